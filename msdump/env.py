@@ -1,0 +1,44 @@
+"""Every environment variable that msdump reads, and the only reader of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable.
+
+    Attributes:
+        name: Its name.
+        meaning: One sentence for the documentation.
+    """
+
+    name: str
+    meaning: str
+
+
+DUMP_CONFIG: Final = "MINDSPORE_DUMP_CONFIG"
+DIAGNOSTIC_DATA_PATH: Final = "MS_DIAGNOSTIC_DATA_PATH"
+DEVICE_TARGET: Final = "DEVICE_TARGET"
+JIT_LEVEL: Final = "JIT_LEVEL"
+DEVICE_ID: Final = "DEVICE_ID"
+ENABLE_GE_DUMP: Final = "ENABLE_MS_GE_DUMP"
+THREADS: Final = "MSDUMP_THREADS"
+
+VARIABLES: Final = (
+    Variable(DUMP_CONFIG, "Path of the dump configuration; unset or empty: no dump."),
+    Variable(DIAGNOSTIC_DATA_PATH, "Base of the dump path where the configuration gives none."),
+    Variable(DEVICE_TARGET, "CPU (default), GPU or Ascend."),
+    Variable(JIT_LEVEL, "O0, O1 or O2: how Ascend compiles and dumps the graph."),
+    Variable(DEVICE_ID, "Number of the device, 0 by default; support_device selects by it."),
+    Variable(ENABLE_GE_DUMP, "1: dump through GE options under Ascend O2."),
+    Variable(THREADS, "Threads of one operator; the number of cores by default."),
+)
+
+
+def read(name: str) -> str | None:
+    """Return the value of a variable of the table, None where it is unset or empty."""
+    return os.environ.get(name) or None

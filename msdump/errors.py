@@ -1,0 +1,133 @@
+"""The exceptions of msdump.
+
+MsdumpError
+├── ConfigError                 (also RuntimeError, as MindSpore raises)
+│   ├── ConfigSyntaxError
+│   └── ConfigValueError
+├── GraphError
+│   ├── UnsupportedOpError
+│   └── UnsupportedIRVersionError
+├── InputError                  (also ValueError)
+├── ExecutionError              (also RuntimeError)
+├── NotAvailableError           (also NotImplementedError)
+├── FormatError                 (also ValueError)
+├── DumpReadError               (also OSError)
+├── DumpWriteError              (also OSError)
+└── RankError
+
+Messages start in lower case, name the file and the place, show the offending
+value, state what is allowed and end with the remedy. The library raises; only
+the command line prints and exits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class MsdumpError(Exception):
+    """Base of every error that msdump raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault (or one doubtful spot) of a configuration file.
+
+    Attributes:
+        path: JSON path, ``$.common_dump_settings.iteration``; "" for the file as a whole.
+        message: What is wrong, what is allowed and what to do about it.
+        line: 1-based line in the file, 0 where there is none (environment variables).
+        column: 1-based column of the value, 0 where there is none.
+        excerpt: Lines to show below the message, caret line included; may be "".
+    """
+
+    path: str
+    message: str
+    line: int = 0
+    column: int = 0
+    excerpt: str = ""
+
+    def render(self, source: str) -> str:
+        """Return ``file:line: path message`` and the excerpt below it."""
+        place = f"{source}:{self.line}" if self.line else source
+        head = f"{place}: {self.path} {self.message}" if self.path else f"{place}: {self.message}"
+        return f"{head}\n{self.excerpt}" if self.excerpt else head
+
+
+class ConfigError(MsdumpError, RuntimeError):
+    """A configuration that cannot be used; ``problems`` holds every fault found in it."""
+
+    def __init__(self, source: str, problems: tuple[Problem, ...]) -> None:
+        """Join the rendered problems, sorted by line, into one message."""
+        self.source = source
+        self.problems = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
+        super().__init__("\n".join(problem.render(source) for problem in self.problems))
+
+
+class ConfigSyntaxError(ConfigError):
+    """A configuration file that is missing, unreadable or not JSON."""
+
+
+class ConfigValueError(ConfigError):
+    """A configuration file with wrong, missing or contradicting values."""
+
+
+class GraphError(MsdumpError):
+    """A model file that cannot be read or does not describe a runnable graph."""
+
+
+class UnsupportedOpError(GraphError):
+    """An operator for which neither onnxruntime nor ONNX's reference has a kernel."""
+
+
+class UnsupportedIRVersionError(GraphError):
+    """A model whose IR version or opset is newer than the installed packages know."""
+
+
+class InputError(MsdumpError, ValueError):
+    """An input of a network that is missing, unknown or of the wrong type or shape."""
+
+
+class ExecutionError(MsdumpError, RuntimeError):
+    """An operator that failed while it ran.
+
+    Attributes:
+        operator: Full scoped name of the operator, ``Default/conv1-Conv2d/Conv2D-op0``.
+    """
+
+    def __init__(self, operator: str, message: str) -> None:
+        """Prefix the message with the operator's full name."""
+        self.operator = operator
+        super().__init__(f"operator {operator} failed: {message}")
+
+
+class NotAvailableError(MsdumpError, NotImplementedError):
+    """A setting that msdump reads and checks but cannot execute yet."""
+
+
+class FormatError(MsdumpError, ValueError):
+    """A tensor or a name that a file format cannot hold."""
+
+
+class DumpReadError(MsdumpError, OSError):
+    """A dump file that cannot be read.
+
+    Attributes:
+        path: The file.
+        offset: Byte offset of the fault, or None where it has none.
+    """
+
+    def __init__(self, path: str, message: str, offset: int | None = None) -> None:
+        """Name the file, and the byte offset if there is one."""
+        self.path = path
+        self.offset = offset
+        where = path if offset is None else f"{path} at byte {offset}"
+        super().__init__(f"{where}: {message}")
+
+
+class DumpWriteError(MsdumpError, OSError):
+    """A dump file that could not be written; the run's summary counts what was lost."""
+
+
+class RankError(MsdumpError):
+    """A run over several ranks that cannot be set up."""

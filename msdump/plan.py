@@ -1,0 +1,270 @@
+"""What a configuration means: the one plan behind every door.
+
+Nothing here knows which file format, environment variable or API a plan came
+through (one engine, several doors).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+
+class DeviceTarget(enum.StrEnum):
+    """The emulated device."""
+
+    CPU = "CPU"
+    GPU = "GPU"
+    ASCEND = "Ascend"
+
+
+class JitLevel(enum.StrEnum):
+    """How an Ascend device compiles the graph."""
+
+    O0 = "O0"
+    O1 = "O1"
+    O2 = "O2"
+
+
+class Naming(enum.StrEnum):
+    """The generation of MindSpore whose file names are written."""
+
+    CLASSIC = "classic"
+    V2_5 = "2.5"
+    V2_7 = "2.7"
+
+
+class DumpMode(enum.IntEnum):
+    """Which operators are dumped (``dump_mode``)."""
+
+    ALL = 0
+    KERNELS = 1
+    MARKED = 2
+
+
+class Trigger(enum.IntEnum):
+    """What makes an operator worth dumping (``op_debug_mode``)."""
+
+    ALWAYS = 0
+    OVERFLOW = 3
+    EXCEPTION = 4
+
+
+class FileFormat(enum.StrEnum):
+    """How Ascend O2 stores tensors."""
+
+    NPY = "npy"
+    BIN = "bin"
+
+
+class OnWriteError(enum.StrEnum):
+    """What a file that cannot be written does to the run, beyond the log line."""
+
+    RAISE = "raise"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a network runs.
+
+    Attributes:
+        device_target: The emulated device.
+        jit_level: None: the level that the dump configuration implies.
+        device_id: Number of the device.
+        reserves_class_names: Whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``).
+    """
+
+    device_target: DeviceTarget = DeviceTarget.CPU
+    jit_level: JitLevel | None = None
+    device_id: int = 0
+    reserves_class_names: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IterationSet:
+    """A set of iteration numbers.
+
+    Attributes:
+        spans: Closed ranges, sorted, disjoint and not adjacent; None: every iteration.
+    """
+
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    @classmethod
+    def of(cls, spans: list[tuple[int, int]]) -> IterationSet:
+        """Return the union of closed ranges, in any order and overlap."""
+        merged: list[tuple[int, int]] = []
+        for low, high in sorted(spans):
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+            else:
+                merged.append((low, high))
+        return cls(tuple(merged))
+
+    def __contains__(self, iteration: object) -> bool:
+        """Tell whether an iteration belongs to the set."""
+        if self.spans is None:
+            return True
+        if not isinstance(iteration, int):
+            return False
+        at = bisect_right(self.spans, (iteration, _LAST)) - 1
+        return at >= 0 and self.spans[at][0] <= iteration <= self.spans[at][1]
+
+    def __str__(self) -> str:
+        """Return the shortest text of the iteration grammar for the set."""
+        if self.spans is None:
+            return "all"
+        return "|".join(str(low) if low == high else f"{low}-{high}" for low, high in self.spans)
+
+
+_LAST: Final = 1 << 64
+
+
+class PatternKind(enum.StrEnum):
+    """How a ``kernels`` item matches an operator's full name."""
+
+    REGEX = "regex"
+    NAME = "name"
+    TYPE = "type"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPattern:
+    """One item of ``kernels``.
+
+    Attributes:
+        kind: regex, exact name, or operator type.
+        text: The expression, name or type.
+        item: The item as the user wrote it, for messages.
+        searches: For a regex: match anywhere in the name (O2) instead of the whole name.
+    """
+
+    kind: PatternKind
+    text: str
+    item: str
+    searches: bool = False
+
+    def matches(self, full_name: str) -> bool:
+        """Tell whether the item selects an operator or parameter by its full name.
+
+        A type is a case-insensitive substring of what stands after the last "/"
+        and before the last "-" of the name (O0/O1 ``kernels``); it therefore
+        also matches parameters, as the reference does.
+        """
+        if self.kind is PatternKind.NAME:
+            return self.text == full_name
+        if self.kind is PatternKind.TYPE:
+            component = full_name.rpartition("/")[2]
+            return self.text.lower() in (component.rpartition("-")[0] or component).lower()
+        expression = re.compile(self.text)
+        found = expression.search(full_name) if self.searches else expression.fullmatch(full_name)
+        return found is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which operators are dumped.
+
+    Attributes:
+        mode: All, those that ``patterns`` select, or those that ``set_dump`` marked.
+        patterns: The items of ``kernels``; none under ``KERNELS`` selects everything.
+    """
+
+    mode: DumpMode = DumpMode.ALL
+    patterns: tuple[KernelPattern, ...] = ()
+
+    def selects(self, full_name: str, *, is_marked: bool = False) -> bool:
+        """Tell whether an operator or parameter is dumped."""
+        if self.mode is DumpMode.MARKED:
+            return is_marked
+        if self.mode is DumpMode.ALL or not self.patterns:
+            return True
+        return any(pattern.matches(full_name) for pattern in self.patterns)
+
+    def unused(self, full_names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the items that select none of these names, as the user wrote them."""
+        if self.mode is not DumpMode.KERNELS:
+            return ()
+        return tuple(p.item for p in self.patterns if not any(p.matches(n) for n in full_names))
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticSpec:
+    """Which statistics are computed, and where.
+
+    Attributes:
+        categories: Names of ``statistic_category`` in the user's order.
+        on_device: Computed by the emulated device instead of the host.
+        high_precision: Device sums accumulate in float32 instead of the tensor's dtype.
+    """
+
+    categories: tuple[str, ...] = ("max", "min", "l2norm")
+    on_device: bool = False
+    high_precision: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPlan:
+    """Everything a run has to know about its dump.
+
+    Attributes:
+        source: Path of the configuration file, for messages.
+        source_bytes: Its bytes, copied to ``.dump_metadata/data_dump.json``.
+        context: Device and level that the plan was made for; ``jit_level`` is set on Ascend.
+        path: Absolute root of the dump.
+        net_name: Directory of the network.
+        iterations: Iterations that are dumped.
+        initial_iteration: Number of the first iteration.
+        selector: Operators that are dumped.
+        keeps_inputs: Inputs are dumped.
+        keeps_outputs: Outputs are dumped.
+        keeps_tensors: Tensor files are written.
+        statistics: Statistics to write, or None.
+        sample_count: First elements to keep of each tensor, or None for all.
+        trigger: Always, on overflow, or on exception.
+        overflow_limit: Overflowing operators to dump in the whole process, 0: all.
+        file_format: npy or bin (Ascend O2).
+        is_async: The next operator does not wait for files.
+        keeps_device_format: Tensors keep device shape, dtype and format (``trans_flag`` false).
+        saves_kernel_args: Write ``{op_type}.{op_name}.json``.
+        naming: Generation of the file names.
+        on_write_error: Raise or warn.
+        is_enabled: False where ``support_device`` leaves this device out.
+        uses_ge_options: Ascend O2 under ENABLE_MS_GE_DUMP=1.
+        precision_mode: Precision mode of the emulated device, None: its default.
+        queue_bytes: Most bytes that wait in the asynchronous queue.
+        writer_threads: Threads that write large tensors.
+        max_bytes: Most bytes of tensor files of the process, 0: no limit.
+    """
+
+    source: str
+    source_bytes: bytes
+    context: Context
+    path: str
+    net_name: str
+    iterations: IterationSet = IterationSet()
+    initial_iteration: int = 0
+    selector: Selector = Selector()
+    keeps_inputs: bool = True
+    keeps_outputs: bool = True
+    keeps_tensors: bool = True
+    statistics: StatisticSpec | None = None
+    sample_count: int | None = None
+    trigger: Trigger = Trigger.ALWAYS
+    overflow_limit: int = 0
+    file_format: FileFormat = FileFormat.NPY
+    is_async: bool = False
+    keeps_device_format: bool = False
+    saves_kernel_args: bool = False
+    naming: Naming = Naming.V2_5
+    on_write_error: OnWriteError = OnWriteError.RAISE
+    is_enabled: bool = True
+    uses_ge_options: bool = False
+    precision_mode: str | None = None
+    queue_bytes: int = 256 << 20
+    writer_threads: int = 1
+    max_bytes: int = 0
