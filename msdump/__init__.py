@@ -1,0 +1,39 @@
+"""MindSpore and CANN style operator dumps of ONNX networks, without their hardware.
+
+Every name is imported when it is first used: ``import msdump`` itself loads no
+heavy library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from msdump.frontends.mindspore import load, set_context, set_dump
+    from msdump.session import Network
+    from msdump.store.reader import open_dump
+
+__version__ = "0.1.0"
+
+__all__ = ["Network", "__version__", "load", "open_dump", "set_context", "set_dump"]
+
+_HOMES = {
+    "Network": "msdump.session",
+    "load": "msdump.frontends.mindspore",
+    "open_dump": "msdump.store.reader",
+    "set_context": "msdump.frontends.mindspore",
+    "set_dump": "msdump.frontends.mindspore",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from the module it lives in."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'msdump' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

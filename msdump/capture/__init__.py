@@ -1,0 +1,1 @@
+"""From a plan to the steps that every tensor walks through."""

@@ -1,0 +1,1 @@
+"""JSON configurations of every vendor format, read into a DumpPlan."""

@@ -1,0 +1,128 @@
+"""One row per element type: what ONNX, numpy, MindSpore and the dump files call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump.errors import FormatError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type.
+
+    Attributes:
+        name: MindSpore's lower-case name, the dtype field of Ascend file names.
+        title: MindSpore's type name in .ir texts and CPU file names of 2.7 (``Float32``).
+        onnx: Number in ONNX's TensorProto.DataType.
+        numpy: The numpy (or ml_dtypes) type that holds one element.
+        saved: The numpy type that .npy files hold; differs where numpy has no such type.
+        ir: Number in the DataType enumeration of the .pb graph files (section 4.5).
+        per_byte: Elements in one byte where they are packed, else 1.
+    """
+
+    name: str
+    title: str
+    onnx: int
+    numpy: np.dtype
+    saved: np.dtype
+    ir: int
+    per_byte: int = 1
+
+
+def _row(  # noqa: PLR0917 - one literal row of the table
+    name: str, title: str, onnx: int, numpy: DTypeLike, saved: DTypeLike, ir: int, per_byte: int = 1
+) -> DType:
+    return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, per_byte)
+
+
+_TENSOR: Final = 14  # the .pb enumeration has no number for the small float types: plain tensor
+
+DTYPES: Final = (
+    _row("float32", "Float32", 1, "<f4", "<f4", 11),
+    _row("uint8", "UInt8", 2, "u1", "u1", 6),
+    _row("int8", "Int8", 3, "i1", "i1", 2),
+    _row("uint16", "UInt16", 4, "<u2", "<u2", 7),
+    _row("int16", "Int16", 5, "<i2", "<i2", 3),
+    _row("int32", "Int32", 6, "<i4", "<i4", 4),
+    _row("int64", "Int64", 7, "<i8", "<i8", 5),
+    _row("string", "String", 8, "O", "O", 13),
+    _row("bool", "Bool", 9, "?", "?", 1),
+    _row("float16", "Float16", 10, "<f2", "<f2", 10),
+    _row("float64", "Float64", 11, "<f8", "<f8", 12),
+    _row("uint32", "UInt32", 12, "<u4", "<u4", 8),
+    _row("uint64", "UInt64", 13, "<u8", "<u8", 9),
+    _row("complex64", "Complex64", 14, "<c8", "<c8", 43),
+    _row("complex128", "Complex128", 15, "<c16", "<c16", 44),
+    _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46),
+    _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", _TENSOR),
+    _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", _TENSOR),
+    _row("float8_e5m2", "Float8E5M2", 19, ml_dtypes.float8_e5m2, "<f4", _TENSOR),
+    _row("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, ml_dtypes.float8_e5m2fnuz, "<f4", _TENSOR),
+    _row("uint4", "UInt4", 21, ml_dtypes.uint4, "u1", _TENSOR, 2),
+    _row("int4", "Int4", 22, ml_dtypes.int4, "i1", 48, 2),
+    _row("float4_e2m1", "Float4E2M1", 23, ml_dtypes.float4_e2m1fn, "<f4", _TENSOR, 2),
+    _row("float8_e8m0", "Float8E8M0", 24, ml_dtypes.float8_e8m0fnu, "<f4", _TENSOR),
+    _row("uint2", "UInt2", 25, ml_dtypes.uint2, "u1", _TENSOR, 4),
+    _row("int2", "Int2", 26, ml_dtypes.int2, "i1", _TENSOR, 4),
+)
+
+STRING: Final = next(row for row in DTYPES if row.name == "string")
+BFLOAT16: Final = next(row for row in DTYPES if row.name == "bfloat16")
+
+_BY_ONNX: Final = {row.onnx: row for row in DTYPES}
+_BY_NUMPY: Final = {row.numpy: row for row in DTYPES}
+_BY_NAME: Final = {row.name: row for row in DTYPES} | {row.title: row for row in DTYPES}
+
+
+def from_onnx(number: int) -> DType:
+    """Return the row of a TensorProto.DataType number.
+
+    Raises:
+        FormatError: The number is not in the table.
+    """
+    try:
+        return _BY_ONNX[number]
+    except KeyError:
+        raise FormatError(f"unknown ONNX element type {number}") from None
+
+
+def from_numpy(dtype: np.dtype) -> DType:
+    """Return the row of a numpy dtype of either byte order; every text dtype is "string".
+
+    Raises:
+        FormatError: The dtype has no ONNX counterpart.
+    """
+    row = _BY_NUMPY.get(dtype) or _BY_NUMPY.get(dtype.newbyteorder("<"))
+    if row is not None:
+        return row
+    if dtype.kind in "US":
+        return STRING
+    raise FormatError(f"dtype {dtype} has no ONNX counterpart")
+
+
+def from_name(name: str) -> DType:
+    """Return the row of a dtype field of a file name, ``float32`` or ``Float32``.
+
+    Raises:
+        FormatError: No such dtype.
+    """
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise FormatError(f"unknown dtype name {name!r}") from None
+
+
+def widen(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return the array in the dtype that .npy files hold (bfloat16 -> float32, int4 -> int8).
+
+    The same array comes back where numpy has the dtype itself.
+    """
+    return array if dtype.saved == array.dtype else array.astype(dtype.saved)

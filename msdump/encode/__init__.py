@@ -1,0 +1,1 @@
+"""Bytes of the dump files, both directions; knows no paths."""

@@ -1,0 +1,1 @@
+"""Operator-by-operator execution on onnxruntime."""

@@ -1,0 +1,1 @@
+"""The APIs that users of the vendors' systems know."""

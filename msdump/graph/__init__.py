@@ -1,0 +1,1 @@
+"""ONNX models as ordered, named, typed graphs, and the files that describe them."""

@@ -1,0 +1,117 @@
+"""The graph that is executed and dumped: ordered, named, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msdump.dtypes import DType
+from msdump.record import OperatorRef
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Attribute = int | float | str | bytes | tuple[Any, ...] | Any
+"""A decoded ONNX attribute; tensors are numpy arrays, graphs stay protobuf messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """What is known about a value before the run.
+
+    Attributes:
+        dtype: Element type; None where unknown or not a tensor.
+        shape: Dimensions; an int, a name, or None for each; None as a whole where unknown.
+        kind: "tensor", "sequence", "optional", "map", or "" where nothing is known.
+    """
+
+    dtype: DType | None = None
+    shape: tuple[int | str | None, ...] | None = None
+    kind: str = "tensor"
+
+
+UNKNOWN = ValueType(kind="")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A graph input or output."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the program that made a node."""
+
+    file: str
+    line: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the graph.
+
+    Attributes:
+        name: ONNX node name; made up and unique where the model has none.
+        op_type: ONNX operator.
+        domain: ONNX domain, "" for ai.onnx.
+        inputs: Value names, "" for an absent optional input.
+        outputs: Value names, "" for an unused output.
+        attributes: Decoded attributes in the model's order.
+        operator: Primitive name and full scoped name.
+        source: Source lines, outermost call first.
+        proto: The NodeProto.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    operator: OperatorRef
+    source: tuple[SourceLine, ...]
+    proto: Any = field(repr=False)
+
+    @property
+    def scope(self) -> str:
+        """Scope of the full name, ``Default/conv1-Conv2d``."""
+        return self.operator.full_name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model, ready to be compiled.
+
+    Attributes:
+        source: Path of the model file, or "<ModelProto>".
+        name: ONNX graph name.
+        nodes: Operators in execution order.
+        inputs: Graph inputs that must be fed (initializers excluded).
+        outputs: Graph outputs in order.
+        weights: Initializers by name: read-only arrays, views of the mapped file where possible;
+            packed types are unpacked to their ml_dtypes type, strings are object arrays.
+        types: What is known about every value, initializers included.
+        opsets: Version of each domain.
+        ir_version: IR version of the file.
+        proto: The ModelProto without large weights.
+    """
+
+    source: str
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    weights: Mapping[str, np.ndarray]
+    types: Mapping[str, ValueType]
+    opsets: Mapping[str, int]
+    ir_version: int
+    proto: Any = field(repr=False)
+
+    def type_of(self, value: str) -> ValueType:
+        """Return what is known about a value, ``UNKNOWN`` where nothing is."""
+        return self.types.get(value, UNKNOWN)

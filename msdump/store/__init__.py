@@ -1,0 +1,1 @@
+"""Where files stand, how they are named, written and found again; knows no tensors."""
