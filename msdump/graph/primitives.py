@@ -1,0 +1,300 @@
+"""MindSpore's primitive names for ONNX operators: one table, plain names and small rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a rule may look at in one use of an operator; every fact may be missing.
+
+    Attributes:
+        input_ranks: Rank of each input, None where unknown.
+        attributes: Decoded ONNX attributes by name.
+        producers: ONNX op_type of the node that made each input, None for graph inputs,
+            initializers and absent inputs.
+        initializer_ranks: Rank of each input that is an initializer, None for the others.
+        scalars: Value of each input that is a numeric initializer of one element, else None.
+    """
+
+    input_ranks: tuple[int | None, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    producers: tuple[str | None, ...] = ()
+    initializer_ranks: tuple[int | None, ...] = ()
+    scalars: tuple[float | None, ...] = ()
+
+    def rank(self) -> int | None:
+        """Return the rank of the data: that of the first input, of the second, or the window's plus 2."""
+        known = next((rank for rank in self.input_ranks[:2] if rank is not None), None)
+        window = self.attributes.get("kernel_shape")
+        return len(window) + 2 if known is None and window is not None else known
+
+    def text(self, attribute: str, default: str) -> str:
+        """Return a text attribute, decoded."""
+        value = self.attributes.get(attribute, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def bound(self, attribute: str, slot: int) -> float | None:
+        """Return a number that is an attribute in old opsets and an input in new ones."""
+        if attribute in self.attributes:
+            return float(self.attributes[attribute])
+        return self.scalars[slot] if slot < len(self.scalars) else None
+
+
+Rule = Callable[[Use], str]
+
+
+def primitive_name(op_type: str, domain: str, use: Use) -> str:
+    """Return MindSpore's name of an operator, ``Conv2D`` for a Conv of four dimensions.
+
+    An operator without an entry in the table keeps its ONNX name. Unknown ranks give the
+    commonest form (``Conv2D``, ``MatMul``).
+    """
+    entry = PRIMITIVES.get(op_type if domain in _STANDARD else f"{domain}::{op_type}", op_type)
+    return entry if isinstance(entry, str) else entry(use)
+
+
+_STANDARD: Final = ("", "ai.onnx")
+
+
+def _by_rank(usual: str, others: Mapping[int, str]) -> Rule:
+    """Choose by the rank of the data."""
+
+    def choose(use: Use) -> str:
+        rank = use.rank()
+        return usual if rank is None else others.get(rank, usual)
+
+    return choose
+
+
+def _by_text(attribute: str, default: str, names: Mapping[str, str]) -> Rule:
+    """Choose by a text attribute; an unknown text counts as the default."""
+    return lambda use: names.get(use.text(attribute, default), names[default])
+
+
+def _by_flag(attribute: str, names: tuple[str, str], *, default: int) -> Rule:
+    """Choose by a 0/1 attribute."""
+    return lambda use: names[bool(use.attributes.get(attribute, default))]
+
+
+def _matmul(use: Use) -> str:
+    deep = any(rank is not None and rank > 2 for rank in use.input_ranks[:2])  # noqa: PLR2004 - matrices
+    return "BatchMatMul" if deep else "MatMul"
+
+
+def _add(use: Use) -> str:
+    """An Add of a one-dimensional initializer to a MatMul or Conv result is a BiasAdd."""
+    for bias, result in ((1, 0), (0, 1)):
+        is_bias = use.initializer_ranks[bias : bias + 1] == (1,)
+        if is_bias and use.producers[result : result + 1] in _BIASED:
+            return "BiasAdd"
+    return "Add"
+
+
+_BIASED: Final = (("MatMul",), ("Conv",))
+
+
+def _clip(use: Use) -> str:
+    return "ReLU6" if (use.bound("min", 1), use.bound("max", 2)) == (0.0, 6.0) else "ClipByValue"
+
+
+def _shrink(use: Use) -> str:
+    bias, threshold = use.attributes.get("bias", 0.0), use.attributes.get("lambd", 0.5)
+    if bias == 0:
+        return "HShrink"
+    return "SoftShrink" if bias == threshold else "Shrink"
+
+
+def _resize(use: Use) -> str:
+    names = _RESIZES.get(use.rank() or 4, _RESIZES[4])
+    return names.get(use.text("mode", "nearest"), names["nearest"])
+
+
+_RESIZES: Final = {
+    3: {"nearest": "UpsampleNearest1D", "linear": "UpsampleLinear1D"},
+    4: {"nearest": "ResizeNearestNeighbor", "linear": "ResizeBilinearV2", "cubic": "ResizeBicubic"},
+    5: {"nearest": "UpsampleNearest3D", "linear": "UpsampleTrilinear3D"},
+}
+
+_UPDATES: Final = {
+    "none": "TensorScatterUpdate",
+    "add": "TensorScatterAdd",
+    "mul": "TensorScatterMul",
+    "max": "TensorScatterMax",
+    "min": "TensorScatterMin",
+}
+
+PRIMITIVES: Final[Mapping[str, str | Rule]] = {
+    # convolution, matrices
+    "Conv": _by_rank("Conv2D", {5: "Conv3D"}),
+    "ConvTranspose": _by_rank("Conv2DTranspose", {5: "Conv3DTranspose"}),
+    "DeformConv": "DeformableConv2d",
+    "Gemm": "Dense",
+    "MatMul": _matmul,
+    "Det": "MatrixDeterminant",
+    "Einsum": "Einsum",
+    "Trilu": _by_flag("upper", ("Tril", "Triu"), default=1),
+    "EyeLike": "Eye",
+    # pooling
+    "AveragePool": _by_rank("AvgPool", {5: "AvgPool3D"}),
+    "MaxPool": _by_rank("MaxPool", {5: "MaxPool3D"}),
+    "MaxUnpool": _by_rank("MaxUnpool2D", {5: "MaxUnpool3D"}),
+    "GlobalAveragePool": _by_rank("AdaptiveAvgPool2D", {3: "AdaptiveAvgPool1D", 5: "AdaptiveAvgPool3D"}),
+    "GlobalMaxPool": _by_rank("AdaptiveMaxPool2D", {3: "AdaptiveMaxPool1D", 5: "AdaptiveMaxPool3D"}),
+    "RoiAlign": "ROIAlign",
+    # activation
+    "Relu": "ReLU",
+    "LeakyRelu": "LeakyRelu",
+    "PRelu": "PReLU",
+    "Elu": "Elu",
+    "Celu": "CeLU",
+    "Selu": "SeLU",
+    "Gelu": "GeLU",
+    "com.microsoft::Gelu": "GeLU",
+    "com.microsoft::FastGelu": "FastGeLU",
+    "Swish": "SiLU",
+    "SwiGLU": "Swiglu",
+    "Mish": "Mish",
+    "HardSwish": "HSwish",
+    "HardSigmoid": "HSigmoid",
+    "Clip": _clip,
+    "Shrink": _shrink,
+    "Sigmoid": "Sigmoid",
+    "Softmax": "Softmax",
+    "LogSoftmax": "LogSoftmax",
+    "Softplus": "Softplus",
+    "Softsign": "Softsign",
+    "Tanh": "Tanh",
+    "Dropout": "Dropout",
+    "Attention": "FlashAttentionScore",
+    # normalization
+    "BatchNormalization": "BatchNorm",
+    "InstanceNormalization": "InstanceNorm",
+    "LayerNormalization": "LayerNorm",
+    "GroupNormalization": "GroupNorm",
+    "RMSNormalization": "RmsNorm",
+    "LRN": "LRN",
+    "LpNormalization": lambda use: "L2Normalize" if use.attributes.get("p", 2) == 2 else "LpNormalization",  # noqa: PLR2004 - the L2 norm
+    # arithmetic
+    "Add": _add,
+    "Sub": "Sub",
+    "Mul": "Mul",
+    "Div": "RealDiv",
+    "Mod": _by_flag("fmod", ("FloorMod", "Mod"), default=0),
+    "Sum": "AddN",
+    "Max": "Maximum",
+    "Min": "Minimum",
+    "Pow": "Pow",
+    "Sqrt": "Sqrt",
+    "Reciprocal": "Reciprocal",
+    "Abs": "Abs",
+    "Neg": "Neg",
+    "Sign": "Sign",
+    "Floor": "Floor",
+    "Ceil": "Ceil",
+    "Round": "Round",
+    "Exp": "Exp",
+    "Log": "Log",
+    "Erf": "Erf",
+    "Sin": "Sin",
+    "Cos": "Cos",
+    "Tan": "Tan",
+    "Asin": "Asin",
+    "Acos": "ACos",
+    "Atan": "Atan",
+    "Sinh": "Sinh",
+    "Cosh": "Cosh",
+    "Asinh": "Asinh",
+    "Acosh": "Acosh",
+    "Atanh": "Atanh",
+    "IsNaN": "IsNan",
+    "IsInf": "IsInf",
+    "CumSum": "CumSum",
+    "CumProd": "CumProd",
+    "DFT": "FFTWithSize",
+    "STFT": "STFT",
+    "BlackmanWindow": "BlackmanWindow",
+    "HammingWindow": "HammingWindow",
+    # comparison, logic, bits
+    "Equal": "Equal",
+    "Greater": "Greater",
+    "GreaterOrEqual": "GreaterEqual",
+    "Less": "Less",
+    "LessOrEqual": "LessEqual",
+    "And": "LogicalAnd",
+    "Or": "LogicalOr",
+    "Xor": "LogicalXor",
+    "Not": "LogicalNot",
+    "BitwiseAnd": "BitwiseAnd",
+    "BitwiseOr": "BitwiseOr",
+    "BitwiseXor": "BitwiseXor",
+    "BitwiseNot": "BitwiseNot",
+    "BitShift": _by_text("direction", "LEFT", {"LEFT": "LeftShift", "RIGHT": "RightShift"}),
+    "Where": "Select",
+    # reduction
+    "ReduceSum": "ReduceSum",
+    "ReduceMean": "ReduceMean",
+    "ReduceMax": "ReduceMax",
+    "ReduceMin": "ReduceMin",
+    "ReduceProd": "ReduceProd",
+    "ReduceL1": "LpNorm",
+    "ReduceL2": "LpNorm",
+    "ReduceLogSumExp": "LogSumExp",
+    "ArgMax": "Argmax",
+    "ArgMin": "Argmin",
+    "TopK": "TopK",
+    # shape and layout
+    "Reshape": "Reshape",
+    "Flatten": "Flatten",
+    "Squeeze": "Squeeze",
+    "Unsqueeze": "ExpandDims",
+    "Transpose": "Transpose",
+    "Concat": "Concat",
+    "Split": "Split",
+    "Slice": "StridedSlice",
+    "Pad": "PadV3",
+    "Tile": "Tile",
+    "Expand": "BroadcastTo",
+    "Shape": "TensorShape",
+    "Size": "Size",
+    "Identity": "Identity",
+    "Cast": "Cast",
+    "CastLike": "Cast",
+    "ReverseSequence": "ReverseSequence",
+    "SpaceToDepth": "SpaceToDepth",
+    "DepthToSpace": "DepthToSpace",
+    "Col2Im": "Col2Im",
+    # gathering and scattering
+    "Gather": "Gather",
+    "GatherElements": "GatherD",
+    "GatherND": "GatherNd",
+    "Scatter": "TensorScatterElements",
+    "ScatterElements": "TensorScatterElements",
+    "ScatterND": _by_text("reduction", "none", _UPDATES),
+    "OneHot": "OneHot",
+    "NonZero": "NonZero",
+    "Unique": "Unique",
+    "NonMaxSuppression": "NonMaxSuppressionV3",
+    # creation
+    "ConstantOfShape": "FillV2",
+    "Range": "Range",
+    "RandomNormal": "StandardNormal",
+    "RandomNormalLike": "StandardNormal",
+    "RandomUniform": "UniformReal",
+    "RandomUniformLike": "UniformReal",
+    "Bernoulli": "Bernoulli",
+    "Multinomial": "Multinomial",
+    # images
+    "Resize": _resize,
+    "Upsample": _resize,
+    "GridSample": _by_rank("GridSampler2D", {5: "GridSampler3D"}),
+    "AffineGrid": "AffineGrid",
+    # recurrence and losses
+    "LSTM": "LSTM",
+    "GRU": "DynamicGRUV2",
+    "NegativeLogLikelihoodLoss": "NLLLoss",
+    "SoftmaxCrossEntropyLoss": "SparseSoftmaxCrossEntropyWithLogits",
+}

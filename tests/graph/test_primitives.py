@@ -1,0 +1,98 @@
+"""MindSpore's names for ONNX operators."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from msdump.graph.primitives import PRIMITIVES, Use, primitive_name
+
+# (operator, what is known about its use, MindSpore's name)
+CASES = {
+    "conv 2d": ("Conv", Use(input_ranks=(4, 4)), "Conv2D"),
+    "conv 1d": ("Conv", Use(input_ranks=(3, 3)), "Conv2D"),
+    "conv 3d": ("Conv", Use(input_ranks=(5, 5)), "Conv3D"),
+    "conv 3d by its weight": ("Conv", Use(input_ranks=(None, 5)), "Conv3D"),
+    "conv 3d by its window": ("Conv", Use(attributes={"kernel_shape": (3, 3, 3)}), "Conv3D"),
+    "conv of unknown rank": ("Conv", Use(), "Conv2D"),
+    "transposed conv 3d": ("ConvTranspose", Use(input_ranks=(5, 5)), "Conv3DTranspose"),
+    "relu": ("Relu", Use(), "ReLU"),
+    "gemm": ("Gemm", Use(input_ranks=(2, 2, 1)), "Dense"),
+    "matmul of matrices": ("MatMul", Use(input_ranks=(2, 2)), "MatMul"),
+    "matmul of a batch": ("MatMul", Use(input_ranks=(3, 2)), "BatchMatMul"),
+    "matmul of one known batch": ("MatMul", Use(input_ranks=(None, 3)), "BatchMatMul"),
+    "matmul of unknown ranks": ("MatMul", Use(input_ranks=(None, None)), "MatMul"),
+    "bias after matmul": (
+        "Add",
+        Use(producers=("MatMul", None), initializer_ranks=(None, 1)),
+        "BiasAdd",
+    ),
+    "bias before matmul": (
+        "Add",
+        Use(producers=(None, "MatMul"), initializer_ranks=(1, None)),
+        "BiasAdd",
+    ),
+    "bias after conv": ("Add", Use(producers=("Conv", None), initializer_ranks=(None, 1)), "BiasAdd"),
+    "sum with a matrix": ("Add", Use(producers=("MatMul", None), initializer_ranks=(None, 2)), "Add"),
+    "sum after relu": ("Add", Use(producers=("Relu", None), initializer_ranks=(None, 1)), "Add"),
+    "sum of two matmuls": ("Add", Use(producers=("MatMul", "MatMul"), initializer_ranks=(None, None)), "Add"),
+    "sum of unknowns": ("Add", Use(), "Add"),
+    "batch norm": ("BatchNormalization", Use(), "BatchNorm"),
+    "average pool": ("AveragePool", Use(input_ranks=(4,)), "AvgPool"),
+    "average pool 3d": ("AveragePool", Use(input_ranks=(5,)), "AvgPool3D"),
+    "global average pool": ("GlobalAveragePool", Use(input_ranks=(4,)), "AdaptiveAvgPool2D"),
+    "global average pool 1d": ("GlobalAveragePool", Use(input_ranks=(3,)), "AdaptiveAvgPool1D"),
+    "clip to 0..6 by inputs": ("Clip", Use(scalars=(None, 0.0, 6.0)), "ReLU6"),
+    "clip to 0..6 by attributes": ("Clip", Use(attributes={"min": 0.0, "max": 6.0}), "ReLU6"),
+    "clip to 0..1": ("Clip", Use(scalars=(None, 0.0, 1.0)), "ClipByValue"),
+    "clip to computed bounds": ("Clip", Use(scalars=(None, None, None)), "ClipByValue"),
+    "resize": ("Resize", Use(input_ranks=(4,)), "ResizeNearestNeighbor"),
+    "resize linear": ("Resize", Use(input_ranks=(4,), attributes={"mode": "linear"}), "ResizeBilinearV2"),
+    "resize linear, bytes": ("Resize", Use(attributes={"mode": b"linear"}), "ResizeBilinearV2"),
+    "resize 3d": ("Resize", Use(input_ranks=(5,), attributes={"mode": "linear"}), "UpsampleTrilinear3D"),
+    "upsample": ("Upsample", Use(input_ranks=(3,)), "UpsampleNearest1D"),
+    "mod": ("Mod", Use(), "FloorMod"),
+    "fmod": ("Mod", Use(attributes={"fmod": 1}), "Mod"),
+    "upper triangle": ("Trilu", Use(), "Triu"),
+    "lower triangle": ("Trilu", Use(attributes={"upper": 0}), "Tril"),
+    "shift": ("BitShift", Use(attributes={"direction": "RIGHT"}), "RightShift"),
+    "scatter": ("ScatterND", Use(), "TensorScatterUpdate"),
+    "scatter, adding": ("ScatterND", Use(attributes={"reduction": "add"}), "TensorScatterAdd"),
+    "hard shrink": ("Shrink", Use(), "HShrink"),
+    "soft shrink": ("Shrink", Use(attributes={"bias": 0.5, "lambd": 0.5}), "SoftShrink"),
+    "other shrink": ("Shrink", Use(attributes={"bias": 0.1, "lambd": 0.5}), "Shrink"),
+    "l2 norm": ("LpNormalization", Use(), "L2Normalize"),
+    "l1 norm": ("LpNormalization", Use(attributes={"p": 1}), "LpNormalization"),
+    "no entry": ("TfIdfVectorizer", Use(), "TfIdfVectorizer"),
+}
+
+
+@pytest.mark.parametrize(("op_type", "use", "expected"), CASES.values(), ids=CASES)
+def test_operators_take_mindspore_names(op_type, use, expected):
+    """An ONNX operator is called what MindSpore calls it in this use."""
+    assert expected == primitive_name(op_type, "", use)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "expected"),
+    [
+        ("Relu", "ai.onnx", "ReLU"),
+        ("Relu", "my.domain", "Relu"),
+        ("Gelu", "com.microsoft", "GeLU"),
+        ("FusedConv", "com.microsoft", "FusedConv"),
+    ],
+)
+def test_foreign_domains_keep_their_names(op_type, domain, expected):
+    """The table speaks of ai.onnx; an operator of another domain keeps its name unless it is listed."""
+    assert expected == primitive_name(op_type, domain, Use())
+
+
+@pytest.mark.parametrize("op_type", PRIMITIVES)
+def test_names_suit_file_names(op_type):
+    """Every entry gives an identifier, also where nothing is known about the use."""
+    domain, _, name = op_type.rpartition("::")
+
+    primitive = primitive_name(name, domain, Use())
+
+    assert re.fullmatch(r"[A-Z][A-Za-z0-9]*", primitive)
