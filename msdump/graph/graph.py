@@ -95,6 +95,8 @@ class Graph:
         outputs: Graph outputs in order.
         weights: Initializers by name: read-only arrays, views of the mapped file where possible;
             packed types are unpacked to their ml_dtypes type, strings are object arrays.
+        constants: Names of the weights that come from Constant nodes, not from initializers.
+        overridable: Names of the initializers that a caller may feed.
         types: What is known about every value, initializers included.
         opsets: Version of each domain.
         ir_version: IR version of the file.
@@ -107,6 +109,8 @@ class Graph:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     weights: Mapping[str, np.ndarray]
+    constants: tuple[str, ...]
+    overridable: frozenset[str]
     types: Mapping[str, ValueType]
     opsets: Mapping[str, int]
     ir_version: int

@@ -1,0 +1,235 @@
+"""One node as a model of its own, for a single-operator session.
+
+Values are renamed by position (i0, i1, ..., o0, ...), so that equal nodes give
+equal bytes and can share a session; a node with subgraphs keeps its names, since
+its subgraphs refer to outer values by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import defs, helper, numpy_helper
+
+from msdump import dtypes
+from msdump.errors import GraphError, UnsupportedOpError
+from msdump.graph.graph import Graph, Node
+from msdump.graph.order import outer_values
+
+OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
+EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
+_TYPE_TEXT: Final = re.compile(r"(?P<outer>\w+)\((?P<inner>.*)\)")
+_ELEMENTS: Final = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0",
+    "float4e2m1": "float4_e2m1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The newest versions that the runtime reads."""
+
+    ir_version: int
+    opset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """How the values of one node reach its session.
+
+    Attributes:
+        types: Runtime type of each fed value, ``tensor(float)``.
+        shapes: Shapes to declare for fed values; empty: none.
+        embedded: Values that are copied into the model.
+        shared: Values that the session is given as external initializers.
+    """
+
+    types: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, ...]]
+    embedded: Mapping[str, np.ndarray]
+    shared: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeModel:
+    """A serialised one-node model and its value names.
+
+    Attributes:
+        data: The model.
+        feeds: (name in the model, value of the graph) for every fed input.
+        shared: (name in the model, value of the graph) for every external initializer.
+        outputs: (name in the model, position in the node's outputs) for every used output.
+    """
+
+    data: bytes
+    feeds: tuple[tuple[str, str], ...]
+    shared: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+def build(graph: Graph, node: Node, bindings: Bindings, limits: Limits) -> NodeModel:
+    """Return the model of one node.
+
+    Raises:
+        UnsupportedOpError: The node's opset is newer than the runtime reads and the
+            operator changed since.
+    """
+    outer = outer_values(node.proto)
+    keeps_names = bool(outer) or any(a.HasField("g") or a.graphs for a in node.proto.attribute)
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    proto.ClearField("metadata_props")
+    proto.ClearField("doc_string")
+    if not keeps_names:
+        _rename(proto)
+    model_names = dict(zip(node.inputs, proto.input, strict=True)) | {name: name for name in outer}
+    model_names.pop("", None)
+    message = _message(graph, node, proto, limits)
+    feeds, shared = _declare_inputs(message.graph, model_names, bindings)
+    outputs = tuple((name, slot) for slot, name in enumerate(proto.output) if name)
+    message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name, _ in outputs)
+    return NodeModel(message.SerializeToString(deterministic=True), feeds, shared, outputs)
+
+
+def _rename(proto: onnx.NodeProto) -> None:
+    proto.ClearField("name")
+    places: dict[str, str] = {"": ""}
+    for slot, name in enumerate(proto.input):
+        places.setdefault(name, f"i{slot}")
+    inputs = [places[name] for name in proto.input]
+    outputs = [f"o{slot}" if name else "" for slot, name in enumerate(proto.output)]
+    del proto.input[:], proto.output[:]
+    proto.input.extend(inputs)
+    proto.output.extend(outputs)
+
+
+def _message(graph: Graph, node: Node, proto: onnx.NodeProto, limits: Limits) -> onnx.ModelProto:
+    model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
+    versions = dict(graph.opsets)
+    if versions.get("", 0) > limits.opset:
+        versions[""] = lowered_opset(node, versions[""], limits.opset)
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
+    model.functions.extend(graph.proto.functions)
+    model.graph.name = "node"
+    model.graph.node.append(proto)
+    return model
+
+
+def lowered_opset(node: Node, version: int, newest: int) -> int:
+    """Return an opset that the runtime reads and in which the operator means the same.
+
+    Raises:
+        UnsupportedOpError: The operator is new, or takes what the older version did not.
+    """
+    if node.domain:
+        return newest
+    try:
+        wanted = defs.get_schema(node.op_type, version, "")
+        older = defs.get_schema(node.op_type, newest, "")
+    except defs.SchemaError:
+        raise UnsupportedOpError(_too_new(node, version, newest)) from None
+    if wanted.since_version <= newest:
+        return newest
+    fits = (
+        set(node.attributes) <= set(older.attributes)
+        and older.min_input <= len(node.inputs) <= older.max_input
+        and older.min_output <= len(node.outputs) <= older.max_output
+    )
+    if not fits:
+        raise UnsupportedOpError(_too_new(node, version, newest))
+    return newest
+
+
+def _too_new(node: Node, version: int, newest: int) -> str:
+    return (
+        f"node {node.name!r}: {node.op_type} of opset {version} is newer than the installed onnxruntime"
+        f" reads (opset {newest})"
+    )
+
+
+def _declare_inputs(
+    graph: onnx.GraphProto, model_names: Mapping[str, str], bindings: Bindings
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    feeds, shared = [], []
+    for value, name in model_names.items():
+        if value in bindings.embedded:
+            graph.initializer.append(numpy_helper.from_array(_contiguous(bindings.embedded[value]), name))
+        elif value in bindings.shared:
+            graph.initializer.append(_placeholder(name, bindings.shared[value]))
+            shared.append((name, value))
+        else:
+            graph.input.append(_input(name, bindings.types[value], bindings.shapes.get(value)))
+            feeds.append((name, value))
+    return tuple(feeds), tuple(shared)
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else array.copy()
+
+
+def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(
+        name=name,
+        dims=array.shape,
+        data_type=dtypes.from_numpy(array.dtype).onnx,
+        data_location=onnx.TensorProto.EXTERNAL,
+    )
+    for key, text in (("location", EXTERNAL_FILE), ("offset", "0"), ("length", str(array.nbytes))):
+        tensor.external_data.add(key=key, value=text)
+    return tensor
+
+
+def _input(name: str, type_text: str, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    proto = type_proto(type_text)
+    if shape is not None and proto.HasField("tensor_type"):
+        proto.tensor_type.shape.Clear()
+        for size in shape:
+            proto.tensor_type.shape.dim.add(dim_value=size)
+        if not shape:
+            proto.tensor_type.shape.SetInParent()
+    return helper.make_value_info(name, proto)
+
+
+def type_proto(text: str) -> onnx.TypeProto:
+    """Return the TypeProto of onnxruntime's type text, ``seq(tensor(int64))``.
+
+    Raises:
+        GraphError: An unknown type text.
+    """
+    parts = _TYPE_TEXT.fullmatch(text)
+    if parts is None:
+        raise GraphError(f"unknown value type {text!r}")
+    inner = parts["inner"]
+    match parts["outer"]:
+        case "tensor":
+            return onnx.TypeProto(tensor_type=onnx.TypeProto.Tensor(elem_type=_element(inner)))
+        case "seq":
+            return helper.make_sequence_type_proto(type_proto(inner))
+        case "optional":
+            return helper.make_optional_type_proto(type_proto(inner))
+        case "map":
+            key, _, value = inner.partition(",")
+            return helper.make_map_type_proto(_element(key.strip()), type_proto(value.strip()))
+        case outer:
+            raise GraphError(f"unknown value type {outer!r} in {text!r}")
+
+
+def _element(name: str) -> int:
+    return dtypes.from_name(_ELEMENTS.get(name, name)).onnx
+
+
+def type_text(value: Any) -> str:
+    """Return onnxruntime's type text of a numpy dtype row (inverse of ``type_proto`` for tensors)."""
+    back = {row: text for text, row in _ELEMENTS.items()}
+    return f"tensor({back.get(value.name, value.name)})"

@@ -1,0 +1,136 @@
+"""Initializers as arrays: views of the mapped model or side file wherever the bytes allow it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from msdump import dtypes
+from msdump.errors import FormatError, GraphError
+
+_EXTERNAL: Final = onnx.TensorProto.EXTERNAL
+
+
+class SideFiles:
+    """The external data files of one model, each mapped once."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Remember the model's folder; None where the model came without a file."""
+        self._folder = folder
+        self._maps: dict[str, np.ndarray] = {}
+
+    def read(self, tensor: onnx.TensorProto) -> np.ndarray:
+        """Return the bytes of an external tensor, mapped.
+
+        Raises:
+            GraphError: The file is missing, too short, or outside the model's folder.
+        """
+        fields = {entry.key: entry.value for entry in tensor.external_data}
+        location = fields.get("location", "")
+        content = self._map(tensor.name, location)
+        offset = _number(fields, "offset", 0, tensor.name)
+        length = _number(fields, "length", len(content) - offset, tensor.name)
+        if offset < 0 or length < 0 or offset + length > len(content):
+            raise GraphError(
+                f"initializer {tensor.name!r}: external data file {location!r} has {len(content)} bytes,"
+                f" bytes {offset} to {offset + length} are wanted; is the file truncated?"
+            )
+        return content[offset : offset + length]
+
+    def _map(self, tensor: str, location: str) -> np.ndarray:
+        if location not in self._maps:
+            path = self._path(tensor, location)
+            try:
+                empty = path.stat().st_size == 0
+                self._maps[location] = (
+                    np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+                )
+            except OSError as error:
+                raise GraphError(
+                    f"initializer {tensor!r}: external data file {location!r} cannot be read:"
+                    f" {error.strerror}; keep it beside the model"
+                ) from error
+        return self._maps[location]
+
+    def _path(self, tensor: str, location: str) -> Path:
+        if self._folder is None:
+            raise GraphError(
+                f"initializer {tensor!r} lies in the external file {location!r}: a model in memory has no"
+                " folder; load it by its path"
+            )
+        path = (self._folder / location).resolve()
+        if not location or not path.is_relative_to(self._folder.resolve()):
+            raise GraphError(
+                f"initializer {tensor!r}: external data {location!r} is outside the model's folder"
+            )
+        return path
+
+
+def _number(fields: dict[str, str], key: str, default: int, tensor: str) -> int:
+    try:
+        return int(fields.get(key, default))
+    except ValueError:
+        raise GraphError(f"initializer {tensor!r}: {key} {fields[key]!r} is no number") from None
+
+
+def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles) -> np.ndarray:
+    """Return an initializer as a read-only array.
+
+    Args:
+        tensor: The message; its raw data may have been split off.
+        raw: The split-off bytes, or None.
+        files: Where external data are found.
+
+    Raises:
+        GraphError: Missing data, a wrong number of bytes, or an unknown element type.
+    """
+    if tensor.data_location == _EXTERNAL:
+        raw = files.read(tensor)
+    try:
+        dtype = dtypes.from_onnx(tensor.data_type)
+        if raw is None:
+            array = numpy_helper.to_array(tensor)
+        elif dtype.per_byte > 1:
+            array = _unpack(tensor, raw)
+        else:
+            array = raw.view(dtype.numpy).reshape(tuple(tensor.dims))
+    except (ValueError, TypeError, FormatError) as error:
+        raise GraphError(_size_message(tensor, raw, error)) from error
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def _unpack(tensor: onnx.TensorProto, raw: np.ndarray) -> np.ndarray:
+    whole = onnx.TensorProto()
+    whole.dims.extend(tensor.dims)
+    whole.data_type = tensor.data_type
+    whole.raw_data = raw.tobytes()
+    return numpy_helper.to_array(whole)
+
+
+def _size_message(tensor: onnx.TensorProto, raw: np.ndarray | None, error: Exception) -> str:
+    if raw is None:
+        return f"initializer {tensor.name!r}: {error}"
+    shape = tuple(tensor.dims)
+    return (
+        f"initializer {tensor.name!r} of shape {shape} ({math.prod(shape)} elements of type"
+        f" {tensor.data_type}) has {len(raw)} bytes of data: {error}"
+    )
+
+
+def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles) -> np.ndarray:
+    """Return a sparse initializer as a dense array (linear or coordinate indices)."""
+    values = to_array(sparse.values, None, files)
+    indices = to_array(sparse.indices, None, files)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return dense
