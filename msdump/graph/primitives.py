@@ -142,8 +142,8 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "AveragePool": _by_rank("AvgPool", {5: "AvgPool3D"}),
     "MaxPool": _by_rank("MaxPool", {5: "MaxPool3D"}),
     "MaxUnpool": _by_rank("MaxUnpool2D", {5: "MaxUnpool3D"}),
-    "GlobalAveragePool": _by_rank("AdaptiveAvgPool2D", {3: "AdaptiveAvgPool1D", 5: "AdaptiveAvgPool3D"}),
-    "GlobalMaxPool": _by_rank("AdaptiveMaxPool2D", {3: "AdaptiveMaxPool1D", 5: "AdaptiveMaxPool3D"}),
+    "GlobalAveragePool": _by_rank("AdaptiveAvgPool2D", {3: "AvgPool", 5: "AdaptiveAvgPool3D"}),
+    "GlobalMaxPool": _by_rank("AdaptiveMaxPool2D", {3: "MaxPool", 5: "AdaptiveMaxPool3D"}),
     "RoiAlign": "ROIAlign",
     # activation
     "Relu": "ReLU",
@@ -242,7 +242,6 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "ReduceProd": "ReduceProd",
     "ReduceL1": "LpNorm",
     "ReduceL2": "LpNorm",
-    "ReduceLogSumExp": "LogSumExp",
     "ArgMax": "Argmax",
     "ArgMin": "Argmin",
     "TopK": "TopK",
