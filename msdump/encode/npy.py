@@ -1,0 +1,217 @@
+"""The .npy format: a header as MindSpore writes it and the elements, C order, little endian.
+
+    magic    93 'NUMPY'                                     6 bytes
+    version  01 00 (02 00 where the text is too long)       2 bytes
+    length   of the text, little endian                     2 bytes (4 in version 2.0)
+    text     {'descr': '<f4', 'fortran_order': False, 'shape': (2,3,), } spaces LF
+    data     at a multiple of 64
+
+``numpy.load`` reads every file made here. Reading accepts numpy's own text as
+well, and the ``<E2`` that MindSpore's CPU dump writes for bfloat16.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import DumpReadError, FormatError
+
+if TYPE_CHECKING:
+    from msdump.record import Buffer
+
+MAGIC: Final = b"\x93NUMPY"
+ALIGNMENT: Final = 64
+
+DESCRS: Final = (
+    *("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"),
+    *("<f2", "<f4", "<f8", "<c8", "<c16"),
+)
+"""Every element type that is written."""
+
+# vendor: MindSpore's CPU dump stores the raw two bytes of bfloat16 under a type numpy has not.
+BFLOAT16_DESCR: Final = "<E2"
+
+_LENGTH_FIELDS: Final = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
+_VERSION_END: Final = len(MAGIC) + 2
+_LONGEST_SHORT_TEXT: Final = 0xFFFF
+_LONGEST_TEXT: Final = 1 << 20
+_MOST_DIMENSIONS: Final = 64
+
+_TEXT: Final = re.compile(
+    r"\{\s*'descr'\s*:\s*'(?P<descr>[^']*)'\s*,"
+    r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"
+    r"\s*'shape'\s*:\s*\(\s*(?P<shape>(?:[0-9]{1,19}\s*,\s*)*(?:[0-9]{1,19}\s*)?)\)\s*,?\s*\}\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the text of a .npy file says.
+
+    Attributes:
+        descr: Element type, ``<f4``; ``<E2`` for raw bfloat16.
+        shape: Dimensions in elements.
+        is_fortran: The first dimension varies fastest.
+        offset: Bytes before the first element.
+    """
+
+    descr: str
+    shape: tuple[int, ...]
+    is_fortran: bool
+    offset: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The numpy type of the stored elements, ml_dtypes' own for ``<E2``."""
+        return dtypes.BFLOAT16.numpy if self.descr == BFLOAT16_DESCR else np.dtype(self.descr)
+
+
+def encode(array: np.ndarray) -> tuple[Buffer, ...]:
+    """Return header and elements; the elements are the array's own memory where it is C ordered.
+
+    Raises:
+        FormatError: The element type has no .npy type (text, bfloat16, int4).
+    """
+    head = _header_of(array.dtype, array.shape)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    if not array.flags.c_contiguous:
+        array = array.copy(order="C")
+    return head, PickleBuffer(array).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
+
+
+def header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Return the bytes before the elements, byte for byte as MindSpore writes them.
+
+    A comma follows every dimension, no space does, and at least one space pads.
+    """
+    dimensions = "".join(f"{size}," for size in shape)
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dimensions}), }}".encode()
+    version = 1 if _padded(text, _LENGTH_FIELDS[1].size) <= _LONGEST_SHORT_TEXT else 2
+    field = _LENGTH_FIELDS[version]
+    length = _padded(text, field.size)
+    return MAGIC + bytes((version, 0)) + field.pack(length) + text.ljust(length - 1) + b"\n"
+
+
+def _padded(text: bytes, field_size: int) -> int:
+    """Length of the text, its padding and line feed; at least one space pads."""
+    before = _VERSION_END + field_size
+    total = before + len(text) + 1
+    return total + ALIGNMENT - total % ALIGNMENT - before
+
+
+@lru_cache(maxsize=4096)
+def _header_of(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    descr = dtype.newbyteorder("<").str
+    if descr not in DESCRS or dtype.kind == "V":
+        raise FormatError(
+            f"dtype {dtype} has no .npy type, only {', '.join(DESCRS)} do; widen the array first"
+        )
+    return header(descr, shape)
+
+
+def decode(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
+    """Return the array of a whole .npy file, a view of the buffer; ``<E2`` comes back as float32.
+
+    Args:
+        buffer: The file's bytes, or its memory map.
+        source: Name of the file for messages.
+
+    Raises:
+        DumpReadError: The bytes are no .npy file, or end too early.
+    """
+    array = decode_raw(buffer, source)
+    return dtypes.widen(array, dtypes.BFLOAT16) if array.dtype == dtypes.BFLOAT16.numpy else array
+
+
+def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
+    """Return the array as stored, a view of the buffer; ``<E2`` comes back as ml_dtypes' bfloat16.
+
+    Raises:
+        DumpReadError: The bytes are no .npy file, or end too early.
+    """
+    found = read_header(buffer, source)
+    dtype = found.dtype
+    count = math.prod(found.shape)
+    available = len(buffer) - found.offset
+    if count * dtype.itemsize > available:
+        wanted = f"shape {found.shape} of {found.descr!r} needs {count * dtype.itemsize} bytes"
+        raise DumpReadError(source, f"the data is truncated: {wanted}, {available} are there", len(buffer))
+    flat = np.frombuffer(buffer, dtype, count, found.offset) if count else np.empty(0, dtype)
+    try:
+        return flat.reshape(found.shape, order="F" if found.is_fortran else "C")
+    except (ValueError, OverflowError) as error:
+        raise DumpReadError(source, f"the shape {found.shape} is impossible: {error}", _VERSION_END) from None
+
+
+def read_header(buffer: Buffer, source: str = "<buffer>") -> Header:
+    """Return what the header says; the elements need not be in the buffer.
+
+    Raises:
+        DumpReadError: The header is missing, torn, or nothing that numpy or MindSpore writes.
+    """
+    offset = header_size(buffer, source)
+    if offset > len(buffer):
+        raise DumpReadError(
+            source,
+            f"the header is truncated: it says {offset} bytes, the file has {len(buffer)}",
+            len(buffer),
+        )
+    start = _VERSION_END + _LENGTH_FIELDS[buffer[len(MAGIC)]].size
+    parsed = _parse(bytes(buffer[start:offset]))
+    if isinstance(parsed, str):
+        raise DumpReadError(source, parsed, start)
+    descr, shape, is_fortran = parsed
+    return Header(descr, shape, is_fortran, offset)
+
+
+def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
+    """Return the offset of the elements from the first 12 bytes of a file.
+
+    Raises:
+        DumpReadError: The bytes do not start a .npy file of version 1.0, 2.0 or 3.0.
+    """
+    if bytes(buffer[: len(MAGIC)]) != MAGIC:
+        start = bytes(buffer[: len(MAGIC)])
+        raise DumpReadError(source, f"not a .npy file: it starts with {start!r}, not {MAGIC!r}", 0)
+    version = tuple(buffer[len(MAGIC) : _VERSION_END])
+    field = _LENGTH_FIELDS.get(version[0]) if version[1:] == (0,) else None
+    if field is None:
+        allowed = "1.0, 2.0 and 3.0"
+        raise DumpReadError(source, f"unknown .npy version {version}; {allowed} are known", len(MAGIC))
+    if len(buffer) < _VERSION_END + field.size:
+        raise DumpReadError(source, "the header is truncated: no length field", len(buffer))
+    length: int = field.unpack_from(buffer, _VERSION_END)[0]
+    if length > _LONGEST_TEXT:
+        raise DumpReadError(
+            source, f"header length {length} is over the {_LONGEST_TEXT} bytes allowed", _VERSION_END
+        )
+    return _VERSION_END + field.size + length
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: bytes) -> tuple[str, tuple[int, ...], bool] | str:
+    """Return element type, shape and order of a header text, or what is wrong with it."""
+    match = _TEXT.fullmatch(text.decode("latin-1"))
+    if match is None:
+        return f"not a .npy header: {text[:100]!r}"
+    shape = tuple(int(size) for size in match["shape"].replace(",", " ").split())
+    if len(shape) > _MOST_DIMENSIONS:
+        return f"the shape has {len(shape)} dimensions, at most {_MOST_DIMENSIONS} are possible"
+    descr = match["descr"]
+    if descr != BFLOAT16_DESCR and _little(descr) not in DESCRS:
+        return f"unknown element type {descr!r}; known are {', '.join((*DESCRS, BFLOAT16_DESCR))}"
+    return descr, shape, match["order"] == "True"
+
+
+def _little(descr: str) -> str:
+    return descr.replace(">", "<", 1)

@@ -1,0 +1,45 @@
+"""Timestamps of dump files: microseconds that never repeat in a process."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NANOSECONDS: Final = 1000
+
+
+class Clock:
+    """Gives strictly increasing microseconds since the epoch, 16 digits today."""
+
+    __slots__ = ("_last", "_source")
+
+    def __init__(self, source: Callable[[], int] = time.time_ns) -> None:
+        """Start a clock.
+
+        Args:
+            source: Gives nanoseconds since the epoch; may repeat or step back.
+        """
+        self._source = source
+        self._last = 0
+
+    def now(self) -> int:
+        """Return the time, or one more than the last time where that has not passed yet."""
+        micros = self._source() // _NANOSECONDS
+        # No call separates the next three lines: no other thread runs between them.
+        if micros <= self._last:
+            micros = self._last + 1
+        self._last = micros
+        return micros
+
+
+def counting(start: int = 1_600_000_000_000_000) -> Clock:
+    """Return a clock for exact expectations: ``start``, ``start + 1``, ... microseconds."""
+    return Clock(itertools.count(start * _NANOSECONDS, _NANOSECONDS).__next__)
+
+
+CLOCK: Final = Clock()
+"""The clock of the process; every writer uses it, so that no two files share a timestamp."""
