@@ -1,0 +1,9 @@
+"""Run LeNet-5 on handwritten digits: ``python sample_nets/lenet/run.py --steps 4``."""
+
+from __future__ import annotations
+
+from sample_nets.data import digits
+from sample_nets.runner import run
+
+if __name__ == "__main__":
+    run("lenet", lambda step, batch: digits(step, batch, 32))

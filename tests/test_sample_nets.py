@@ -1,0 +1,248 @@
+"""The sample networks: shapes, names, source lines, weights and inputs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from sample_nets import data
+from sample_nets.build import NETWORKS, build
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Network: number of operators, parameters, output shape for a batch of two.
+EXPECTED = {
+    "alexnet": (22, 58_322_314, (2, 10)),
+    "bert": (373, 109_482_240, (2, 768)),
+    "lenet": (15, 61_684, (2, 10)),
+    "mini": (5, 117, (2, 3)),
+    "mobilenetv2": (153, 3_538_984, (2, 1000)),
+    "resnet50": (176, 25_610_152, (2, 1000)),
+}
+FEEDS = {
+    "alexnet": lambda: {"x": data.photos(0, 2, 227)},
+    "bert": lambda: data.texts(0, 2, 128, 30522),
+    "lenet": lambda: {"x": data.digits(0, 2, 32)},
+    "mini": lambda: {"x": data.digits(0, 2, 6)},
+    "mobilenetv2": lambda: {"x": data.photos(0, 2, 224)},
+    "resnet50": lambda: {"x": data.photos(0, 2, 224)},
+}
+FRAME = re.compile(
+    r'^(?:  )?File "(?P<file>[^"]+)", line (?P<line>\d+), in forward\n    (?P<code>.+)$', re.MULTILINE
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return a function that builds a network once for this module."""
+    directory = tmp_path_factory.mktemp("sample_nets")
+    return lambda name: build(name, directory, batch="N")
+
+
+def metadata(node: onnx.NodeProto) -> dict[str, str]:
+    """Return the metadata of a node as a dictionary."""
+    return {entry.key: entry.value for entry in node.metadata_props}
+
+
+def scoped_names(model: onnx.ModelProto) -> list[str]:
+    """Return the module path, its classes and the operator of each node."""
+    names = []
+    for node in model.graph.node:
+        scopes = ast.literal_eval(metadata(node)["pkg.onnxscript.name_scopes"])
+        classes = ast.literal_eval(metadata(node)["pkg.onnxscript.class_hierarchy"])
+        parts = [f"{scope}-{cell}" for scope, cell in zip(scopes[1:], classes[1:], strict=True)]
+        names.append("/".join([*parts, node.op_type]))
+    return names
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_has_its_known_size(models, name):
+    """Each network has the operators and the parameters that its architecture says."""
+    model = onnx.load(models(name))
+
+    weights = [w for w in model.graph.initializer if "." in w.name and not w.name.startswith("const_")]
+    parameters = sum(int(np.prod(weight.dims)) for weight in weights)
+
+    operators, expected_parameters, _ = EXPECTED[name]
+    assert operators == len(model.graph.node)
+    assert expected_parameters == parameters
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_activations_stay_alive(models, name):
+    """Every value is finite and varies, from the first operator to the last, on real inputs."""
+    model = onnx.load(models(name))
+    outputs = [output.name for output in model.graph.output]
+    inner = [value for node in model.graph.node for value in node.output if value not in outputs]
+    # A tenth of the values of a deep network is enough, and keeps the run small.
+    watched = inner[:: max(1, len(inner) // 20)]
+    model.graph.output.extend(onnx.ValueInfoProto(name=value) for value in watched)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+    values = session.run([*watched, *outputs], FEEDS[name]())
+
+    assert all(np.isfinite(value).all() for value in values)
+    deviations = {
+        value: float(array.std()) for value, array in zip([*watched, *outputs], values, strict=True)
+    }
+    assert {value: std for value, std in deviations.items() if not 1e-3 < std < 100} == {}
+    assert EXPECTED[name][2] == values[-1].shape
+    assert float(np.abs(values[-1][0] - values[-1][1]).max()) > 1e-2
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_operator_knows_its_modules_and_lines(models, name):
+    """Each node's metadata holds its scopes and real lines of the repository, without absolute paths."""
+    model = onnx.load(models(name), load_external_data=False)
+
+    for node in model.graph.node:
+        frames = [frame.groupdict() for frame in FRAME.finditer(metadata(node)["pkg.onnxscript.stack_trace"])]
+        assert f"sample_nets/{name}/net.py" == frames[0]["file"]
+        for frame in frames:
+            lines = (ROOT / frame["file"]).read_text(encoding="utf-8").splitlines()
+            assert frame["code"] == lines[int(frame["line"]) - 1].strip()
+    assert str(ROOT) not in repr(model.graph.node)
+
+
+def test_alexnet_is_the_documented_one(models):
+    """AlexNet runs the documented layers in the documented order, one ReLU and one pooling shared."""
+    names = scoped_names(onnx.load(models("alexnet")))
+
+    relu, pool = "relu-ReLU/Relu", "max_pool2d-MaxPool2d/MaxPool"
+    convolutions = [f"conv{number}-Conv2d/Conv" for number in range(1, 6)]
+    dense = [[f"fc{number}-Dense/MatMul", f"fc{number}-Dense/Add"] for number in range(1, 4)]
+    expected = [
+        *(convolutions[0], relu, pool),
+        *(convolutions[1], relu, pool),
+        *(convolutions[2], relu),
+        *(convolutions[3], relu),
+        *(convolutions[4], relu, pool),
+        "flatten-Flatten/Flatten",
+        *(*dense[0], relu),
+        *(*dense[1], relu),
+        *dense[2],
+    ]
+    assert expected == names
+
+
+def test_alexnet_has_the_documented_shapes(models):
+    """The third convolution maps 256 channels of 13 x 13 to 384, as the documented graph shows."""
+    model = onnx.load(models("alexnet"))
+
+    shapes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+    third = next(node for node in model.graph.node if node.input[1] == "conv3.weight")
+    output = next(info for info in model.graph.value_info if info.name == third.output[0])
+
+    assert shapes["conv3.weight"] == (384, 256, 3, 3)
+    assert shapes["conv1.weight"] == (96, 3, 11, 11)
+    assert shapes["fc1.weight"] == (9216, 4096)
+    assert shapes["fc1.bias"] == (4096,)
+    assert [d.dim_param or d.dim_value for d in output.type.tensor_type.shape.dim] == ["N", 384, 13, 13]
+
+
+def test_nested_modules_give_nested_scopes(models):
+    """A block of ResNet-50 stands below its stage, each level with its class."""
+    names = scoped_names(onnx.load(models("resnet50")))
+
+    assert "layer1-SequentialCell/0-ResidualBlock/conv1-Conv2d/Conv" in names
+    assert (
+        "layer4-SequentialCell/0-ResidualBlock/down_sample_layer-SequentialCell/1-BatchNorm2d/"
+        in "\n".join(names)
+    )
+    assert "ReduceMean" in names
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_versions_are_stamped(models, name):
+    """Each model says IR 10 and opset 20, which onnxruntime of the last years reads."""
+    model = onnx.load(models(name), load_external_data=False)
+
+    assert model.ir_version == 10
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 20)]
+    onnx.checker.check_model(models(name))
+
+
+def test_equal_seeds_give_equal_files(tmp_path):
+    """The same seed makes the same bytes, another seed other weights."""
+    first = build("mini", tmp_path / "a", seed=1).read_bytes()
+    again = build("mini", tmp_path / "b", seed=1).read_bytes()
+    other = build("mini", tmp_path / "c", seed=2).read_bytes()
+
+    assert first == again
+    assert first != other
+
+
+def test_current_model_is_kept(tmp_path):
+    """A second build of the same network leaves the file alone."""
+    path = build("mini", tmp_path)
+    path.write_bytes(b"kept")
+
+    assert build("mini", tmp_path).read_bytes() == b"kept"
+
+
+def test_stale_model_is_built_again(tmp_path):
+    """A model older than its network's source is built again."""
+    path = build("mini", tmp_path)
+    path.write_bytes(b"old")
+    os.utime(path, (0, 0))
+
+    assert build("mini", tmp_path).read_bytes() != b"old"
+
+
+def test_fixed_batch_is_in_the_graph(tmp_path):
+    """A number as batch makes the first dimension of input and output fixed."""
+    model = onnx.load(build("lenet", tmp_path, batch=3))
+
+    dims = [
+        value.type.tensor_type.shape.dim[0].dim_value for value in (*model.graph.input, *model.graph.output)
+    ]
+    assert dims == [3, 3]
+
+
+def test_unknown_network_is_refused(tmp_path):
+    """An unknown name gives an error that lists the known ones."""
+    with pytest.raises(ValueError, match=r"unknown network 'vgg': allowed are alexnet, bert"):
+        build("vgg", tmp_path)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_configuration_dumps_synchronously(name):
+    """Each network's configuration asks for a synchronous dump below MS_DIAGNOSTIC_DATA_PATH."""
+    config = json.loads((ROOT / "sample_nets" / name / "data_dump.json").read_text(encoding="utf-8"))
+
+    assert config["common_dump_settings"]["path"] == ""
+    assert config["e2e_dump_settings"]["enable"] is True
+
+
+def test_photos_differ_by_step():
+    """Every step and every position of the batch shows another part of a photograph."""
+    images = np.concatenate([data.photos(step, 2, 32) for step in range(3)])
+
+    assert images.shape == (6, 3, 32, 32)
+    assert np.float32 == images.dtype
+    assert len({image.tobytes() for image in images}) == 6
+
+
+def test_digits_are_scaled():
+    """Digits lie between zero and one and keep their picture when resized by a whole factor."""
+    small, large = data.digits(0, 4, 8), data.digits(0, 4, 16)
+
+    assert (small.min(), small.max()) == (0.0, 1.0)
+    np.testing.assert_array_equal(small, large[:, :, ::2, ::2])
+
+
+def test_texts_are_masked():
+    """Token ids are within the vocabulary and the empty fifth of each row is masked."""
+    feed = data.texts(3, 2, 20, 50)
+
+    assert feed["input_ids"].max() < 50
+    assert feed["attention_mask"].tolist() == [[1] * 16 + [0] * 4] * 2
+    assert (feed["input_ids"][:, 16:] == 0).all()
