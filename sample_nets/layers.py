@@ -9,13 +9,15 @@ from onnxscript import OpBuilder, nn
 
 from sample_nets.tracing import Initializer, parameter
 
+_TRUNCATED_AT = 2  # sigma, as MindSpore's TruncatedNormal
+
 
 def truncated_normal(sigma: float) -> Initializer:
     """Return an initializer: normal values, those beyond two sigma drawn again."""
 
     def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         values = generator.standard_normal(shape, np.float32)
-        while (far := np.abs(values) > 2).any():
+        while (far := np.abs(values) > _TRUNCATED_AT).any():
             values[far] = generator.standard_normal(int(far.sum()), np.float32)
         values *= np.float32(sigma)
         return values
