@@ -1,0 +1,246 @@
+"""Files that appear complete or not at all, in directories that only their owner can enter.
+
+A new file is written without a name and linked under its name when it is
+complete (Linux), so that a run killed at any moment leaves nothing behind.
+Where the file system has no nameless files, a dot-name in the same directory
+and a rename do the same, and a killed run may leave the dot-name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msdump.store.rows import RowFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from msdump.record import Buffer
+
+FILE_MODE: Final = 0o400
+DIRECTORY_MODE: Final = 0o700
+
+_MOST_DIRECTORIES: Final = 32
+_MOST_ROW_FILES: Final = 8
+_MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")
+
+_NAMELESS: Final[int] = getattr(os, "O_TMPFILE", 0)
+_HAS_FD_LINKS: Final = Path("/proc/self/fd").is_dir()
+_WRITE: Final = os.O_WRONLY | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC
+
+
+class Files(Protocol):
+    """Where a sink puts its files; every method raises OSError where it fails."""
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
+        """Add whole rows to a file, the header before them where it is empty or new."""
+
+    def exists(self, directory: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+
+    def read(self, directory: str, name: str) -> bytes:
+        """Return the contents of a file, nothing where there is none."""
+
+    def close(self) -> None:
+        """Release what is held open; later calls open it again."""
+
+
+class DiskFiles:
+    """Files on disk: 0400 once complete, in directories that are made 0700 where they are missing.
+
+    Directories stay open between calls, so that a file costs no walk through
+    its path. One thread at a time may use an object.
+    """
+
+    def __init__(self) -> None:
+        """Open nothing yet."""
+        self._directories: dict[str, _Directory] = {}
+        self._row_files: dict[tuple[str, str], RowFile] = {}
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+        place = self._directories.get(directory) or self._open(directory)
+        try:
+            place.create(name, buffers)
+        except FileNotFoundError:  # the directory was removed while it was open
+            self._forget(directory)
+            self._open(directory).create(name, buffers)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+        place = self._directories.get(directory) or self._open(directory)
+        try:
+            place.replace(name, buffers)
+        except FileNotFoundError:
+            self._forget(directory)
+            self._open(directory).replace(name, buffers)
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
+        """Add whole rows to a file, the header before them where it is empty or new."""
+        file = self._row_files.get((directory, name))
+        if file is None or not file.is_linked():
+            file = self._open_rows(directory, name)
+        file.append(rows, header)
+
+    def exists(self, directory: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+        return os.path.lexists(f"{directory}/{name}")
+
+    def read(self, directory: str, name: str) -> bytes:
+        """Return the contents of a file, nothing where there is none."""
+        try:
+            return Path(directory, name).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def close(self) -> None:
+        """Close directories and row files; later calls open them again."""
+        while self._row_files:
+            self._row_files.popitem()[1].close()
+        while self._directories:
+            self._directories.popitem()[1].close()
+
+    def _open(self, path: str) -> _Directory:
+        if len(self._directories) >= _MOST_DIRECTORIES:
+            self._forget(next(iter(self._directories)))
+        place = self._directories[path] = _Directory(path)
+        return place
+
+    def _forget(self, path: str) -> None:
+        self._directories.pop(path).close()
+
+    def _open_rows(self, directory: str, name: str) -> RowFile:
+        make_directories(directory)
+        stale = self._row_files.pop((directory, name), None)
+        if stale is None and len(self._row_files) >= _MOST_ROW_FILES:
+            stale = self._row_files.pop(next(iter(self._row_files)))
+        if stale is not None:
+            stale.close()
+        file = self._row_files[directory, name] = RowFile(f"{directory}/{name}", FILE_MODE)
+        return file
+
+
+class _Directory:
+    """One open directory and the way to make files in it."""
+
+    __slots__ = ("_fd", "_narrows_modes", "create")
+
+    create: Callable[[str, Sequence[Buffer]], None]
+
+    def __init__(self, path: str) -> None:
+        self._fd = _open_directory(path)
+        self._narrows_modes = False
+        has_nameless = _NAMELESS and _HAS_FD_LINKS and self._try_nameless()
+        self.create = self._create_nameless if has_nameless else self._create_renamed
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def replace(self, name: str, buffers: Sequence[Buffer]) -> None:
+        temporary = f".{os.getpid()}-{time.time_ns()}.tmp"
+        fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=self._fd)
+        try:
+            try:
+                os.fchmod(fd, FILE_MODE)
+                write_all(fd, buffers)
+            finally:
+                os.close(fd)
+            os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except BaseException:
+            os.unlink(temporary, dir_fd=self._fd)
+            raise
+
+    def _try_nameless(self) -> bool:
+        try:
+            fd = os.open(".", _WRITE | _NAMELESS, FILE_MODE, dir_fd=self._fd)
+        except OSError:
+            return False
+        # A umask or an access list that takes the owner's rights: set each file's mode.
+        self._narrows_modes = os.fstat(fd).st_mode & 0o777 != FILE_MODE
+        os.close(fd)
+        return True
+
+    def _create_nameless(self, name: str, buffers: Sequence[Buffer]) -> None:
+        fd = os.open(".", _WRITE | _NAMELESS, FILE_MODE, dir_fd=self._fd)
+        try:
+            if self._narrows_modes:
+                os.fchmod(fd, FILE_MODE)
+            write_all(fd, buffers)
+            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
+        finally:
+            os.close(fd)
+
+    def _create_renamed(self, name: str, buffers: Sequence[Buffer]) -> None:
+        if os.access(name, os.F_OK, dir_fd=self._fd, follow_symlinks=False):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        self.replace(name, buffers)
+
+
+def make_directories(path: str) -> None:
+    """Create a directory and its missing parents, each 0700; existing ones keep their mode.
+
+    Raises:
+        OSError: One of them cannot be created, or is a file.
+    """
+    directory = Path(path)
+    try:
+        directory.mkdir(DIRECTORY_MODE)
+        directory.chmod(DIRECTORY_MODE)  # the umask may have taken rights of the owner
+    except FileNotFoundError:
+        make_directories(str(directory.parent))
+        make_directories(path)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+
+
+def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
+    """Write buffers one after the other, however little each call of the system takes.
+
+    Raises:
+        OSError: They could not be written as a whole.
+    """
+    size = size_of(buffers)
+    written = os.writev(fd, buffers[:_MOST_BUFFERS]) if size else 0
+    while written < size:
+        step = os.writev(fd, _rest(buffers, written)[:_MOST_BUFFERS])
+        if step == 0:
+            raise OSError(errno.EIO, "the file system takes no more bytes")
+        written += step
+
+
+def size_of(buffers: Sequence[Buffer]) -> int:
+    """Return the bytes of buffers in all."""
+    size = 0
+    for buffer in buffers:
+        size += buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+    return size
+
+
+def _rest(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
+    rest = []
+    for buffer in buffers:
+        view = PickleBuffer(buffer).raw()
+        rest.append(view[written:])
+        written = max(0, written - len(view))
+    return [view for view in rest if len(view)]
+
+
+def _open_directory(path: str) -> int:
+    try:
+        return os.open(path, _READ | os.O_DIRECTORY)
+    except FileNotFoundError:
+        make_directories(path)
+        return os.open(path, _READ | os.O_DIRECTORY)

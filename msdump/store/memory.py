@@ -1,0 +1,58 @@
+"""Files that live in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from msdump.record import Buffer
+
+
+class MemoryFiles:
+    """Contents by absolute path, in the order in which the files appeared.
+
+    Attributes:
+        contents: The files.
+        failure: Raised by the next calls that write, None for none.
+    """
+
+    def __init__(self) -> None:
+        """Hold no file."""
+        self.contents: dict[str, bytes] = {}
+        self.failure: OSError | None = None
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+        if self.exists(directory, name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        self.replace(directory, name, buffers)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+        self._check()
+        self.contents[f"{directory}/{name}"] = b"".join(buffers)
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
+        """Add whole rows to a file, the header before them where it is empty or new."""
+        self._check()
+        path = f"{directory}/{name}"
+        self.contents[path] = (self.contents.get(path) or header) + rows
+
+    def exists(self, directory: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+        return f"{directory}/{name}" in self.contents
+
+    def read(self, directory: str, name: str) -> bytes:
+        """Return the contents of a file, nothing where there is none."""
+        return self.contents.get(f"{directory}/{name}", b"")
+
+    def close(self) -> None:
+        """Keep everything."""
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure

@@ -1,0 +1,254 @@
+"""Sinks: where complete files go, and what becomes of those that cannot be written.
+
+Every sink keeps the same promises. A file appears under its name only when it
+is complete. A tensor file that exists is never destroyed. A failure is logged
+once for each cause with path and reason, counted, and raised or passed over as
+the plan says. The summary tells what was written, skipped and lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msdump.errors import DumpWriteError
+from msdump.plan import OnWriteError
+from msdump.store.files import DiskFiles, size_of
+from msdump.store.memory import MemoryFiles
+from msdump.store.standins import StandIns, is_too_long
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from msdump.record import Artifact
+    from msdump.store.files import Files
+
+_LOG: Final = logging.getLogger(__name__)
+
+OVER_LIMIT: Final = "over max_bytes"
+
+REMEDIES: Final = {
+    errno.ENOSPC: "free space, dump less or choose another path",
+    errno.EDQUOT: "free space within your quota, dump less or choose another path",
+    errno.EACCES: "give the user write permission or choose another path",
+    errno.EPERM: "give the user write permission or choose another path",
+    errno.EROFS: "choose a path on a writable file system",
+    errno.ENOTDIR: "remove the file that stands where a directory must be, or choose another path",
+    errno.EFBIG: "raise the file size limit (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EEXIST: "two runs write into the same directory: give each its own path",
+}
+"""What to do about a failure, by error number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a sink did so far.
+
+    Attributes:
+        files: Complete files written.
+        bytes: Bytes of these files and of rows.
+        skipped: Tensors not written on purpose, by reason.
+        lost: Files that could not be written, by cause.
+    """
+
+    files: int
+    bytes: int
+    skipped: Mapping[str, int]
+    lost: Mapping[str, int]
+
+
+class Sink(Protocol):
+    """Takes complete files."""
+
+    def write(self, artifact: Artifact) -> None:
+        """Write a new file; one that exists stays as it is and the new one is lost.
+
+        Raises:
+            DumpWriteError: It could not be written and the plan wants to know.
+        """
+
+    def replace(self, artifact: Artifact) -> None:
+        """Write a file in place of an older one; DumpWriteError as in ``write``."""
+
+    def keep(self, artifact: Artifact) -> None:
+        """Write a file unless it exists, which is only logged; DumpWriteError as in ``write``."""
+
+    def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
+        """Add whole rows to a csv file, the header first where it is new; DumpWriteError as in ``write``.
+
+        Args:
+            path: Absolute path of the file.
+            rows: Rows with their line feeds.
+            header: Header line with its line feed, or nothing.
+        """
+
+    def skip(self, reason: str) -> None:
+        """Count a tensor that is not written on purpose."""
+
+    @property
+    def summary(self) -> Summary:
+        """What was written, skipped and lost so far."""
+
+    def flush(self) -> None:
+        """Return when everything taken is on disk; DumpWriteError as in ``write``."""
+
+    def close(self) -> None:
+        """Flush and release what is held open; a later write opens it again."""
+
+
+class Budget:
+    """The bytes of tensor files that may still be written; one object for all sinks of a process."""
+
+    def __init__(self, most: int = 0) -> None:
+        """Allow ``most`` bytes in all, 0: any number."""
+        self.most = most
+        self.used = 0
+
+    def take(self, size: int) -> bool:
+        """Take bytes from the budget; False, and none taken, where they are too many."""
+        if self.most and self.used + size > self.most:
+            return False
+        self.used += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Return bytes that were not written."""
+        self.used -= size
+
+
+class SyncSink:
+    """Writes each file before the call returns."""
+
+    def __init__(
+        self,
+        on_write_error: OnWriteError = OnWriteError.RAISE,
+        budget: Budget | None = None,
+        files: Files | None = None,
+    ) -> None:
+        """Write to disk, or to the given files.
+
+        Args:
+            on_write_error: What a failure does beyond the log line and the count.
+            budget: Most bytes of tensor files; None: no limit.
+            files: Where files go; None: disk.
+        """
+        self._raises = on_write_error is OnWriteError.RAISE
+        self._budget = Budget() if budget is None else budget
+        self._files: Files = DiskFiles() if files is None else files
+        self._stand_ins = StandIns(self._files)
+        self._count = 0
+        self._bytes = 0
+        self._skipped: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+
+    def write(self, artifact: Artifact) -> None:
+        """Write a new file; one that exists stays as it is and the new one is lost."""
+        size = size_of(artifact.buffers)
+        if artifact.tensor_bytes and not self._budget.take(size):
+            self._skip_over_limit(artifact, size)
+            return
+        try:
+            self._files.create(artifact.directory, self._name(artifact), artifact.buffers)
+        except OSError as error:
+            if artifact.tensor_bytes:
+                self._budget.give_back(size)
+            self._lose(_path(artifact), error)
+            return
+        self._count += 1
+        self._bytes += size
+
+    def replace(self, artifact: Artifact) -> None:
+        """Write a file in place of an older one."""
+        try:
+            self._files.replace(artifact.directory, self._name(artifact), artifact.buffers)
+        except OSError as error:
+            self._lose(_path(artifact), error)
+            return
+        self._count += 1
+        self._bytes += size_of(artifact.buffers)
+
+    def keep(self, artifact: Artifact) -> None:
+        """Write a file unless it exists, which is only logged."""
+        if self._files.exists(artifact.directory, artifact.name):
+            _LOG.warning("%s already exists, kept", _path(artifact))
+            return
+        self.write(artifact)
+
+    def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
+        """Add whole rows to a csv file, the header first where it is new."""
+        directory, name = os.path.split(path)
+        try:
+            self._files.append(directory, name, rows, header)
+        except OSError as error:
+            self._lose(path, error)
+            return
+        self._bytes += len(rows)
+
+    def skip(self, reason: str) -> None:
+        """Count a tensor that is not written on purpose."""
+        self._skipped[reason] += 1
+
+    @property
+    def summary(self) -> Summary:
+        """What was written, skipped and lost so far."""
+        return Summary(self._count, self._bytes, dict(self._skipped), dict(self._lost))
+
+    def flush(self) -> None:
+        """Do nothing: everything taken is on disk."""
+
+    def close(self) -> None:
+        """Release what is held open; a later write opens it again."""
+        self._files.close()
+
+    def _name(self, artifact: Artifact) -> str:
+        if is_too_long(artifact.name):
+            return self._stand_ins.name(artifact.directory, artifact.name)
+        return artifact.name
+
+    def _skip_over_limit(self, artifact: Artifact, size: int) -> None:
+        if OVER_LIMIT not in self._skipped:
+            _LOG.warning(
+                "%s of %d bytes is skipped: %d of max_bytes %d are used; "
+                "it and every other file that does not fit is counted as skipped",
+                _path(artifact),
+                size,
+                self._budget.used,
+                self._budget.most,
+            )
+        self._skipped[OVER_LIMIT] += 1
+
+    def _lose(self, path: str, error: OSError) -> None:
+        cause = error.strerror or str(error)
+        message = f"cannot write {path!r}: {reason(error)}"
+        if cause not in self._lost:
+            _LOG.error("%s", message)
+        self._lost[cause] += 1
+        if self._raises:
+            raise DumpWriteError(message) from error
+
+
+class MemorySink(SyncSink):
+    """Keeps everything in memory, for tests; fails as a disk would where it is told to."""
+
+    def __init__(
+        self, on_write_error: OnWriteError = OnWriteError.RAISE, budget: Budget | None = None
+    ) -> None:
+        """Start with no files."""
+        self.files = MemoryFiles()
+        super().__init__(on_write_error, budget, self.files)
+
+
+def _path(artifact: Artifact) -> str:
+    return f"{artifact.directory}/{artifact.name}"
+
+
+def reason(error: OSError) -> str:
+    """Return why something cannot be written and what to do about it."""
+    text = error.strerror or str(error)
+    remedy = REMEDIES.get(error.errno or 0)
+    return f"{text}; {remedy}" if remedy else text
