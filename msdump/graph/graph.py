@@ -21,7 +21,7 @@ class ValueType:
     """What is known about a value before the run.
 
     Attributes:
-        dtype: Element type; None where unknown or not a tensor.
+        dtype: Element type of a tensor or of a sequence's tensors; None where unknown.
         shape: Dimensions; an int, a name, or None for each; None as a whole where unknown.
         kind: "tensor", "sequence", "optional", "map", or "" where nothing is known.
     """

@@ -267,6 +267,8 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
     kind = proto.WhichOneof("value")
     if kind is None:
         return ValueType(kind="")
+    if kind == "sequence_type":
+        return ValueType(value_type(proto.sequence_type.elem_type).dtype, kind="sequence")
     if kind != "tensor_type":
         return ValueType(kind=kind.removesuffix("_type"))
     tensor = proto.tensor_type

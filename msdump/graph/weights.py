@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import mmap
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -134,3 +135,20 @@ def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles) -> np.ndar
     else:
         dense[tuple(indices.T)] = values
     return dense
+
+
+def forget_pages(array: np.ndarray) -> None:
+    """Give the memory of a mapped weight back; it is read from the file again when next used.
+
+    Does nothing for an array that does not lie in a read-only file mapping.
+    """
+    owner: Any = array
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if not isinstance(owner, mmap.mmap):
+        return
+    base = np.frombuffer(owner, np.uint8).ctypes.data
+    start = -(-(array.ctypes.data - base) // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (array.ctypes.data - base + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start:
+        owner.madvise(mmap.MADV_DONTNEED, start, end - start)

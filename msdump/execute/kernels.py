@@ -1,0 +1,219 @@
+"""One operator as something that runs: a cached session, or ONNX's reference where there is none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.dtypes import STRING
+from msdump.errors import UnsupportedOpError
+from msdump.execute import values
+from msdump.execute.runtime import OrtValue, Runtime, short
+from msdump.execute.weights import WeightStore
+from msdump.graph import onenode
+from msdump.graph.graph import Graph, Node
+from msdump.graph.order import outer_values
+from msdump.graph.reference import ReferenceNode
+from msdump.graph.wire import SMALL_BYTES
+
+_log = logging.getLogger("msdump.execute")
+
+Run = Callable[[Mapping[str, OrtValue], list[str], None], Any]
+
+_PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
+    "MatMul": frozenset({0, 1}),
+    "Gemm": frozenset({0, 1}),
+    "LSTM": frozenset({1, 2}),
+    "GRU": frozenset({1, 2}),
+    "RNN": frozenset({1, 2}),
+    "MatMulInteger": frozenset({1}),
+}
+"""Inputs of which the runtime's kernel keeps a packed copy when they are initializers."""
+
+_BOUND_OPS: Final = frozenset(
+    {*_PACKED_SLOTS, "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
+)
+"""Operators that are faster, or only possible, with their weights as initializers."""
+
+_MAY_BE_ABSENT: Final = frozenset({"If", "Loop", "Scan", "Optional", "Identity", "SequenceMap"})
+"""Operators whose outputs may be optionals without a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled operator.
+
+    Attributes:
+        run: Called with (values by feed name, output names, None); returns the outputs in order.
+        feeds: (feed name, value of the graph) for everything that must be fed.
+        outputs: (output name, position among the node's outputs) for everything that comes back.
+    """
+
+    run: Run
+    feeds: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+class KernelFactory:
+    """Makes the kernels of one network."""
+
+    def __init__(self, graph: Graph, weights: WeightStore, runtime: Runtime) -> None:
+        """Keep what every kernel of the network shares."""
+        self._graph = graph
+        self._weights = weights
+        self._runtime = runtime
+
+    def make(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+        """Compile an operator for the types of its present inputs.
+
+        Args:
+            node: The operator.
+            fed: Its non-weight inputs, outer-scope values of subgraphs included.
+
+        Raises:
+            UnsupportedOpError: Neither the runtime nor ONNX's reference can run it.
+        """
+        if node.op_type == "OptionalHasElement" and not node.domain and node.inputs:
+            return _has_element(node)
+        try:
+            return self._session_kernel(node, fed)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the reasons are told below
+            first = error
+        if not node.domain and "is not a registered function/op" not in str(first):
+            try:
+                return self._pinned_kernel(node, fed)
+            except Exception as error:  # noqa: BLE001 - the same
+                _log.debug("node %r with pinned shapes: %s", node.name, short(error))
+        return self._reference_kernel(node, fed, first)
+
+    def _session_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+        bound = self._bound(node)
+        embedded = {name: self._weights.array(name) for name in bound if self._is_small(name)}
+        shared = {name: self._weights.array(name) for name in bound if not self._is_small(name)}
+        types = {name: values.kind_of(value) for name, value in self._all_fed(node, fed, bound).items()}
+        bindings = onenode.Bindings(types=types, shapes={}, embedded=embedded, shared=shared)
+        model = onenode.build(self._graph, node, bindings, self._runtime.limits)
+        session = self._runtime.session(model.data, self._shared_values(node, model))
+        for _, name in model.shared:
+            if name in self._packed(node):
+                self._weights.packed(name)
+        return Kernel(_checked(node, session.run_with_ort_values), model.feeds, model.outputs)
+
+    def _all_fed(
+        self, node: Node, fed: Mapping[str, OrtValue], bound: tuple[str, ...]
+    ) -> dict[str, OrtValue]:
+        names = dict.fromkeys((*node.inputs, *outer_values(node.proto)))
+        weights = (name for name in names if name in self._weights and name not in bound and name not in fed)
+        return {**fed, **{name: self._weights.value(name) for name in weights}}
+
+    def _bound(self, node: Node) -> tuple[str, ...]:
+        if not (node.op_type in _BOUND_OPS or node.domain):
+            return ()
+        free = self._graph.overridable
+        names = dict.fromkeys(node.inputs)
+        return tuple(name for name in names if name in self._weights and name not in free)
+
+    def _is_small(self, name: str) -> bool:
+        array = self._weights.array(name)
+        return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+
+    def _packed(self, node: Node) -> frozenset[str]:
+        slots = _PACKED_SLOTS.get(node.op_type, frozenset())
+        return frozenset(name for slot, name in enumerate(node.inputs) if slot in slots and not node.domain)
+
+    def _shared_values(self, node: Node, model: onenode.NodeModel) -> dict[str, Any]:
+        packed = self._packed(node)
+        return {
+            inner: self._weights.packable(name) if name in packed else self._weights.public(name)
+            for inner, name in model.shared
+        }
+
+    def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+        pinned = _Pinned(self._graph, node, self._weights, self._runtime)
+        names = tuple(fed)
+        outputs = tuple((name, slot) for slot, name in enumerate(node.outputs) if name)
+        pinned.session(fed)
+        return Kernel(_checked(node, pinned), tuple((name, name) for name in names), outputs)
+
+    def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue], reason: Exception) -> Kernel:
+        arrays = {name: self._weights.array(name) for name in node.inputs if name in self._weights}
+        try:
+            reference = ReferenceNode(self._graph, node, (*fed, *arrays))
+        except Exception as error:
+            raise UnsupportedOpError(
+                f"{self._graph.source}: node {node.name!r}: nothing can run {node.domain or 'ai.onnx'}"
+                f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
+            ) from error
+        _log.warning(
+            "%s: onnxruntime cannot run %s (%s); ONNX's reference implementation computes it, slowly",
+            node.operator.full_name,
+            node.op_type,
+            short(reason),
+        )
+
+        def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue | None]:
+            given = {name: values.to_python(value) for name, value in fed.items()}
+            return [_kept(item) for item in reference.run(arrays | given)]
+
+        outputs = tuple((name, slot) for slot, name in enumerate(node.outputs) if name)
+        return Kernel(run, tuple((name, name) for name in fed), outputs)
+
+
+class _Pinned:
+    """Sessions of one node with its shapes and weights fixed, one for each set of shapes."""
+
+    def __init__(self, graph: Graph, node: Node, weights: WeightStore, runtime: Runtime) -> None:
+        self._graph = graph
+        self._node = node
+        self._runtime = runtime
+        names = (*node.inputs, *outer_values(node.proto))
+        self._embedded = {name: weights.array(name) for name in names if name in weights}
+        self._sessions: dict[Any, tuple[Run, onenode.NodeModel]] = {}
+
+    def session(self, fed: Mapping[str, OrtValue]) -> tuple[Run, onenode.NodeModel]:
+        """Return the session for the shapes of the values."""
+        shapes = {name: tuple(value.shape()) for name, value in fed.items() if value.is_tensor()}
+        key = tuple(shapes.items())
+        if key not in self._sessions:
+            types = {name: values.kind_of(value) for name, value in fed.items()}
+            embedded = {name: array for name, array in self._embedded.items() if name not in fed}
+            bindings = onenode.Bindings(types=types, shapes=shapes, embedded=embedded, shared={})
+            model = onenode.build(self._graph, self._node, bindings, self._runtime.limits)
+            self._sessions[key] = (self._runtime.session(model.data).run_with_ort_values, model)
+        return self._sessions[key]
+
+    def __call__(self, fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> Any:
+        """Run the session for the shapes of the values."""
+        run, model = self.session(fed)
+        feeds = {inner: fed[name] for inner, name in model.feeds}
+        return run(feeds, [name for name, _ in model.outputs], None)
+
+
+def _has_element(node: Node) -> Kernel:
+    def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue]:
+        value = fed[node.inputs[0]]
+        return [_kept(np.array(value is not None and value.has_value()))]
+
+    return Kernel(run, ((node.inputs[0], node.inputs[0]),), ((node.outputs[0], 0),))
+
+
+def _checked(node: Node, run: Run) -> Run:
+    """Turn optionals without a value into None: the runtime crashes when one is fed to it."""
+    if node.op_type not in _MAY_BE_ABSENT:
+        return run
+
+    def checked(fed: Mapping[str, OrtValue], names: list[str], options: None) -> list[OrtValue | None]:
+        return [value if value.has_value() else None for value in run(fed, names, options)]
+
+    return checked
+
+
+def _kept(item: Any) -> OrtValue | None:
+    """Return a value that owns its memory, of an array that nobody else keeps."""
+    if isinstance(item, (list, tuple)) or item is None:
+        return values.from_python(item)
+    return values.owned(np.asarray(item))

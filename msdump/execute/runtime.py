@@ -1,0 +1,134 @@
+"""onnxruntime, set up for hundreds of one-operator sessions.
+
+Sessions share one allocator; the public Python wrapper of the runtime costs ten
+times a call of the classes below it, so those are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+from msdump import env
+from msdump.errors import InputError
+from msdump.graph import onenode, probe
+
+OrtValue = Any
+"""A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
+
+_ERRORS_ONLY: Final = 3
+_DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
+_NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
+_NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
+
+
+class Runtime:
+    """The process's sessions, by the bytes of their models."""
+
+    def __init__(self, threads: int) -> None:
+        """Set up the shared allocator.
+
+        A thread pool shared by all sessions would forbid the user's own sessions in
+        the same process, so each session has its own; equal operators share one.
+        """
+        self._threads = threads
+        memory = native.OrtMemoryInfo(
+            "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
+        )
+        native.create_and_register_allocator(memory, None)
+        self._folder = Path(tempfile.mkdtemp(prefix="msdump-"))
+        (self._folder / onenode.EXTERNAL_FILE).touch()
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._sessions: dict[bytes, Any] = {}
+        self.providers: tuple[str, ...] = ()
+
+    def session(self, model: bytes, shared: Mapping[str, Any] | None = None) -> Any:
+        """Return a session of a model; one without shared initializers is made once.
+
+        Args:
+            model: A serialised model.
+            shared: External initializers: public OrtValues by name, kept by the caller.
+        """
+        if shared:
+            return self._create(model, shared)
+        if model not in self._sessions:
+            self._sessions[model] = self._create(model, {})
+        return self._sessions[model]
+
+    def _create(self, model: bytes, shared: Mapping[str, Any]) -> Any:
+        options = native.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.graph_optimization_level = native.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.enable_mem_pattern = False  # shapes may change from run to run
+        options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if shared:
+            options.add_session_config_entry(
+                "session.model_external_initializers_file_folder_path", str(self._folder)
+            )
+            options.add_external_initializers(list(shared), list(shared.values()))
+        session = native.InferenceSession(options, model, False, True)
+        session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
+        return session
+
+    @functools.cached_property
+    def limits(self) -> onenode.Limits:
+        """The newest IR version and opset that the installed onnxruntime reads.
+
+        It has no question for them; its errors on a model from the far future tell.
+        """
+        return onenode.Limits(
+            ir_version=self._newest(_NEWEST_IR, probe.model(ir_version=9999), _DEFAULT_LIMITS.ir_version),
+            opset=self._newest(_NEWEST_OPSET, probe.model(opset=9999), _DEFAULT_LIMITS.opset),
+        )
+
+    def _newest(self, pattern: re.Pattern[str], model: bytes, default: int) -> int:
+        try:
+            self._create(model, {})
+        except Exception as error:  # noqa: BLE001 - its classes vary from version to version
+            found = pattern.search(str(error))
+            return int(found[1]) if found else default
+        return default
+
+
+@functools.cache
+def runtime() -> Runtime:
+    """Return the process's runtime, set up at the first call."""
+    return Runtime(thread_count())
+
+
+def thread_count() -> int:
+    """Return the threads of one operator: MSDUMP_THREADS or the number of cores.
+
+    Raises:
+        InputError: The variable is no positive number.
+    """
+    text = env.read(env.THREADS)
+    if text is None:
+        return os.cpu_count() or 1
+    if not text.isdecimal() or int(text) == 0:
+        raise InputError(f"{env.THREADS} = {text!r}: a number of threads above 0 is expected")
+    return int(text)
+
+
+def public_value(array: Any) -> Any:
+    """Return the runtime's public OrtValue over an array, which it keeps alive."""
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+
+def short(error: Exception) -> str:
+    """Return the runtime's message without its prefix and source location."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
+    text = re.sub(r"/\S+\.(?:cc|h):\d+ .*?\) (?=\S)", "", text)
+    return text.splitlines()[0] if text else type(error).__name__

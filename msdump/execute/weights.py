@@ -1,0 +1,52 @@
+"""Weights as runtime values: shared, aligned, and given back once they are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from msdump.execute import values
+from msdump.execute.runtime import OrtValue, public_value
+from msdump.graph.weights import forget_pages
+
+
+class WeightStore:
+    """The weights of one network."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep the arrays; values are made when they are first needed."""
+        self._arrays = arrays
+        self._values: dict[str, tuple[OrtValue, np.ndarray]] = {}
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether a value is a weight."""
+        return name in self._arrays
+
+    def array(self, name: str) -> np.ndarray:
+        """Return a weight as the file holds it."""
+        return self._arrays[name]
+
+    def value(self, name: str) -> OrtValue:
+        """Return a weight as a value to feed; an unaligned one is copied once."""
+        if name not in self._values:
+            array = self._arrays[name]
+            usable = values.contiguous(array if array.flags.aligned else array.copy())
+            self._values[name] = (values.from_array(usable), usable)
+            if usable is not array:
+                forget_pages(array)
+        return self._values[name][0]
+
+    def public(self, name: str) -> Any:
+        """Return an aligned weight for a session that reads it where it lies."""
+        self.value(name)
+        return public_value(self._values[name][1])
+
+    def packable(self, name: str) -> Any:
+        """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""
+        return public_value(values.contiguous(self._arrays[name]))
+
+    def packed(self, name: str) -> None:
+        """Give the pages of a weight back that a kernel has packed."""
+        forget_pages(self._arrays[name])

@@ -1,0 +1,75 @@
+"""Tiny models that turn Python values into the runtime's sequences, optionals and strings, and back."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from msdump.dtypes import DType
+from msdump.graph.onenode import type_proto
+
+_OPSET = 17
+_IR = 8
+
+
+def strings(array: np.ndarray) -> bytes:
+    """Return a model without inputs whose output "y" is a string tensor."""
+    encoded = np.array([str(item).encode() for item in array.reshape(-1)], dtype=object).reshape(array.shape)
+    tensor = numpy_helper.from_array(encoded, "x")
+    return _model(helper.make_node("Identity", ["x"], ["y"]), [], [tensor])
+
+
+@functools.cache
+def empty_sequence(element: DType) -> bytes:
+    """Return a model without inputs whose output "y" is an empty sequence of tensors."""
+    return _model(helper.make_node("SequenceEmpty", [], ["y"], dtype=element.onnx), [], [])
+
+
+@functools.cache
+def sequence(element_type: str, count: int) -> bytes:
+    """Return a model that joins inputs "x0".. of one tensor type into the sequence "y"."""
+    names = [f"x{position}" for position in range(count)]
+    node = helper.make_node("SequenceConstruct", names, ["y"])
+    return _model(node, [(name, element_type) for name in names], [])
+
+
+@functools.cache
+def sequence_length(type_text: str) -> bytes:
+    """Return a model that gives the length "y" of the sequence "x"."""
+    return _model(helper.make_node("SequenceLength", ["x"], ["y"]), [("x", type_text)], [])
+
+
+@functools.cache
+def sequence_at(type_text: str) -> bytes:
+    """Return a model that gives element "i" of the sequence "x" as "y"."""
+    node = helper.make_node("SequenceAt", ["x", "i"], ["y"])
+    return _model(node, [("x", type_text), ("i", "tensor(int64)")], [])
+
+
+@functools.cache
+def optional(type_text: str) -> bytes:
+    """Return a model that wraps the tensor or sequence "x" into the optional "y"."""
+    return _model(helper.make_node("Optional", ["x"], ["y"]), [("x", type_text)], [])
+
+
+@functools.cache
+def element(type_text: str) -> bytes:
+    """Return a model that takes the element "y" out of the optional "x"."""
+    return _model(helper.make_node("OptionalGetElement", ["x"], ["y"]), [("x", type_text)], [])
+
+
+def _model(
+    node: onnx.NodeProto, inputs: list[tuple[str, str]], initializers: list[onnx.TensorProto]
+) -> bytes:
+    graph = helper.make_graph(
+        [node],
+        "glue",
+        [helper.make_value_info(name, type_proto(text)) for name, text in inputs],
+        [helper.make_empty_tensor_value_info("y")],
+        initializers,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)
+    return bytes(model.SerializeToString())

@@ -1,0 +1,50 @@
+"""One node computed by ONNX's reference implementation, where the runtime has no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from msdump.graph.graph import Graph, Node
+
+
+class ReferenceNode:
+    """A node that ONNX's reference evaluator computes on numpy arrays."""
+
+    def __init__(self, graph: Graph, node: Node, values: tuple[str, ...]) -> None:
+        """Build the evaluator.
+
+        Args:
+            graph: The node's graph, for opsets and functions.
+            node: The node.
+            values: Names of the values that will be given, outer-scope names included.
+
+        Raises:
+            Exception: The reference has no implementation of the operator.
+        """
+        proto = onnx.NodeProto()
+        proto.CopyFrom(node.proto)
+        outputs = [name for name in node.outputs if name]
+        message = helper.make_graph(
+            [proto],
+            "node",
+            [helper.make_empty_tensor_value_info(name) for name in values],
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+        )
+        opsets = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
+        model = helper.make_model(
+            message,
+            opset_imports=opsets,
+            ir_version=graph.ir_version,
+            functions=list(graph.proto.functions),
+        )
+        self._evaluator = ReferenceEvaluator(model)
+        self.outputs = tuple(outputs)
+
+    def run(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the used outputs: arrays, lists of arrays, or None."""
+        return list(self._evaluator.run(list(self.outputs), dict(values)))
