@@ -153,8 +153,10 @@ class KernelPattern:
 
         A type is a case-insensitive substring of what stands after the last "/"
         and before the last "-" of the name (O0/O1 ``kernels``); it therefore
-        also matches parameters, as the reference does.
+        also matches parameters, as the reference does. Spaces of a name do not
+        count: the reader removes those of the item, as the reference does.
         """
+        full_name = full_name.replace(" ", "")
         if self.kind is PatternKind.NAME:
             return self.text == full_name
         if self.kind is PatternKind.TYPE:

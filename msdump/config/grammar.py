@@ -1,0 +1,130 @@
+"""The small grammars inside configuration values.
+
+iterations = "all" | segment {"|" segment}        spaces are allowed
+segment    = number | number "-" number           both ends included, numbers from 0
+kernel     = "name-regex(" expression ")"         the whole name (O2: a part of it)
+           | text with "/" or "-op"               the exact full name
+           | other text                           a part of the operator type, in any case
+root       = "/" {letter | digit | "_" | "-" | "/"}
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msdump.config.ecmascript import translate
+from msdump.config.faults import Fault, GrammarError
+from msdump.plan import IterationSet, KernelPattern, PatternKind
+
+_SEGMENT: Final = re.compile(r" *(?P<low>[0-9]+) *(?:- *(?P<high>[0-9]+) *)?")
+_SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', as in '0|5-8|100-120', or 'all' alone"
+_BIGGEST: Final = (1 << 64) - 1
+_REGEX_OPENS: Final = "name-regex("
+_ROOT_FORBIDS: Final = re.compile(r"[^A-Za-z0-9_/-]+")
+
+
+def parse_iterations(text: str) -> IterationSet:
+    """Return the set that an ``iteration`` text describes.
+
+    Raises:
+        GrammarError: A segment is empty, malformed, reversed or beyond 64 bit (the reference
+            never matches such segments, without a word).
+    """
+    if text.strip(" ") == "all":
+        return IterationSet()
+    spans: list[tuple[int, int]] = []
+    faults: list[Fault] = []
+    offset = 0
+    for segment in text.split("|"):
+        match = _SEGMENT.fullmatch(segment)
+        low, high = _bounds(match) if match else (0, 0)
+        message = _segment_message(segment, low, high) if match else _shape_message(text, segment)
+        if message:
+            faults.append(_fault_of(segment, offset, message))
+        spans.append((low, high))
+        offset += len(segment) + 1
+    if faults:
+        raise GrammarError(text, *faults)
+    return IterationSet.of(spans)
+
+
+def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
+    """Return the pattern that an item of ``kernels`` describes, None for an empty one.
+
+    Args:
+        item: The item as the user wrote it.
+        searches: A regex matches anywhere in a name (O2) instead of the whole name.
+
+    Raises:
+        GrammarError: A regex has no closing bracket or does not compile.
+    """
+    text = item.replace(" ", "")  # vendor: all spaces of an item vanish, those inside a regex too
+    if not text:
+        return None
+    if text.startswith(_REGEX_OPENS):
+        return KernelPattern(PatternKind.REGEX, _expression(text), item, searches)
+    if "/" in text or "-op" in text:
+        return KernelPattern(PatternKind.NAME, text, item)
+    return KernelPattern(PatternKind.TYPE, text, item)
+
+
+def parse_root(text: str) -> str:
+    """Return the root of the dump without repeated and trailing slashes.
+
+    Raises:
+        GrammarError: It holds another character than MindSpore allows, or is relative.
+    """
+    faults = [
+        Fault(match.start(), match.end(), "a path holds only letters, digits, '_', '-' and '/'")
+        for match in _ROOT_FORBIDS.finditer(text)
+    ]
+    if not text.startswith("/"):
+        faults.insert(0, Fault(0, 1, "the path must be absolute, starting with '/'"))
+    if faults:
+        raise GrammarError(text, *faults)
+    return "/" + "/".join(part for part in text.split("/") if part)
+
+
+def _bounds(match: re.Match[str]) -> tuple[int, int]:
+    low = _number(match["low"])
+    return low, _number(match["high"]) if match["high"] else low
+
+
+def _number(digits: str) -> int:
+    significant = digits.lstrip("0") or "0"
+    return int(significant) if len(significant) <= len(str(_BIGGEST)) else _BIGGEST + 1
+
+
+def _segment_message(segment: str, low: int, high: int) -> str:
+    if max(low, high) > _BIGGEST:
+        return f"{segment.strip()} does not fit into 64 bit"
+    if low > high:
+        return f"the range {segment.strip()} runs backwards; write {high}-{low}"
+    return ""
+
+
+def _shape_message(text: str, segment: str) -> str:
+    if text.strip().lower() == "all":
+        return "write 'all' in lower case"
+    if not segment.strip():
+        return f"a segment is empty; {_SEGMENTS_ALLOWED}"
+    return f"{segment.strip()!r} is neither a number nor a range; {_SEGMENTS_ALLOWED}"
+
+
+def _fault_of(segment: str, offset: int, message: str) -> Fault:
+    start = offset + len(segment) - len(segment.lstrip())
+    end = offset + len(segment.rstrip())
+    return Fault(start, end, message) if start < end else Fault(offset, offset + len(segment), message)
+
+
+def _expression(text: str) -> str:
+    if not text.endswith(")"):
+        message = "the bracket of name-regex( is not closed; write name-regex(expression)"
+        raise GrammarError(text, Fault(len(text), len(text) + 1, message))
+    offset = len(_REGEX_OPENS)
+    try:
+        return translate(text[offset:-1])
+    except GrammarError as error:
+        moved = [Fault(f.start + offset, f.end + offset, f.message) for f in error.faults]
+        raise GrammarError(text, *moved) from None

@@ -1,0 +1,252 @@
+"""MINDSPORE_DUMP_CONFIG: file, environment and context become a DumpPlan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from msdump import env
+from msdump.config import rules
+from msdump.config.faults import GrammarError, Report, did_you_mean, show
+from msdump.config.grammar import parse_iterations, parse_kernel, parse_root
+from msdump.config.models import BLOCKS
+from msdump.config.rules import Mode
+from msdump.config.settings import ABSENT, Settings
+from msdump.config.source import Document, Path
+from msdump.config.source import parse as parse_json
+from msdump.config.source import read as read_bytes
+from msdump.plan import (
+    Context,
+    DeviceTarget,
+    DumpMode,
+    DumpPlan,
+    FileFormat,
+    JitLevel,
+    KernelPattern,
+    Naming,
+    OnWriteError,
+    PatternKind,
+    Selector,
+    StatisticSpec,
+    Trigger,
+)
+
+_E2E: Final = "e2e_dump_settings"
+_TOP_KEYS: Final = (*BLOCKS, "$schema")
+_HOMES: Final = {key: name for name, model in BLOCKS.items() for key in model.model_fields}
+_DIAGNOSTIC_SUBDIRECTORY: Final = "/debug_dump"
+_WITH_INPUTS: Final = (0, 1)
+_WITH_OUTPUTS: Final = (0, 2)
+_CATEGORY_ALIASES: Final = {"hash": "sha1", "hash:sha1": "sha1", "hash:md5": "md5"}
+
+
+def read(path: str, context: Context) -> DumpPlan:
+    """Return the plan of a MINDSPORE_DUMP_CONFIG file.
+
+    Whatever is doubtful is logged as a warning of ``msdump.config``, one line each.
+
+    Args:
+        path: Value of the variable: a .json file, absolute or relative.
+        context: Device and level of the run; on Ascend without a level the presence of
+            ``e2e_dump_settings`` decides between O0 and O2.
+
+    Raises:
+        ConfigSyntaxError: The file cannot be read or is not JSON.
+        ConfigValueError: Values are wrong, missing or contradicting; it names them all.
+    """
+    return parse(read_bytes(path, env.DUMP_CONFIG), path, context)
+
+
+def parse(data: bytes, source: str, context: Context) -> DumpPlan:
+    """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file; see ``read``."""
+    document = parse_json(data, source)
+    report = Report(document)
+    top = document.value if isinstance(document.value, dict) else {}
+    context = replace(context, jit_level=_level(context, top))
+    mode = _mode(context)
+    _warn_of_keys(document, top, report)
+    settings = _settings(top, context, mode, report)
+    _read_iteration(settings, report)
+    rules.apply(mode, settings, report)
+    _report_faults(settings, mode, report)
+    root = _root(settings, report)
+    patterns = _patterns(settings, mode, report)
+    report.close()
+    return _plan(document, context, settings, root, patterns)
+
+
+def _level(context: Context, top: Mapping[str, Any]) -> JitLevel | None:
+    """Return the level that holds: the explicit one, or the one that the file implies."""
+    if context.device_target is not DeviceTarget.ASCEND:
+        return None
+    return context.jit_level or (JitLevel.O0 if _E2E in top else JitLevel.O2)
+
+
+def _mode(context: Context) -> Mode:
+    if context.device_target is DeviceTarget.CPU:
+        return Mode.CPU
+    if context.device_target is DeviceTarget.GPU:
+        return Mode.GPU
+    return Mode.O2 if context.jit_level is JitLevel.O2 else Mode.O0_O1
+
+
+def _warn_of_keys(document: Document, top: Mapping[str, Any], report: Report) -> None:
+    """Warn of keys that stand twice and of keys that nobody knows."""
+    for path in document.duplicates:
+        report.warn_of_key(path, "stands more than once in its object; the last one counts")
+    _warn_of_unknown((), top, _TOP_KEYS, report)
+    for name, model in BLOCKS.items():
+        _warn_of_unknown((name,), top.get(name), tuple(model.model_fields), report)
+
+
+def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: Report) -> None:
+    if not isinstance(block, dict):
+        return
+    for key in block.keys() - set(known):
+        hint = f" (it belongs into $.{_HOMES[key]})" if key in _HOMES else did_you_mean(key, known)
+        report.warn_of_key((*path, key), f"unknown key, ignored{hint}")
+
+
+def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Report) -> Settings:
+    settings = Settings(
+        {
+            "device_id": context.device_id,
+            "is_enabled": True,
+            "uses_ge_options": mode is Mode.O2 and env.read(env.ENABLE_GE_DUMP) == "1",
+        }
+    )
+    for name, model in BLOCKS.items():
+        is_ignored = name == _E2E and mode is Mode.O2
+        settings.load(name, model, {} if is_ignored and name in top else top.get(name, ABSENT), report)
+    return settings
+
+
+def _read_iteration(settings: Settings, report: Report) -> None:
+    """Replace the text of ``iteration`` by the set that it describes."""
+    if not settings.is_usable("iteration"):
+        return
+    try:
+        settings["iteration"] = parse_iterations(settings["iteration"])
+    except GrammarError as error:
+        report.error_in_text(settings.path("iteration"), error)
+        settings.give_up("iteration")
+
+
+def _report_faults(settings: Settings, mode: Mode, report: Report) -> None:
+    """Report wrong values: as faults where the mode reads them, else as warnings."""
+    for fault in settings.faults:
+        if rules.is_inert(fault.key, mode, settings):
+            report.warn(fault.path, f"{fault.message}; not read with these settings")
+        else:
+            report.error(fault.path, fault.message)
+
+
+def _root(settings: Settings, report: Report) -> str:
+    """Return the root of the dump, "" where it is faulty."""
+    if not settings.is_usable("path"):
+        return ""
+    path = settings.path("path")
+    base = env.read(env.DIAGNOSTIC_DATA_PATH)
+    try:
+        if settings["path"]:
+            return parse_root(settings["path"])
+        if base:
+            return parse_root(base + _DIAGNOSTIC_SUBDIRECTORY)
+    except GrammarError as error:
+        if settings["path"]:
+            report.error_in_text(path, error)
+        else:
+            report.error_outside(error, env.DIAGNOSTIC_DATA_PATH)
+    else:
+        report.error(path, f"is missing or empty: give an absolute path, or set {env.DIAGNOSTIC_DATA_PATH}")
+    return ""
+
+
+def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPattern, ...]:
+    """Return the patterns of ``kernels``, which only dump_mode 1 reads."""
+    if not (settings.is_usable("dump_mode") and settings.is_usable("kernels")):
+        return ()
+    if settings["dump_mode"] != DumpMode.KERNELS:
+        return ()
+    patterns: dict[tuple[PatternKind, str], KernelPattern] = {}
+    for index, item in enumerate(settings["kernels"]):
+        path = (*settings.path("kernels"), index)
+        try:
+            pattern = parse_kernel(item, searches=mode is Mode.O2)
+        except GrammarError as error:
+            report.error_in_text(path, error)
+            continue
+        if pattern is None:
+            continue
+        if (pattern.kind, pattern.text) in patterns:
+            report.warn(path, f"= {show(item)}: stands more than once")
+        elif mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
+            report.warn(
+                path, f"= {show(item)}: Ascend O2 documents full names and name-regex(...), not types"
+            )
+        patterns.setdefault((pattern.kind, pattern.text), pattern)
+    return tuple(patterns.values())
+
+
+def _plan(
+    document: Document,
+    context: Context,
+    settings: Settings,
+    root: str,
+    patterns: tuple[KernelPattern, ...],
+) -> DumpPlan:
+    mode = _mode(context)
+    file_format = FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY
+    return DumpPlan(
+        source=document.source,
+        source_bytes=document.data,
+        context=context,
+        path=root,
+        net_name=settings["net_name"],
+        iterations=settings["iteration"],
+        initial_iteration=settings["initial_iteration"],
+        selector=Selector(DumpMode(settings["dump_mode"]), patterns),
+        keeps_inputs=settings["input_output"] in _WITH_INPUTS,
+        keeps_outputs=settings["input_output"] in _WITH_OUTPUTS,
+        keeps_tensors=settings["saved_data"] != "statistic",
+        statistics=_statistics(settings),
+        sample_count=settings["sample_num"] if settings["sample_mode"] else None,
+        trigger=Trigger(settings["op_debug_mode"]),
+        overflow_limit=settings["overflow_number"],
+        file_format=file_format,
+        is_async=context.device_target is DeviceTarget.ASCEND and not settings["enable"],
+        keeps_device_format=_keeps_device_format(mode, file_format, settings),
+        saves_kernel_args=settings["save_kernel_args"],
+        naming=Naming(settings["naming"]),
+        on_write_error=OnWriteError(settings["on_write_error"]),
+        is_enabled=settings["is_enabled"],
+        uses_ge_options=settings["uses_ge_options"],
+        precision_mode=_precision_mode(context, settings),
+        queue_bytes=settings["queue_bytes"],
+        writer_threads=settings["writer_threads"],
+        max_bytes=settings["max_bytes"],
+    )
+
+
+def _statistics(settings: Settings) -> StatisticSpec | None:
+    if settings["saved_data"] == "tensor":
+        return None
+    return StatisticSpec(
+        categories=tuple(_CATEGORY_ALIASES.get(name, name) for name in settings["statistic_category"]),
+        on_device=settings["stat_calc_mode"] == "device",
+        high_precision=settings["device_stat_precision_mode"] == "high",
+    )
+
+
+def _precision_mode(context: Context, settings: Settings) -> str | None:
+    if context.jit_level is None or not settings.has("precision_mode"):
+        return None
+    return str(settings["precision_mode"])
+
+
+def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings) -> bool:
+    """Tell whether tensors keep the device's format; on CPU and GPU it is the host's."""
+    if mode is Mode.O2:
+        return file_format is FileFormat.BIN
+    return mode is Mode.O0_O1 and not settings["trans_flag"]

@@ -1,0 +1,209 @@
+"""The wire models of MINDSPORE_DUMP_CONFIG: which keys exist and what each one takes.
+
+Error messages, the JSON Schema and the reference page derive from these models;
+what depends on the mode or on another key stands in ``rules``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a field takes, in the words of its error message.
+
+    Attributes:
+        text: The value.
+        item: Each item of it, for a list.
+    """
+
+    text: str
+    item: str = ""
+
+
+def _whole(value: Any) -> Any:
+    """Refuse what Literal would take for a number: true, and 1.0."""
+    if type(value) is not int:
+        raise PydanticCustomError("whole_number", "not a whole number")
+    return value
+
+
+Choice012: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_whole)]
+Unsigned: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
+UNSIGNED: Final = Allowed("a whole number from 0 to 4294967295")
+BOOLEAN: Final = Allowed("true or false")
+
+Category: TypeAlias = Literal[
+    "max",
+    "min",
+    "avg",
+    "count",
+    "negative zero count",
+    "positive zero count",
+    "nan count",
+    "negative inf count",
+    "positive inf count",
+    "zero count",
+    "md5",
+    "l2norm",
+    "hash",
+    "hash:md5",
+    "hash:sha1",
+]
+
+
+class Block(BaseModel):
+    """One object of the configuration; keys it does not know are left to the reader to report."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
+
+
+class CommonDumpSettings(Block):
+    """What is dumped, when, and where to."""
+
+    dump_mode: Annotated[
+        Choice012, Allowed("0 (all operators), 1 (those in kernels) or 2 (those of set_dump)")
+    ]
+    """Which operators are dumped. 0: all, 1: those that kernels selects, 2: those that set_dump marked."""
+
+    path: Annotated[str, Allowed("a text, an absolute path")] = ""
+    """Absolute root of the dump, of letters, digits, "_", "-" and "/". Missing or empty:
+    $MS_DIAGNOSTIC_DATA_PATH/debug_dump."""
+
+    net_name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=255),
+        Allowed("1 to 255 letters, digits, '_' or '-'"),
+    ]
+    """Name of the network's directory."""
+
+    iteration: Annotated[str, Allowed("a text such as '0|5-8|100-120' or 'all'")]
+    """Iterations to dump, from 0: numbers and inclusive ranges joined by "|", or "all"."""
+
+    saved_data: Annotated[
+        Literal["tensor", "statistic", "full"], Allowed("'tensor', 'statistic' or 'full'")
+    ] = "tensor"
+    """What is saved of each tensor: its data, its statistics (not on CPU), or both."""
+
+    input_output: Annotated[Choice012, Allowed("0 (inputs and outputs), 1 (inputs) or 2 (outputs)")]
+    """Which tensors of an operator are dumped. 0: inputs and outputs, 1: inputs, 2: outputs."""
+
+    kernels: Annotated[
+        list[str], Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)")
+    ]
+    """Operators that dump_mode 1 selects: full names, types, or "name-regex(expression)"; none: all."""
+
+    support_device: Annotated[list[int], Allowed("a list of device numbers", "a whole number")]
+    """Devices that dump. On CPU it is required but has no effect."""
+
+    op_debug_mode: Annotated[
+        Literal[0, 1, 2, 3, 4],
+        BeforeValidator(_whole),
+        Allowed("0 (off), 3 (overflowing operators) or 4 (the failing operator)"),
+    ] = 0
+    """What makes an operator worth dumping. 0: nothing special, 3: overflow, 4: an exception.
+    Required under Ascend O2; only 0 on CPU and GPU."""
+
+    overflow_number: Annotated[Unsigned, UNSIGNED] = 0
+    """Number of overflowing operators to dump, 0: all. Only together with op_debug_mode 3."""
+
+    statistic_category: Annotated[
+        list[Category],
+        Allowed(
+            "a list of statistics",
+            "max, min, avg, l2norm, count, 'negative zero count', 'positive zero count', 'zero count', "
+            "'nan count', 'negative inf count', 'positive inf count', md5, hash, hash:md5 or hash:sha1",
+        ),
+    ] = ["max", "min", "l2norm"]
+    """Columns of statistic.csv, in this order; read where saved_data asks for statistics."""
+
+    file_format: Annotated[Literal["npy", "bin"], Allowed("'npy' or 'bin'")] = "bin"
+    """File format of Ascend O2; every other mode writes npy."""
+
+    initial_iteration: Annotated[Unsigned, UNSIGNED] = 0
+    """Number of the first iteration."""
+
+
+class E2eDumpSettings(Block):
+    """How Ascend O0/O1, CPU and GPU dump. Its presence implies O0 where no level is set."""
+
+    enable: Annotated[bool, BOOLEAN] = False
+    """true: synchronous. false: asynchronous on Ascend; CPU and GPU are always synchronous."""
+
+    trans_flag: Annotated[bool, BOOLEAN] = True
+    """true: tensors are saved in the host's format. false: in the device's."""
+
+    stat_calc_mode: Annotated[Literal["host", "device"], Allowed("'host' or 'device'")] = "host"
+    """Where statistics are computed; "device" only on Ascend, for max, min, avg and l2norm."""
+
+    device_stat_precision_mode: Annotated[Literal["high", "low"], Allowed("'high' or 'low'")] = "high"
+    """Device statistics compute avg and l2norm in float32 ("high") or in the tensor's type ("low")."""
+
+    sample_mode: Annotated[
+        Literal[0, 1], BeforeValidator(_whole), Allowed("0 (whole tensors) or 1 (their first elements)")
+    ] = 0
+    """1: only the first sample_num elements of each tensor. Ascend O0/O1 only."""
+
+    sample_num: Annotated[int, Field(ge=1, le=0xFFFFFFFF), Allowed("a whole number from 1 to 4294967295")] = (
+        100
+    )
+    """Number of elements that sample_mode 1 keeps."""
+
+    save_kernel_args: Annotated[bool, BOOLEAN] = False
+    """Save the attributes of each operator as {op_type}.{op_name}.json; needs enable true."""
+
+
+class MsdumpSettings(Block):
+    """Settings of msdump itself; MindSpore ignores this object."""
+
+    naming: Annotated[Literal["2.5", "2.7", "classic"], Allowed("'2.5', '2.7' or 'classic'")] = "2.5"
+    """Generation of MindSpore whose file names are written."""
+
+    queue_bytes: Annotated[int, Field(ge=1), Allowed("a whole number of bytes from 1")] = 256 << 20
+    """Most bytes that wait in the queue of an asynchronous dump."""
+
+    writer_threads: Annotated[int, Field(ge=1, le=1024), Allowed("a whole number from 1 to 1024")] = 1
+    """Threads that write large tensors."""
+
+    max_bytes: Annotated[int, Field(ge=0), Allowed("a whole number of bytes, 0 for no limit")] = 0
+    """Most bytes of tensor files of a process, 0: no limit."""
+
+    on_write_error: Annotated[Literal["raise", "warn"], Allowed("'raise' or 'warn'")] = "raise"
+    """What a file that cannot be written does to the run, beyond the log line."""
+
+    precision_mode: Annotated[
+        Literal[
+            "allow_fp32_to_fp16",
+            "force_fp16",
+            "force_fp32",
+            "must_keep_origin_dtype",
+            "allow_fp32_to_bf16",
+        ],
+        Allowed(
+            "'allow_fp32_to_fp16', 'force_fp16', 'force_fp32', 'must_keep_origin_dtype' "
+            "or 'allow_fp32_to_bf16'"
+        ),
+    ] = "allow_fp32_to_fp16"
+    """Precision of the emulated Ascend device."""
+
+
+class DumpConfig(Block):
+    """A MINDSPORE_DUMP_CONFIG file."""
+
+    common_dump_settings: CommonDumpSettings
+    e2e_dump_settings: E2eDumpSettings = E2eDumpSettings()
+    msdump: MsdumpSettings = MsdumpSettings()
+    schema_url: Annotated[str, Field(alias="$schema")] = ""
+    """Address of this schema, for editors; it has no effect."""
+
+
+BLOCKS: Final[dict[str, type[Block]]] = {
+    "common_dump_settings": CommonDumpSettings,
+    "e2e_dump_settings": E2eDumpSettings,
+    "msdump": MsdumpSettings,
+}

@@ -1,0 +1,331 @@
+"""What the keys of MINDSPORE_DUMP_CONFIG demand of each other, mode by mode."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from msdump.config.faults import Report, show
+from msdump.config.settings import Settings, UnusableError
+from msdump.plan import IterationSet, Trigger
+
+
+class Mode(enum.Enum):
+    """The four sets of rules."""
+
+    CPU = "CPU"
+    GPU = "GPU"
+    O0_O1 = "Ascend O0/O1"
+    O2 = "Ascend O2"
+
+
+_ALL: Final = frozenset(Mode)
+_CPU: Final = frozenset({Mode.CPU})
+_HOST: Final = frozenset({Mode.CPU, Mode.GPU})
+_ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
+_O0_O1: Final = frozenset({Mode.O0_O1})
+_O2: Final = frozenset({Mode.O2})
+
+DEVICE_STATISTICS: Final = ("max", "min", "avg", "l2norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One demand.
+
+    Attributes:
+        modes: Where it holds.
+        key: The key that a message names.
+        when: Tells whether it is violated.
+        then: What follows.
+        why: The reason, for the message; ``{key}`` stands for the value of a key.
+    """
+
+    modes: frozenset[Mode]
+    key: str
+    when: Callable[[Settings], bool]
+    then: Consequence
+    why: str
+
+
+Consequence: TypeAlias = Callable[[Rule, Settings, Report], None]
+
+
+def apply(mode: Mode, settings: Settings, report: Report) -> None:
+    """Apply every rule of a mode in the order of the table; later rules see forced values."""
+    for rule in RULES:
+        if mode in rule.modes and _is_violated(rule, settings):
+            rule.then(rule, settings, report)
+
+
+def refuse(rule: Rule, settings: Settings, report: Report) -> None:
+    """Report a fault."""
+    report.error(settings.path(rule.key), _message(rule, settings))
+    settings.give_up(rule.key)
+
+
+def note(rule: Rule, settings: Settings, report: Report) -> None:
+    """Warn and keep the value."""
+    report.warn(settings.path(rule.key), _message(rule, settings))
+
+
+def use(value: Any) -> Consequence:
+    """Warn and go on with another value."""
+
+    def force(rule: Rule, settings: Settings, report: Report) -> None:
+        report.warn(settings.path(rule.key), f"{_message(rule, settings)}; {_show(value)} is used")
+        settings[rule.key] = value
+
+    return force
+
+
+def disable(rule: Rule, settings: Settings, report: Report) -> None:
+    """Warn and dump nothing."""
+    note(rule, settings, report)
+    settings["is_enabled"] = False
+
+
+def keep_device_statistics(rule: Rule, settings: Settings, report: Report) -> None:
+    """Warn and drop the statistics that the device does not compute."""
+    kept = [category for category in settings[rule.key] if category in DEVICE_STATISTICS]
+    use(kept)(rule, settings, report)
+
+
+RULES: Final = (
+    # How the dump runs
+    Rule(_HOST, "enable", lambda s: not s["enable"], use(True), "the documents ask for true on CPU and GPU"),
+    Rule(
+        _O0_O1,
+        "e2e_dump_settings",
+        lambda s: not s.has("e2e_dump_settings"),
+        note,
+        'the dump is asynchronous; add {{"enable": true}} for a synchronous one',
+    ),
+    Rule(
+        _O2,
+        "e2e_dump_settings",
+        lambda s: s.has("e2e_dump_settings"),
+        note,
+        "has no effect under jit_level O2",
+    ),
+    Rule(
+        _ALL - _CPU,
+        "support_device",
+        lambda s: s["device_id"] not in s["support_device"],
+        disable,
+        "device {device_id} is not among them: nothing is dumped",
+    ),
+    Rule(
+        _ALL,
+        "support_device",
+        lambda s: len(set(s["support_device"])) < len(s["support_device"]),
+        note,
+        "a device stands twice",
+    ),
+    # What triggers it
+    Rule(
+        _O2,
+        "op_debug_mode",
+        lambda s: not s.has("op_debug_mode"),
+        refuse,
+        "Ascend O2 needs it: 0 (off), 3 (overflowing operators) or 4 (the failing operator)",
+    ),
+    Rule(
+        _HOST,
+        "op_debug_mode",
+        lambda s: s["op_debug_mode"] != Trigger.ALWAYS,
+        refuse,
+        "only Ascend detects overflows and exceptions; use 0 on CPU and GPU",
+    ),
+    Rule(
+        _ASCEND,
+        "op_debug_mode",
+        lambda s: s["op_debug_mode"] in (1, 2),
+        use(3),
+        "an old number of overflow detection",
+    ),
+    Rule(
+        _O2,
+        "op_debug_mode",
+        lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["uses_ge_options"],
+        refuse,
+        "not possible with ENABLE_MS_GE_DUMP=1; use 0 or 3, or unset the variable",
+    ),
+    Rule(
+        _ALL,
+        "overflow_number",
+        lambda s: s.has("overflow_number") and s["op_debug_mode"] != Trigger.OVERFLOW,
+        refuse,
+        "belongs to op_debug_mode 3; remove it",
+    ),
+    Rule(
+        _O2,
+        "overflow_number",
+        lambda s: s["overflow_number"] != 0 and s["file_format"] != "npy",
+        use(0),
+        "takes effect only with file_format 'npy'",
+    ),
+    # What a trigger decides
+    Rule(
+        _ASCEND,
+        "dump_mode",
+        lambda s: s["op_debug_mode"] != Trigger.ALWAYS and s["dump_mode"] != 0,
+        use(0),
+        "op_debug_mode {op_debug_mode} chooses the operators",
+    ),
+    Rule(
+        _ASCEND,
+        "iteration",
+        lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["iteration"].spans is not None,
+        use(IterationSet()),
+        "op_debug_mode 4 watches every iteration",
+    ),
+    Rule(
+        _O2,
+        "iteration",
+        lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["iteration"].spans is not None,
+        use(IterationSet()),
+        "op_debug_mode 3 watches every iteration under Ascend O2",
+    ),
+    Rule(
+        _ASCEND,
+        "input_output",
+        lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["input_output"] != 0,
+        use(0),
+        "op_debug_mode 3 dumps inputs and outputs",
+    ),
+    Rule(
+        _ASCEND,
+        "input_output",
+        lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["input_output"] != 1,
+        use(1),
+        "op_debug_mode 4 dumps the inputs of the failing operator",
+    ),
+    # Statistics
+    Rule(
+        _ASCEND,
+        "saved_data",
+        lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["saved_data"] != "tensor",
+        use("tensor"),
+        "op_debug_mode 4 has no statistics",
+    ),
+    Rule(
+        _ASCEND,
+        "saved_data",
+        lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["saved_data"] != "tensor",
+        note,
+        "the documents promise statistics only with op_debug_mode 0",
+    ),
+    Rule(
+        _CPU,
+        "saved_data",
+        lambda s: s["saved_data"] != "tensor",
+        refuse,
+        "the CPU has no statistics; use 'tensor', or device_target GPU or Ascend",
+    ),
+    Rule(
+        _O2,
+        "saved_data",
+        lambda s: s["saved_data"] != "tensor" and s["file_format"] != "npy",
+        refuse,
+        "statistics under Ascend O2 need file_format 'npy'",
+    ),
+    Rule(
+        _HOST,
+        "stat_calc_mode",
+        lambda s: s["stat_calc_mode"] == "device",
+        use("host"),
+        "only Ascend computes statistics on the device",
+    ),
+    Rule(
+        _O0_O1,
+        "stat_calc_mode",
+        lambda s: s["stat_calc_mode"] == "device" and s["saved_data"] != "statistic",
+        use("host"),
+        "the device computes statistics only with saved_data 'statistic'",
+    ),
+    Rule(
+        _O0_O1,
+        "stat_calc_mode",
+        lambda s: s["stat_calc_mode"] == "device" and s["op_debug_mode"] == Trigger.OVERFLOW,
+        use("host"),
+        "op_debug_mode 3 computes statistics on the host",
+    ),
+    Rule(
+        _O0_O1,
+        "statistic_category",
+        lambda s: (
+            s["stat_calc_mode"] == "device" and not set(s["statistic_category"]) <= set(DEVICE_STATISTICS)
+        ),
+        keep_device_statistics,
+        "the device computes only max, min, avg and l2norm",
+    ),
+    # Sampling, side files, formats, precision
+    Rule(
+        _HOST, "sample_mode", lambda s: s["sample_mode"] != 0, use(0), "only Ascend O0 and O1 sample tensors"
+    ),
+    Rule(
+        _O0_O1,
+        "sample_mode",
+        lambda s: s["sample_mode"] != 0 and s["op_debug_mode"] != Trigger.ALWAYS,
+        use(0),
+        "op_debug_mode {op_debug_mode} dumps whole tensors",
+    ),
+    Rule(
+        _O0_O1,
+        "save_kernel_args",
+        lambda s: s["save_kernel_args"] and not s["enable"],
+        use(False),
+        "an asynchronous dump saves no kernel arguments",
+    ),
+    Rule(
+        _ALL - _O2,
+        "file_format",
+        lambda s: s.has("file_format"),
+        note,
+        "has an effect only under Ascend O2; npy files are written",
+    ),
+    Rule(_HOST, "precision_mode", lambda s: s.has("precision_mode"), note, "has an effect only on Ascend"),
+)
+
+INERT: Final[dict[str, Callable[[Mode, Settings], bool]]] = {
+    "kernels[]": lambda _, s: s["dump_mode"] != 1,
+    "statistic_category": lambda _, s: s["saved_data"] == "tensor",
+    "statistic_category[]": lambda _, s: s["saved_data"] == "tensor",
+    "sample_num": lambda _, s: s["sample_mode"] == 0,
+    "file_format": lambda mode, _: mode is not Mode.O2,
+    "precision_mode": lambda mode, _: mode in _HOST,
+}
+"""Keys whose wrong value only warns, and when: MindSpore does not look at them then."""
+
+
+def is_inert(key: str, mode: Mode, settings: Settings) -> bool:
+    """Tell whether nothing reads a key (``key[]``: the items of its list) with these settings."""
+    try:
+        return key in INERT and INERT[key](mode, settings)
+    except UnusableError:
+        return False
+
+
+def _is_violated(rule: Rule, settings: Settings) -> bool:
+    try:
+        return settings.is_usable(rule.key) and rule.when(settings)
+    except UnusableError:
+        return False
+
+
+def _message(rule: Rule, settings: Settings) -> str:
+    return f"{_given(rule.key, settings)}: {rule.why.format_map(settings)}"
+
+
+def _given(key: str, settings: Settings) -> str:
+    """Return what the file says about a key: its value, or that it is missing."""
+    if not settings.has(key):
+        return "is missing"
+    return "is given" if len(settings.path(key)) == 1 else f"= {_show(settings[key])}"
+
+
+def _show(value: Any) -> str:
+    return show(str(value) if isinstance(value, IterationSet) else value)
