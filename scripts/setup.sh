@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Make .venv with msdump, its sample networks and the versions of requirements.lock; "setup.sh GROUP..."
+# adds dependency groups of pyproject.toml (test, lint, dev). Other scripts source this file and call
+# setup_venv. A .venv that is current is left alone, an unfinished or broken one is made again.
+set -euo pipefail
+
+MSDUMP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=$MSDUMP_ROOT/.venv
+VENV_PYTHON=$VENV/bin/python
+
+# Print the first Python that is new enough.
+find_python() {
+    local candidate
+    for candidate in python3 python3.11 python3.12 python3.13 python3.14 python; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    echo "setup: Python 3.11 or newer is needed; python3 here is: $(python3 --version 2>&1 || true)" >&2
+    return 1
+}
+
+# Print what .venv is made from, in one word.
+venv_key() {
+    cat "$MSDUMP_ROOT/pyproject.toml" "$MSDUMP_ROOT/requirements.lock" | cksum | tr ' ' '-'
+    # An editable installation points to the folder: a moved clone needs a new one.
+    echo "$MSDUMP_ROOT"
+}
+
+# Tell whether a stamp of .venv is there, current and of a Python that starts.
+is_current() {
+    local stamp=$1
+    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(venv_key)" ] && "$VENV_PYTHON" -c '' 2>/dev/null
+}
+
+make_venv() {
+    local python
+    python=$(find_python)
+    echo "setup: making .venv with $("$python" --version)" >&2
+    if ! "$python" -m venv --clear "$VENV" >&2; then
+        echo "setup: $python cannot make a virtual environment; on Debian: apt install python3-venv" >&2
+        return 1
+    fi
+    pip_install --upgrade pip
+}
+
+pip_install() {
+    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --no-input \
+        --constraint "$MSDUMP_ROOT/requirements.lock" "$@" >&2
+}
+
+# Make .venv ready: setup_venv [GROUP...]
+setup_venv() {
+    local name group stamp options=()
+    name=$(IFS=-; echo "ready${*:+-}$*")
+    stamp=$VENV/$name
+    if is_current "$stamp"; then
+        return
+    fi
+    if ! is_usable; then
+        make_venv
+    fi
+    for group in "$@"; do
+        options+=(--group "$MSDUMP_ROOT/pyproject.toml:$group")
+    done
+    echo "setup: installing msdump and what it needs" >&2
+    rm -f "$VENV"/ready*
+    pip_install --build-constraint "$MSDUMP_ROOT/requirements.lock" \
+        --editable "$MSDUMP_ROOT[samples]" "${options[@]+"${options[@]}"}"
+    venv_key >"$VENV/ready"
+    venv_key >"$stamp"
+}
+
+# Tell whether .venv was once finished, of this folder, and still has a Python with pip.
+is_usable() {
+    [ -f "$VENV/ready" ] && [ "$(tail -n 1 "$VENV/ready")" = "$MSDUMP_ROOT" ] &&
+        "$VENV_PYTHON" -m pip --version >/dev/null 2>&1
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    setup_venv "$@"
+fi
