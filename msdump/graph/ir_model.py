@@ -1,0 +1,219 @@
+"""A graph as MindSpore's graph files see it: numbered parameters, constants and statements.
+
+Three operators exist in the files only and are never executed or dumped, as in
+MindSpore: ``TupleGetItem`` takes one output of an operator that has several,
+``MakeTuple`` gathers the graph's outputs, ``Return`` ends the graph.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from msdump.dtypes import from_numpy
+from msdump.graph.graph import UNKNOWN, Graph, Node, ValueType
+
+ABSENT = ValueType(kind="none")
+"""Type of an optional input that is not there."""
+
+INDEX = ValueType(from_numpy(np.dtype("<i8")), kind="scalar")
+"""Type of the index of a TupleGetItem."""
+
+Type = ValueType | tuple[ValueType, ...]
+"""Type of a value or of a tuple of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A weight or a graph input.
+
+    Attributes:
+        number: Position among the parameters, from 1.
+        name: Its name in the model.
+        type: Element type and shape.
+        is_weight: A weight, not an input.
+    """
+
+    number: int
+    name: str
+    type: ValueType
+    is_weight: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that stands in the program itself.
+
+    Attributes:
+        number: Position among the constants, from 1.
+        name: Its name in the model, "" for the index of a TupleGetItem.
+        value: The tensor, or the index.
+    """
+
+    number: int
+    name: str
+    value: np.ndarray | int
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a statement reads.
+
+    Attributes:
+        kind: Where it comes from.
+        number: Number of the statement (from 0), parameter or constant (from 1).
+        name: Value name in the model, "" where it has none.
+        type: Element type and shape, of each element where it is a tuple.
+    """
+
+    kind: Literal["statement", "parameter", "constant", "absent"]
+    number: int
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line of the program.
+
+    Attributes:
+        number: Position, from 0.
+        label: Name of its first output; the variable name in MindSpore's files.
+        op_type: Primitive name.
+        full_name: Scoped name.
+        operands: What it reads, in order.
+        type: Type of its value; a tuple where it has several outputs.
+        node: The operator, None for the ones that exist in the files only.
+    """
+
+    number: int
+    label: str
+    op_type: str
+    full_name: str
+    operands: tuple[Operand, ...]
+    type: Type
+    node: Node | None = None
+
+    @property
+    def scope(self) -> str:
+        """Full name without its last component."""
+        return self.full_name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole graph; the last statement is the tuple of its outputs."""
+
+    parameters: tuple[Parameter, ...]
+    constants: tuple[Constant, ...]
+    statements: tuple[Statement, ...]
+
+    def constant(self, number: int) -> Constant:
+        """Return a constant by its number."""
+        return self.constants[number - 1]
+
+
+def parameters(graph: Graph) -> tuple[Parameter, ...]:
+    """Return the parameters in order: the weights, then the graph inputs."""
+    constants = set(graph.constants)
+    weights = [(name, graph.type_of(name), True) for name in graph.weights if name not in constants]
+    inputs = [(value.name, value.type, False) for value in graph.inputs]
+    return tuple(Parameter(number, *fields) for number, fields in enumerate((*weights, *inputs), start=1))
+
+
+def outputs_of(node: Node) -> tuple[str, ...]:
+    """Return a node's outputs without the unused ones at the end; "" for those before."""
+    count = len(node.outputs)
+    while count and not node.outputs[count - 1]:
+        count -= 1
+    return node.outputs[:count]
+
+
+def program(graph: Graph) -> Program:
+    """Number everything in a graph."""
+    return _Builder(graph).build()
+
+
+class _Builder:
+    """Numbers the statements of one graph in their order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._parameters = parameters(graph)
+        self._constants = [
+            Constant(n, name, graph.weights[name]) for n, name in enumerate(graph.constants, 1)
+        ]
+        self._statements: list[Statement] = []
+        self._counts: Counter[str] = Counter()
+        self._read = {name for node in graph.nodes for name in node.inputs}
+        self._read |= {value.name for value in graph.outputs}
+        self._operands = {p.name: Operand("parameter", p.number, p.name, p.type) for p in self._parameters}
+        self._operands |= {
+            c.name: Operand("constant", c.number, c.name, graph.type_of(c.name)) for c in self._constants
+        }
+
+    def build(self) -> Program:
+        for node in self._graph.nodes:
+            self._add_node(node)
+        outputs = tuple(self._operand(value.name) for value in self._graph.outputs)
+        types = tuple(_single(operand.type) for operand in outputs)
+        self._add("", "MakeTuple", self._virtual_name("Default", "MakeTuple"), outputs, types)
+        return Program(self._parameters, tuple(self._constants), tuple(self._statements))
+
+    def _add_node(self, node: Node) -> None:
+        outputs = outputs_of(node)
+        types = tuple(self._graph.type_of(name) if name else UNKNOWN for name in outputs)
+        statement = self._add(
+            next(filter(None, outputs), ""),
+            node.operator.op_type,
+            node.operator.full_name,
+            tuple(self._operand(name) for name in node.inputs),
+            types[0] if len(types) == 1 else types,
+            node,
+        )
+        if len(outputs) == 1:
+            self._operands[outputs[0]] = Operand("statement", statement.number, outputs[0], types[0])
+            return
+        for slot, name in enumerate(outputs):
+            if name and name in self._read:
+                self._add_item(statement, slot, name)
+
+    def _add_item(self, whole: Statement, slot: int, name: str) -> None:
+        index = Constant(len(self._constants) + 1, "", slot)
+        self._constants.append(index)
+        operands = (
+            Operand("statement", whole.number, whole.label, whole.type),
+            Operand("constant", index.number, "", INDEX),
+        )
+        full_name = self._virtual_name(whole.scope or "Default", "TupleGetItem")
+        known = self._graph.type_of(name)
+        item = self._add(name, "TupleGetItem", full_name, operands, known)
+        self._operands[name] = Operand("statement", item.number, name, known)
+
+    def _add(  # noqa: PLR0917 - the fields of a Statement in their order
+        self,
+        label: str,
+        op_type: str,
+        full_name: str,
+        operands: tuple[Operand, ...],
+        known: Type,
+        node: Node | None = None,
+    ) -> Statement:
+        statement = Statement(len(self._statements), label, op_type, full_name, operands, known, node)
+        self._statements.append(statement)
+        return statement
+
+    def _virtual_name(self, scope: str, op_type: str) -> str:
+        stem = f"{scope}/{op_type}"
+        self._counts[stem] += 1
+        return f"{stem}-op{self._counts[stem] - 1}"
+
+    def _operand(self, name: str) -> Operand:
+        return self._operands.get(name, Operand("absent", 0, name, ABSENT))
+
+
+def _single(known: Type) -> ValueType:
+    return known if isinstance(known, ValueType) else UNKNOWN

@@ -1,0 +1,100 @@
+"""Windows of convolutions and pools in MindSpore's terms: extents, strides, paddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from msdump.graph.graph import UNKNOWN, Graph, Node
+
+PadMode = Literal["valid", "same", "pad"]
+
+_AUTOMATIC: Final[dict[Any, PadMode]] = {"VALID": "valid", "SAME_UPPER": "same", "SAME_LOWER": "same"}
+
+
+def window(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    """Return the extents: the attribute, or the last dimensions of the weight; None where unknown."""
+    given = _ints(node, "kernel_shape")
+    if given is not None:
+        return given
+    shape = weight_shape(node, graph)
+    return None if shape is None else shape[2:]
+
+
+def weight_shape(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    """Return the shape of the second input where every dimension is known."""
+    shape = graph.type_of(node.inputs[1]).shape if len(node.inputs) > 1 else None
+    known = tuple(size for size in shape or () if isinstance(size, int))
+    return known if shape and len(known) == len(shape) else None
+
+
+def axes(node: Node, graph: Graph) -> int:
+    """Return the number of spatial axes, 2 where nothing tells."""
+    extents = window(node, graph)
+    if extents is not None:
+        return len(extents)
+    shape = _data_shape(node, graph)
+    return 2 if shape is None else max(0, len(shape) - 2)
+
+
+def spread(attribute: str) -> Callable[[Node, Graph], tuple[int, ...]]:
+    """Return a reader of an attribute with a 1 for batch and channel in front; all ones where missing."""
+
+    def value(node: Node, graph: Graph) -> tuple[int, ...]:
+        given = _ints(node, attribute)
+        return (1, 1, *((1,) * axes(node, graph) if given is None else given))
+
+    return value
+
+
+def pad_mode(node: Node, _graph: Graph) -> PadMode:
+    """Return valid, same or pad; explicit paddings of 0 are what MindSpore calls valid."""
+    automatic = _AUTOMATIC.get(node.attributes.get("auto_pad"))
+    if automatic is not None:
+        return automatic
+    return "pad" if any(_ints(node, "pads") or ()) else "valid"
+
+
+def asked_pads(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the paddings that were asked for, axis by axis: top, bottom, left, right."""
+    pads = _ints(node, "pads") if pad_mode(node, graph) == "pad" else None
+    if pads is None:
+        return (0,) * (2 * axes(node, graph))
+    half = len(pads) // 2
+    return tuple(side for pair in zip(pads[:half], pads[half:], strict=False) for side in pair)
+
+
+def real_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    """Return the paddings that are done; None where unknown extents decide about them."""
+    return _same_pads(node, graph) if pad_mode(node, graph) == "same" else asked_pads(node, graph)
+
+
+def _same_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    extents, shape = window(node, graph), _data_shape(node, graph)
+    if extents is None or shape is None or len(shape) != len(extents) + 2:
+        return None
+    ones = (1,) * len(extents)
+    steps = _ints(node, "strides") or ones
+    gaps = _ints(node, "dilations") or ones
+    sides: list[int] = []
+    for size, extent, step, gap in zip(shape[2:], extents, steps, gaps, strict=False):
+        if not isinstance(size, int):
+            return None
+        total = max(0, (-(-size // step) - 1) * step + (extent - 1) * gap + 1 - size)
+        sides += _halves(total, larger_first=node.attributes.get("auto_pad") == "SAME_LOWER")
+    return tuple(sides)
+
+
+def _halves(total: int, *, larger_first: bool) -> tuple[int, int]:
+    small, large = total // 2, total - total // 2
+    return (large, small) if larger_first else (small, large)
+
+
+def _data_shape(node: Node, graph: Graph) -> tuple[int | str | None, ...] | None:
+    known = graph.type_of(node.inputs[0]) if node.inputs else UNKNOWN
+    return known.shape
+
+
+def _ints(node: Node, attribute: str) -> tuple[int, ...] | None:
+    value: Any = node.attributes.get(attribute)
+    return None if value is None else tuple(value)

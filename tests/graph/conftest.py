@@ -1,0 +1,70 @@
+"""Graphs made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from msdump import dtypes
+from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.record import OperatorRef
+
+
+def _type(spec):
+    """Turn ``("float32", 1, "n")`` into a tensor type; None, a ValueType and an array also do."""
+    if spec is None or isinstance(spec, ValueType):
+        return spec or ValueType(kind="")
+    if isinstance(spec, np.ndarray):
+        return ValueType(dtypes.from_numpy(spec.dtype), spec.shape)
+    name, *shape = spec
+    return ValueType(dtypes.from_name(name), None if shape == [...] else tuple(shape))
+
+
+@pytest.fixture(scope="session")
+def make_node():
+    """Return a maker of nodes: op_type, inputs, outputs, attributes; the rest by keyword."""
+
+    def make(
+        op_type, inputs=("x",), outputs=("y",), attributes=None, *, primitive="", scope="Default", **rest
+    ):
+        primitive = primitive or op_type
+        return Node(
+            name=rest.get("name", op_type.lower()),
+            op_type=op_type,
+            domain=rest.get("domain", ""),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            attributes=attributes or {},
+            operator=OperatorRef(primitive, f"{scope}/{primitive}-op{rest.get('number', 0)}"),
+            source=rest.get("source", ()),
+            proto=None,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_graph():
+    """Return a maker of graphs: nodes, type specs by value name; weights, constants and opsets."""
+
+    def make(nodes, types=None, *, inputs=("x",), outputs=("y",), weights=None, constants=None, opset=20):
+        constants = constants or {}
+        weights = (weights or {}) | constants
+        known = {name: _type(spec) for name, spec in {**(types or {}), **weights}.items()}
+        unknown = ValueType(kind="")
+        return Graph(
+            source="<ModelProto>",
+            name="hand",
+            nodes=tuple(nodes),
+            inputs=tuple(Value(name, known.get(name, unknown)) for name in inputs),
+            outputs=tuple(Value(name, known.get(name, unknown)) for name in outputs),
+            weights=weights,
+            constants=tuple(constants),
+            overridable=frozenset(),
+            types=known,
+            opsets={"": opset},
+            ir_version=10,
+            proto=None,
+        )
+
+    return make
