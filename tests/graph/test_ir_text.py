@@ -156,9 +156,9 @@ STATEMENTS = {
         "      : (<Tensor[Float32], (4)>) -> (<Tuple[Tensor[Float32]*2], TupleShape((2), (2))>)",
     ),
     "outputs of different types": (
-        (("x",), ("y", "", "z"), {"x": ("int8", 4), "y": ("int8", 2), "z": ("bool", 2)}, {}),
-        "  %0(y) = Op(%para1_x)",
-        "      : (<Tensor[Int8], (4)>) -> (<Tuple[Tensor[Int8],Unknown,Tensor[Bool]], TupleShape((2), NoShape, (2))>)",
+        (("",), ("y", "", "z"), {"y": ("int8",), "z": ("bool",)}, {}),
+        "  %0(y) = Op(None)",
+        "      : (<None, NoShape>) -> (<Tuple[Tensor[Int8],Unknown,Tensor[Bool]], TupleShape((), NoShape, ())>)",
     ),
 }
 
