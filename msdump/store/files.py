@@ -152,7 +152,7 @@ class _Directory:
         os.close(self._fd)
 
     def replace(self, name: str, buffers: Sequence[Buffer]) -> None:
-        temporary = f".{os.getpid()}-{time.time_ns()}.tmp"
+        temporary = _temporary()
         fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=self._fd)
         try:
             try:
@@ -166,13 +166,15 @@ class _Directory:
             raise
 
     def _try_nameless(self) -> bool:
+        temporary = _temporary()
         try:
-            fd = os.open(".", _WRITE | _NAMELESS, FILE_MODE, dir_fd=self._fd)
+            self._create_nameless(temporary, ())
         except OSError:
             return False
         # A umask or an access list that takes the owner's rights: set each file's mode.
-        self._narrows_modes = os.fstat(fd).st_mode & 0o777 != FILE_MODE
-        os.close(fd)
+        mode = os.stat(temporary, dir_fd=self._fd, follow_symlinks=False).st_mode
+        self._narrows_modes = mode & 0o777 != FILE_MODE
+        os.unlink(temporary, dir_fd=self._fd)
         return True
 
     def _create_nameless(self, name: str, buffers: Sequence[Buffer]) -> None:
@@ -242,6 +244,10 @@ def _rest(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
         rest.append(view[written:])
         written = max(0, written - len(view))
     return [view for view in rest if len(view)]
+
+
+def _temporary() -> str:
+    return f".{os.getpid()}-{time.time_ns()}.tmp"
 
 
 def _open_directory(path: str) -> int:

@@ -17,6 +17,7 @@ class Kind(enum.Enum):
     """What stands at a path."""
 
     RANK = enum.auto()
+    METADATA = enum.auto()
     CONFIG = enum.auto()
     DEVICE = enum.auto()
     IR = enum.auto()
@@ -45,6 +46,7 @@ _ORDER: Final = "rank_{rank}/execution_order"
 
 PATHS: Final = {
     Kind.RANK: "rank_{rank}",
+    Kind.METADATA: "rank_{rank}/.dump_metadata",
     Kind.CONFIG: "rank_{rank}/.dump_metadata/data_dump.json",
     Kind.DEVICE: "rank_{rank}/.dump_metadata/config.json",
     Kind.IR: f"{_GRAPHS}.ir",
@@ -63,6 +65,11 @@ PATHS: Final = {
     Kind.CONSTANT: f"{_CONSTANTS}/{{name}}.npy",
 }
 """Every path of the layout below the root; the first that fits a path decides its kind."""
+
+DIRECTORIES: Final = frozenset(
+    {Kind.RANK, Kind.METADATA, Kind.NETWORK, Kind.GRAPH, Kind.ITERATION, Kind.CONSTANTS}
+)
+"""The kinds that are directories. ``graphs`` and ``execution_order`` are networks without graphs."""
 
 _FIELDS: Final = {
     "rank": "(?P<rank>0|[1-9][0-9]*)",

@@ -43,6 +43,7 @@ _NAME: Final = re.compile(
     + rf"(?:\.(?P<dtype>{_DTYPE}))?{re.escape(SUFFIX)}",
     re.DOTALL,
 )
+_KERNEL_ARGS: Final = re.compile(r"([^./]+)\.([^./]+)\.json", re.DOTALL)
 _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -164,6 +165,12 @@ def dtype_field(dtype: DType, style: Style) -> str | None:
 def constant(number: int) -> OperatorRef:
     """Return the identity of a graph's constant, ``Parameter.data-{number}`` in file names."""
     return OperatorRef(PARAMETER, f"data-{number}")
+
+
+def parse_kernel_args_name(name: str) -> tuple[str, str] | None:
+    """Return op_type and op_name of a file of operator arguments, None for another file."""
+    match = _KERNEL_ARGS.fullmatch(name)
+    return None if match is None else (match[1], match[2])
 
 
 def kernel_args_name(operator: OperatorRef) -> str:

@@ -1,0 +1,161 @@
+"""One dumped tensor: what its file name says, and its elements when they are asked for."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from msdump import dtypes
+from msdump.encode import npy
+from msdump.errors import DumpReadError, FormatError
+from msdump.store.names import PARAMETER, TensorName
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdump.record import IO
+
+_MAPPED: Final = 1 << 20  # below, reading costs less than a map
+_MOST_MAPS: Final = 512  # each map holds a file descriptor; most systems allow 1024
+_PREFIX: Final = 4096
+
+_MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A tensor file.
+
+    Nothing is read before ``shape``, ``dtype`` or ``array`` is asked for, and
+    nothing is kept: each access reads or maps the file again.
+
+    Attributes:
+        name: The fields of its name; of the original name where the file has a stand-in.
+        path: The file.
+    """
+
+    name: TensorName
+    path: str
+    _full_name: Callable[[TensorName], str | None] = field(repr=False, compare=False)
+
+    @property
+    def op_type(self) -> str:
+        """Operator type, ``Parameter`` for weights, graph inputs and constants."""
+        return self.name.op_type
+
+    @property
+    def op_name(self) -> str:
+        """Operator name as files spell it."""
+        return self.name.op_name
+
+    @property
+    def full_name(self) -> str | None:
+        """Full scoped name of the operator, None where the execution order does not tell it."""
+        return self._full_name(self.name)
+
+    @property
+    def io(self) -> IO:
+        """Input or output."""
+        return self.name.io
+
+    @property
+    def slot(self) -> int:
+        """Index among the operator's inputs or outputs."""
+        return self.name.slot
+
+    @property
+    def format(self) -> str:
+        """Memory format."""
+        return self.name.format
+
+    @property
+    def timestamp(self) -> int:
+        """Microseconds since the epoch; increases in execution order."""
+        return self.name.timestamp
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant."""
+        return self.name.op_type == PARAMETER
+
+    @property
+    def dtype(self) -> str:
+        """MindSpore's lower-case name of the original element type, ``bfloat16``.
+
+        From the file name, else from the file: a bfloat16 tensor without the
+        field in its name reads as ``float32``, as it was saved.
+
+        Raises:
+            DumpReadError: The file must be read and cannot be.
+        """
+        if self.name.dtype is None:
+            return dtypes.from_numpy(self._header().dtype).name
+        try:
+            return dtypes.from_name(self.name.dtype).name
+        except FormatError:
+            return self.name.dtype.lower()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions in elements.
+
+        Raises:
+            DumpReadError: The file is missing or its header is corrupt.
+        """
+        return self._header().shape
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements, read-only; large files are mapped; raw bfloat16 comes as float32.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        return npy.decode(_load(self.path), self.path)
+
+    @property
+    def raw(self) -> np.ndarray:
+        """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
+        return npy.decode_raw(_load(self.path), self.path)
+
+    def _header(self) -> npy.Header:
+        return npy.read_header(_load_header(self.path), self.path)
+
+    def __str__(self) -> str:
+        """Return ``Conv2D Default_conv1_Conv2D-op0 output 0``."""
+        return f"{self.op_type} {self.full_name or self.op_name} {self.io} {self.slot}"
+
+
+def _load(path: str) -> memoryview:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            size = os.fstat(fd).st_size
+            if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
+                return memoryview(file.readall())
+            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    _MAPS.add(mapped)
+    return memoryview(mapped)
+
+
+def _load_header(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            start = file.read(_PREFIX)
+            missing = npy.header_size(start, path) - len(start)
+            return start + file.read(missing) if missing > 0 else start
+    except DumpReadError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> DumpReadError:
+    return DumpReadError(path, error.strerror or str(error))
