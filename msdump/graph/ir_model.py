@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from msdump.dtypes import from_numpy
-from msdump.graph.graph import UNKNOWN, Graph, Node, ValueType
+from msdump.graph.graph import UNKNOWN, Graph, Node, SourceLine, ValueType
 
 ABSENT = ValueType(kind="none")
 """Type of an optional input that is not there."""
@@ -130,6 +130,16 @@ def outputs_of(node: Node) -> tuple[str, ...]:
     while count and not node.outputs[count - 1]:
         count -= 1
     return node.outputs[:count]
+
+
+def source_line(line: SourceLine, place: str) -> str:
+    """Return a source line as graph files show it; the place is ``(7)`` or ``:7``."""
+    return f"      # In file {one_line(line.file)}{place}/{' ' * 8}{one_line(line.code.strip())}/"
+
+
+def one_line(words: str) -> str:
+    """Escape line breaks, which a name of a model may hold."""
+    return words.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def program(graph: Graph) -> Program:

@@ -18,8 +18,7 @@ from msdump import dtypes
 from msdump.errors import DumpReadError
 from msdump.graph.arguments import Argument, arguments
 from msdump.graph.graph import Graph, ValueType
-from msdump.graph.ir_model import Operand, Statement, Type, program
-from msdump.graph.ir_text import source_line
+from msdump.graph.ir_model import Operand, Statement, Type, program, source_line
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -208,7 +207,9 @@ def _add_node(target: Any, statement: Statement, graph: Graph) -> None:
         return
     for name, value in arguments(statement.node, graph).items():
         _set_value(node.attribute.add(name=name).value, value)
-    node.source_address = "".join(f"{source_line(line)}\n" for line in reversed(statement.node.source))
+    # MindInsight finds a line only behind a colon, unlike the .ir text's parentheses
+    lines = [source_line(line, f":{line.line}") for line in reversed(statement.node.source)]
+    node.source_address = "".join(f"{line}\n" for line in lines)
 
 
 def _statement_name(number: int) -> str:

@@ -23,7 +23,18 @@ import numpy as np
 
 from msdump.graph.arguments import Argument, arguments, number_text, tensor_text
 from msdump.graph.graph import Graph, Node, SourceLine, ValueType
-from msdump.graph.ir_model import Constant, Operand, Parameter, Program, Statement, Type, outputs_of, program
+from msdump.graph.ir_model import (
+    Constant,
+    Operand,
+    Parameter,
+    Program,
+    Statement,
+    Type,
+    one_line,
+    outputs_of,
+    program,
+    source_line,
+)
 from msdump.record import DEFAULT_FORMAT
 
 DeviceView = Callable[[str, Node], tuple[str, str, tuple[int, ...]]]
@@ -64,11 +75,6 @@ def host_view(graph: Graph) -> DeviceView:
     return view
 
 
-def source_line(line: SourceLine) -> str:
-    """Return a source line as graph files show it."""
-    return f"{_INDENT}# In file {_one_line(line.file)}({line.line})/{' ' * 8}{_one_line(line.code.strip())}/"
-
-
 def _head(code: Program, name: str) -> Iterator[str]:
     statements = len(code.statements) + 1  # Return is one of them
     yield f"# IR entry: @{name}"
@@ -106,7 +112,7 @@ def _parameter(parameter: Parameter) -> str:
     known = parameter.type
     tensor, shape = f"Tensor[{_title(known)}]", _tuple(_dims(known))
     device = _device(_title(known), DEFAULT_FORMAT, _dims(known))
-    name = _one_line(parameter.name)
+    name = one_line(parameter.name)
     if parameter.is_weight:
         host = f"<Ref[{tensor}], {shape}, ref_key={name}, is_parameter>  :  has_default"
     else:
@@ -121,12 +127,12 @@ def _body(code: Program, graph: Graph, view: DeviceView) -> Iterator[str]:
         operands = ", ".join(_host(operand.type) for operand in statement.operands)
         yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
         yield from _device_line(statement.node, view)
-        yield f"{_INDENT}: full_name_with_scope: ({_one_line(statement.full_name)})"
-        yield from map(source_line, statement.node.source if statement.node else ())
+        yield f"{_INDENT}: full_name_with_scope: ({one_line(statement.full_name)})"
+        yield from map(_source_line, statement.node.source if statement.node else ())
 
 
 def _call(code: Program, statement: Statement) -> str:
-    label = _one_line(statement.label) or f"CNode_{statement.number}"
+    label = one_line(statement.label) or f"CNode_{statement.number}"
     operands = ", ".join(_operand(code, operand) for operand in statement.operands)
     return f"%{statement.number}({label}) = {statement.op_type}({operands})"
 
@@ -135,7 +141,7 @@ def _operand(code: Program, operand: Operand) -> str:
     if operand.kind == "statement":
         return f"%{operand.number}"
     if operand.kind == "parameter":
-        return f"%para{operand.number}_{_one_line(operand.name)}"
+        return f"%para{operand.number}_{one_line(operand.name)}"
     if operand.kind == "constant":
         return _literal(code.constant(operand.number))
     return "None"
@@ -143,7 +149,7 @@ def _operand(code: Program, operand: Operand) -> str:
 
 def _literal(constant: Constant) -> str:
     value = constant.value
-    return _one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
+    return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
 
 
 def _attributes(statement: Statement, graph: Graph) -> str:
@@ -151,7 +157,7 @@ def _attributes(statement: Statement, graph: Graph) -> str:
     if node is None:
         return ""
     pairs = ", ".join(f"{name}: {_value(value)}" for name, value in arguments(node, graph).items())
-    return f" {{instance name: {_one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
+    return f" {{instance name: {one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
 
 
 def _value(value: Argument) -> str:
@@ -163,7 +169,11 @@ def _value(value: Argument) -> str:
         return _tuple(_value(item) for item in value)
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    return _one_line(tensor_text(value) if isinstance(value, np.ndarray) else str(value))
+    return one_line(tensor_text(value) if isinstance(value, np.ndarray) else str(value))
+
+
+def _source_line(line: SourceLine) -> str:
+    return source_line(line, f"({line.line})")
 
 
 def _device_line(node: Node | None, view: DeviceView) -> Iterator[str]:
@@ -217,8 +227,3 @@ def _dims(known: ValueType) -> tuple[int, ...]:
 
 def _tuple(items: Iterable[object]) -> str:
     return f"({', '.join(map(str, items))})"
-
-
-def _one_line(words: str) -> str:
-    """Escape line breaks, which a name of a model may hold."""
-    return words.replace("\n", "\\n").replace("\r", "\\r")

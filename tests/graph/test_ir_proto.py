@@ -103,7 +103,7 @@ def test_source_lines_run_outwards(make_node, make_graph):
     node = ir_proto.decode(ir_proto.encode(graph, 0)).graph.node[0]
 
     assert node.source_address == (
-        "      # In file net.py(7)/        return f(x)/\n      # In file main.py(3)/        net(x)/\n"
+        "      # In file net.py:7/        return f(x)/\n      # In file main.py:3/        net(x)/\n"
     )
 
 
