@@ -67,7 +67,7 @@ setup_venv() {
     echo "setup: installing msdump and what it needs" >&2
     rm -f "$VENV"/ready*
     pip_install --build-constraint "$MSDUMP_ROOT/requirements.lock" \
-        --editable "$MSDUMP_ROOT[samples]" "${options[@]+"${options[@]}"}"
+        --editable "${MSDUMP_ROOT}[samples]" "${options[@]}"
     venv_key >"$VENV/ready"
     venv_key >"$stamp"
 }
