@@ -1,0 +1,54 @@
+"""Timestamps that never repeat."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+from msdump.store.clock import CLOCK, Clock, counting
+
+
+def test_times_are_microseconds_of_sixteen_digits():
+    """The time is that of the system in microseconds, sixteen digits long."""
+    before = time.time_ns() // 1000
+
+    now = CLOCK.now()
+
+    assert len(str(now)) == 16
+    assert before <= now <= before + 60_000_000
+
+
+def test_times_strictly_increase_where_the_source_does_not():
+    """A source that repeats or steps back still gives increasing times."""
+    clock = Clock(iter([5_000_000, 5_000_999, 4_000_000, 5_001_000, 9_000_000]).__next__)
+
+    times = [clock.now() for _ in range(5)]
+
+    assert times == [5000, 5001, 5002, 5003, 9000]
+
+
+def test_counting_clock_counts():
+    """A counting clock gives its start and the numbers after it."""
+    clock = counting(1_700_000_000_000_000)
+
+    times = [clock.now() for _ in range(3)]
+
+    assert times == [1_700_000_000_000_000, 1_700_000_000_000_001, 1_700_000_000_000_002]
+
+
+def test_threads_share_no_time():
+    """Threads that ask at once get different times."""
+    clock = counting()
+    times: list[list[int]] = [[] for _ in range(4)]
+
+    def ask(own):
+        own.extend(clock.now() for _ in range(5000))
+
+    threads = [threading.Thread(target=ask, args=(own,)) for own in times]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(set(itertools.chain.from_iterable(times))) == 20_000

@@ -1,0 +1,116 @@
+"""The layout of O0/O1, CPU and GPU dumps in both directions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msdump.store import layouts
+from msdump.store.layouts import PATHS, Key, Kind, Layout
+
+LAYOUT = Layout("/dump/", 2, "LeNet")
+
+WRITTEN = {
+    "config": (LAYOUT.config(), "rank_2/.dump_metadata/data_dump.json"),
+    "device": (LAYOUT.device(), "rank_2/.dump_metadata/config.json"),
+    "ir": (LAYOUT.graph_ir(1), "rank_2/graphs/ms_output_trace_code_graph_1.ir"),
+    "pb": (LAYOUT.graph_pb(1), "rank_2/graphs/ms_output_trace_code_graph_1.pb"),
+    "order": (LAYOUT.execution_order(1), "rank_2/execution_order/ms_execution_order_graph_1.csv"),
+    "iterations": (
+        LAYOUT.iterations_run(1),
+        "rank_2/execution_order/ms_global_execution_order_graph_1.csv",
+    ),
+    "iteration": (LAYOUT.iteration(1, 30), "rank_2/LeNet/1/30"),
+    "constants": (LAYOUT.constants(1), "rank_2/LeNet/1/constants"),
+    "statistics": (LAYOUT.statistics(1, 30), "rank_2/LeNet/1/30/statistic.csv"),
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), WRITTEN.values(), ids=WRITTEN)
+def test_documented_paths(path, expected):
+    """Every path stands where MindSpore's documents say."""
+    assert f"/dump/{expected}" == path
+
+
+READ = {
+    "rank_0": Key(Kind.RANK, 0),
+    "rank_0/.dump_metadata": Key(Kind.METADATA, 0),
+    "rank_0/.dump_metadata/data_dump.json": Key(Kind.CONFIG, 0),
+    "rank_0/.dump_metadata/config.json": Key(Kind.DEVICE, 0),
+    "rank_0/graphs/ms_output_trace_code_graph_5.ir": Key(Kind.IR, 0, graph=5),
+    "rank_0/graphs/ms_output_trace_code_graph_5.pb": Key(Kind.PB, 0, graph=5),
+    "rank_0/execution_order/ms_execution_order_graph_5.csv": Key(Kind.EXECUTION_ORDER, 0, graph=5),
+    "rank_0/execution_order/ms_global_execution_order_graph_0.csv": Key(Kind.ITERATIONS_RUN, 0, graph=0),
+    "rank_11/Net": Key(Kind.NETWORK, 11, "Net"),
+    "rank_11/Net/3": Key(Kind.GRAPH, 11, "Net", 3),
+    "rank_11/Net/3/2": Key(Kind.ITERATION, 11, "Net", 3, 2),
+    "rank_11/Net/3/constants": Key(Kind.CONSTANTS, 11, "Net", 3),
+    "rank_11/Net/3/2/statistic.csv": Key(Kind.STATISTICS, 11, "Net", 3, 2),
+    "rank_11/Net/3/2/mapping.csv": Key(Kind.MAPPING, 11, "Net", 3, 2),
+    "rank_11/Net/3/2/MatMul.Default_MatMul-op0.json": (
+        Key(Kind.KERNEL_ARGS, 11, "Net", 3, 2, "MatMul.Default_MatMul-op0")
+    ),
+    "rank_11/Net/3/2/606962476.npy": Key(Kind.TENSOR, 11, "Net", 3, 2, "606962476"),
+    "rank_11/Net/3/constants/mapping.csv": Key(Kind.CONSTANT_MAPPING, 11, "Net", 3),
+    "rank_11/Net/3/constants/1.npy": Key(Kind.CONSTANT, 11, "Net", 3, name="1"),
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), READ.items(), ids=READ)
+def test_paths_of_real_dumps_are_parsed(path, expected):
+    """Every path of a dump gives its key, and the key gives the path."""
+    assert expected == layouts.parse(path)
+    assert path == expected.path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/rank_0",
+        "rank_",
+        "rank_01",
+        "rank_0/",
+        "rank_0/a b",
+        "rank_0/Net/x",
+        "rank_0/Net/0/00",
+        "rank_0/Net/0/0/a/b.npy",
+        "rank_0/Net/0/0/README.md",
+        "rank_0/graphs/ms_output_trace_code_graph_x.ir",
+        "x/rank_0",
+    ],
+)
+def test_other_paths_are_not_parsed(path):
+    """A path of somebody else gives None."""
+    assert layouts.parse(path) is None
+
+
+NUMBERS = st.integers(0, 10**12)
+VALUES = {
+    "rank": NUMBERS,
+    "net": st.from_regex(r"[A-Za-z0-9_-]+", fullmatch=True),
+    "graph": NUMBERS,
+    "iteration": NUMBERS,
+    "name": st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1),
+}
+
+
+@st.composite
+def keys(draw):
+    """Draw a key of any kind with the fields of its kind."""
+    kind = draw(st.sampled_from(Kind))
+    fields = {field: draw(value) for field, value in VALUES.items() if f"{{{field}}}" in PATHS[kind]}
+    return Key(kind, **fields)
+
+
+@settings(max_examples=150, deadline=None)
+@given(keys())
+def test_parse_inverts_path(key):
+    """Every place is found again under its path."""
+    assert key == layouts.parse(key.path)
+
+
+def test_every_kind_has_a_path():
+    """The table of paths is complete."""
+    assert set(Kind) == set(PATHS)
