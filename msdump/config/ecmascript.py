@@ -71,15 +71,14 @@ def _pieces(expression: str) -> list[_Piece]:
 def _class_pieces(expression: str, body: str, offset: int) -> list[_Piece]:
     """Return the tokens of what stands between the brackets of a class."""
     pieces: list[_Piece] = []
-    previous = "-"
+    previous = "-"  # a leading "-" is a character, as one behind a range's "-" is
     for item in _ITEM.finditer(body):
         text, start = item[0], offset + item.start()
         if item["posix"] is not None:
-            pieces.append((_posix(expression, item["posix"], start), start))
+            text = _posix(expression, item["posix"], start)
         elif text in _RESERVED or (text == "-" == previous):
-            pieces.append((f"\\{text}", start))
-        else:
-            pieces.append((text, start))
+            text = f"\\{text}"
+        pieces.append((text, start))
         previous = text
     return pieces
 

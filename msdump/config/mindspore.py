@@ -105,7 +105,7 @@ def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: Rep
         return
     for key in block.keys() - set(known):
         hint = f" (it belongs into $.{_HOMES[key]})" if key in _HOMES else did_you_mean(key, known)
-        report.warn_of_key((*path, key), f"unknown key, ignored{hint}")
+        report.warn_of_key((*path, key), f"is unknown and ignored{hint}")
 
 
 def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Report) -> Settings:

@@ -105,6 +105,7 @@ class Settings:
             self._unusable |= model.model_fields.keys()
         elif required := _required(model):
             report.error((name,), f"is missing: it must hold {', '.join(required)}")
+            self._unusable |= model.model_fields.keys()
 
     def _define(self, name: str, model: type[Block]) -> None:
         for key, field in model.model_fields.items():

@@ -1,0 +1,256 @@
+"""The grammars of iteration, kernels and path."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msdump.config.faults import GrammarError
+from msdump.config.grammar import parse_iterations, parse_kernel, parse_root
+from msdump.config.source import caret
+from msdump.plan import IterationSet, PatternKind
+
+BIGGEST = 18446744073709551615
+
+
+def _excerpts(error):
+    return [caret(error.text, fault.start, fault.end) for fault in error.faults]
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("all", None),
+        (" all ", None),
+        ("0", ((0, 0),)),
+        ("01", ((1, 1),)),
+        ("0|5-8|100-120", ((0, 0), (5, 8), (100, 120))),
+        ("0 | 5-8 | 100-120", ((0, 0), (5, 8), (100, 120))),
+        ("5 - 8", ((5, 8),)),
+        ("3-3", ((3, 3),)),
+        ("0|0|0-2", ((0, 2),)),
+        ("7|2-4|3-5|6", ((2, 7),)),
+        (str(BIGGEST), ((BIGGEST, BIGGEST),)),
+        ("0" * 5000 + "4", ((4, 4),)),
+    ],
+)
+def test_iterations_are_parsed(text, spans):
+    """Numbers, inclusive ranges, spaces, leading zeros and overlaps give the union."""
+    assert spans == parse_iterations(text).spans
+
+
+EMPTY = "a segment is empty"
+SHAPE = "is neither a number nor a range"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "excerpt"),
+    [
+        ("", EMPTY, "    \n    ^"),
+        ("  ", EMPTY, "      \n    ^^"),
+        ("|", EMPTY, "    |\n    ^"),
+        ("0||2", EMPTY, "    0||2\n      ^"),
+        ("0|2|", EMPTY, "    0|2|\n        ^"),
+        ("1-", SHAPE, "    1-\n    ^^"),
+        ("-1", SHAPE, "    -1\n    ^^"),
+        ("0|0-1-2", SHAPE, "    0|0-1-2\n      ^^^^^"),
+        ("5 6", SHAPE, "    5 6\n    ^^^"),
+        ("0,2", SHAPE, "    0,2\n    ^^^"),
+        ("+1", SHAPE, "    +1\n    ^^"),
+        ("1.5", SHAPE, "    1.5\n    ^^^"),
+        ("\u0661", SHAPE, "    \u0661\n    ^"),
+        ("all|1", SHAPE, "    all|1\n    ^^^"),
+        ("ALL", "write 'all' in lower case", "    ALL\n    ^^^"),
+        ("0|8-5", "the range 8-5 runs backwards; write 5-8", "    0|8-5\n      ^^^"),
+        (str(BIGGEST + 1), "does not fit into 64 bit", f"    {BIGGEST + 1}\n    {'^' * 20}"),
+        ("1-" + "9" * 30, "does not fit into 64 bit", f"    1-{'9' * 30}\n    {'^' * 32}"),
+    ],
+)
+def test_bad_segment_is_refused_with_a_caret(text, message, excerpt):
+    """An empty, malformed, reversed or too big segment is a fault with a caret below it."""
+    with pytest.raises(GrammarError) as caught:
+        parse_iterations(text)
+
+    assert message in caught.value.faults[0].message
+    assert excerpt == _excerpts(caught.value)[0]
+
+
+def test_every_bad_segment_is_reported():
+    """Each bad segment of a text is a fault of its own, in the order of the text."""
+    with pytest.raises(GrammarError) as caught:
+        parse_iterations("x|1|3-2|")
+
+    assert ["    x|1|3-2|\n    ^", "    x|1|3-2|\n        ^^^", "    x|1|3-2|\n            ^"] == _excerpts(
+        caught.value
+    )
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: (pair[0], pair[0] + pair[1])),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SPANS)
+def test_iterations_round_trip(spans):
+    """The text of a set parses back to the same set."""
+    iterations = IterationSet.of(spans)
+
+    assert iterations == parse_iterations(str(iterations))
+
+
+@settings(max_examples=100, deadline=None)
+@given(SPANS, st.sampled_from(["|", " | ", "| "]))
+def test_membership_equals_brute_force(spans, separator):
+    """A set contains exactly the numbers that one of its segments encloses."""
+    iterations = parse_iterations(separator.join(f"{low}-{high}" for low, high in spans))
+
+    for number in range(75):
+        assert any(low <= number <= high for low, high in spans) == (number in iterations)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="0123 -|al\u0660") | st.text())
+def test_any_text_is_a_set_or_a_grammar_error(text):
+    """The parser of iterations raises nothing but GrammarError, with faults inside the text."""
+    faults = ()
+    try:
+        parse_iterations(text)
+    except GrammarError as error:
+        faults = error.faults
+
+    assert all(0 <= fault.start <= fault.end <= len(text) for fault in faults)
+
+
+CONV = "Default/conv1-Conv2d/Conv2D-op0"
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "matching", "missing"),
+    [
+        ("name-regex(Default/.+)", PatternKind.REGEX, [CONV], ["Gradients/Default/Add-op0"]),
+        ("name-regex(Conv)", PatternKind.REGEX, [], [CONV]),
+        (r"name-regex(.*op\d+)", PatternKind.REGEX, [CONV, "Default/Add-op12"], ["conv1.weight"]),
+        ("name-regex(.*/[[:upper:]]onv2D-op[[:digit:]])", PatternKind.REGEX, [CONV], ["a/conv2D-op0"]),
+        ("name-regex(Default / .+)", PatternKind.REGEX, [CONV], []),
+        ("name-regex()", PatternKind.REGEX, [], [CONV]),
+        ("name-regex(a\\))", PatternKind.REGEX, ["a)"], ["a"]),
+        (CONV, PatternKind.NAME, [CONV], [CONV.lower(), "x/" + CONV]),
+        ("Default/conv1-Conv2d", PatternKind.NAME, [], [CONV]),
+        ("Conv2D-op0", PatternKind.NAME, [], [CONV]),
+        ("Default/my scope/Add-op0", PatternKind.NAME, ["Default/my scope/Add-op0"], [CONV]),
+        ("conv", PatternKind.TYPE, [CONV, "a/Conv3D-op1221", "conv.weight", "conv3.weight"], ["a/Add-op0"]),
+        (" Conv 2D ", PatternKind.TYPE, [CONV], ["a/Conv3D-op0"]),
+        ("CONV2D", PatternKind.TYPE, [CONV], ["conv.weight"]),
+        ("x", PatternKind.TYPE, ["x"], [CONV]),
+        ("op", PatternKind.TYPE, [], [CONV]),
+        ("conv-Conv2d", PatternKind.TYPE, [], [CONV]),
+        ("Name-Regex(.+)", PatternKind.TYPE, [], [CONV]),
+    ],
+)
+def test_kernel_item_selects(item, kind, matching, missing):
+    """A kernels item is a regex of the whole name, an exact name, or a part of the type."""
+    pattern = parse_kernel(item, searches=False)
+
+    assert kind is pattern.kind
+    assert item == pattern.item
+    assert all(pattern.matches(name) for name in matching)
+    assert not any(pattern.matches(name) for name in missing)
+
+
+@pytest.mark.parametrize("item", ["", "   "])
+def test_empty_kernel_item_is_none(item):
+    """An item without a character other than spaces is no pattern."""
+    assert parse_kernel(item, searches=False) is None
+
+
+def test_o2_regex_searches():
+    """Under O2 a regex matches anywhere in a name."""
+    pattern = parse_kernel("name-regex(Conv2D)", searches=True)
+
+    assert pattern.matches(CONV)
+
+
+@pytest.mark.parametrize(
+    ("item", "message", "excerpt"),
+    [
+        (
+            "name-regex(a[b)",
+            "not a regular expression: unterminated character set",
+            "    name-regex(a[b)\n                ^",
+        ),
+        (
+            "name-regex((a)",
+            "not a regular expression: missing ), unterminated subpattern",
+            "    name-regex((a)\n               ^",
+        ),
+        (
+            "name-regex([[:digits:]])",
+            "no character class [:digits:] (did you mean 'digit'?)",
+            "    name-regex([[:digits:]])\n                ^^^^^^^^^^",
+        ),
+        (
+            "name-regex([[:alpha:]]+**)",
+            "not a regular expression: multiple repeat",
+            "    name-regex([[:alpha:]]+**)\n                           ^",
+        ),
+        (
+            "name-regex(a{99999999999999})",
+            "not a regular expression: the repetition number is too large",
+            f"    name-regex(a{{99999999999999}})\n{' ' * 15}{'^' * 17}",
+        ),
+        (
+            "name-regex(Default/.+",
+            "the bracket of name-regex( is not closed; write name-regex(expression)",
+            f"    name-regex(Default/.+\n{' ' * 25}^",
+        ),
+    ],
+)
+def test_bad_regex_is_refused_with_a_caret(item, message, excerpt):
+    """A regex that does not compile, or has no closing bracket, is a fault with a caret."""
+    with pytest.raises(GrammarError) as caught:
+        parse_kernel(item, searches=False)
+
+    assert message == caught.value.faults[0].message
+    assert [excerpt] == _excerpts(caught.value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="name-regx([]^:alph\\d*+?{}|&~)/. "))
+def test_any_item_is_a_pattern_or_a_grammar_error(text):
+    """The parser of kernels raises nothing but GrammarError, and its patterns match without raising."""
+    item = f"name-regex({text})"
+    faults = ()
+    try:
+        parse_kernel(item, searches=False).matches("a")
+    except GrammarError as error:
+        faults = error.faults
+
+    assert all(0 <= fault.start < fault.end <= len(item) for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "root"), [("/", "/"), ("//a//b/", "/a/b"), ("/A-z_0/9", "/A-z_0/9"), ("/a/", "/a")]
+)
+def test_root_is_normalised(text, root):
+    """Repeated and trailing slashes do not matter."""
+    assert root == parse_root(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "excerpts"),
+    [
+        ("a", ["    a\n    ^"]),
+        ("/a.b/c d", ["    /a.b/c d\n      ^", "    /a.b/c d\n          ^"]),
+        ("../x", ["    ../x\n    ^", "    ../x\n    ^^"]),
+    ],
+)
+def test_bad_root_is_refused_with_a_caret(text, excerpts):
+    """A relative path and each run of forbidden characters is a fault with a caret."""
+    with pytest.raises(GrammarError) as caught:
+        parse_root(text)
+
+    assert excerpts == _excerpts(caught.value)
