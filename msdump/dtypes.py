@@ -43,7 +43,7 @@ def _row(  # noqa: PLR0917 - one literal row of the table
     return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, per_byte)
 
 
-_TENSOR: Final = 14  # the .pb enumeration has no number for the small float types: plain tensor
+_TENSOR: Final = 14  # the .pb enumeration has no number for some types: plain tensor
 
 DTYPES: Final = (
     _row("float32", "Float32", 1, "<f4", "<f4", 11),
@@ -59,8 +59,8 @@ DTYPES: Final = (
     _row("float64", "Float64", 11, "<f8", "<f8", 12),
     _row("uint32", "UInt32", 12, "<u4", "<u4", 8),
     _row("uint64", "UInt64", 13, "<u8", "<u8", 9),
-    _row("complex64", "Complex64", 14, "<c8", "<c8", 43),
-    _row("complex128", "Complex128", 15, "<c16", "<c16", 44),
+    _row("complex64", "Complex64", 14, "<c8", "<c8", _TENSOR),
+    _row("complex128", "Complex128", 15, "<c16", "<c16", _TENSOR),
     _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46),
     _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", _TENSOR),
     _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", _TENSOR),

@@ -24,8 +24,9 @@ Array = np.ndarray | None
 class Observer(Protocol):
     """What wants to see operators run."""
 
-    watched: Sequence[bool]
-    """By node position: whether the observer is called for it."""
+    @property
+    def watched(self) -> Sequence[bool]:
+        """By node position: whether the observer is called for it."""
 
     wants_inputs: bool
     wants_outputs: bool

@@ -7,6 +7,7 @@ times a call of the classes below it, so those are used.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import shutil
@@ -26,6 +27,9 @@ from msdump.graph import onenode, probe
 OrtValue = Any
 """A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
 
+_log = logging.getLogger("msdump.execute")
+
+_CUDA: Final = "CUDAExecutionProvider"
 _ERRORS_ONLY: Final = 3
 _DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
@@ -51,6 +55,7 @@ class Runtime:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._sessions: dict[bytes, Any] = {}
         self.providers: tuple[str, ...] = ()
+        self.gpu_refused = False
 
     def session(self, model: bytes, shared: Mapping[str, Any] | None = None) -> Any:
         """Return a session of a model; one without shared initializers is made once.
@@ -132,3 +137,22 @@ def short(error: Exception) -> str:
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
     text = re.sub(r"/\S+\.(?:cc|h):\d+ .*?\) (?=\S)", "", text)
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def use_gpu() -> bool:
+    """Run operators on CUDA from now on where it can be had; else warn once and stay on the CPU."""
+    shared = runtime()
+    if shared.providers or shared.gpu_refused:
+        return bool(shared.providers)
+    if _CUDA in native.get_available_providers():
+        shared.providers = (_CUDA, "CPUExecutionProvider")
+        try:
+            shared.session(probe.model())
+        except Exception as error:  # noqa: BLE001 - whatever keeps the device from answering
+            shared.providers = ()
+            shared.gpu_refused = True
+            _log.warning("no GPU answers (%s): operators run on the CPU", short(error))
+    else:
+        shared.gpu_refused = True
+        _log.warning("the installed onnxruntime has no CUDA provider: operators run on the CPU")
+    return bool(shared.providers)

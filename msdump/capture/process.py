@@ -1,0 +1,81 @@
+"""What all networks of a process share: graph numbers, the iteration counter, the sinks."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from msdump.plan import DumpPlan
+from msdump.store.sinks import Budget, Sink, SyncSink
+
+_log = logging.getLogger("msdump")
+
+_MOST_NAMES: Final = 20  # a longer list of unused kernels is cut in the log
+
+
+@dataclass(slots=True)
+class _Output:
+    """The sink of one configuration, and which of its ``kernels`` items were of use."""
+
+    plan: DumpPlan
+    sink: Sink
+    used: set[str] = field(default_factory=set)
+
+    def unused(self) -> list[str]:
+        items = [p.item for p in self.plan.selector.patterns if p.item not in self.used]
+        more = len(items) - _MOST_NAMES
+        return items if more <= 0 else [*items[:_MOST_NAMES], f"... and {more} more"]
+
+
+class Process:
+    """The state that dumps of several networks have in common.
+
+    Attributes:
+        iteration: Number of the next run, None before the first one. After each run of a
+            network it becomes that network's count of runs plus ``initial_iteration``, as
+            since MindSpore 2.7; with one network it counts 0, 1, 2, ...
+        marks: ``set_dump`` calls by name, for networks that are loaded later.
+    """
+
+    def __init__(self) -> None:
+        """Start as a fresh process does."""
+        self.iteration: int | None = None
+        self.marks: dict[str, bool] = {}
+        self._graphs = 0
+        self._outputs: dict[str, _Output] = {}
+
+    def next_graph_id(self) -> int:
+        """Return the number of a newly compiled graph."""
+        self._graphs += 1
+        return self._graphs - 1
+
+    def sink(self, plan: DumpPlan) -> Sink:
+        """Return the sink of a configuration; all networks share it and its byte limit."""
+        return self._output(plan).sink
+
+    def use(self, plan: DumpPlan, items: frozenset[str]) -> None:
+        """Note the ``kernels`` items for which something was dumped."""
+        self._output(plan).used |= items
+
+    def close(self) -> None:
+        """Flush every sink and name the ``kernels`` items that matched nothing, once."""
+        while self._outputs:
+            source, output = self._outputs.popitem()
+            output.sink.close()
+            unused = output.unused()
+            if unused:
+                _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
+
+    def _output(self, plan: DumpPlan) -> _Output:
+        if plan.source not in self._outputs:
+            sink = SyncSink(plan.on_write_error, Budget(plan.max_bytes))
+            self._outputs[plan.source] = _Output(plan, sink)
+        return self._outputs[plan.source]
+
+
+PROCESS: Final = Process()
+"""The process that users' networks run in."""
+
+atexit.register(PROCESS.close)

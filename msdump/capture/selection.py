@@ -1,0 +1,52 @@
+"""Which operators, parameters and constants of one graph a plan dumps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msdump.graph import ir_model
+from msdump.graph.graph import Graph
+from msdump.plan import DumpMode, DumpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The parts of a graph that are dumped.
+
+    Attributes:
+        watched: For each node, whether it is dumped.
+        parameters: Names of the weights and graph inputs that are dumped.
+    """
+
+    watched: tuple[bool, ...]
+    parameters: tuple[str, ...]
+
+
+def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
+    """Return what a plan dumps of a graph.
+
+    Args:
+        graph: The graph.
+        plan: The plan.
+        marked: Full names of the operators that ``set_dump`` marked.
+    """
+    chosen = plan.selector
+    watched = tuple(
+        chosen.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
+        for node in graph.nodes
+    )
+    return Selection(watched, tuple(name for name in parameter_names(graph) if chosen.selects(name)))
+
+
+def parameter_names(graph: Graph) -> tuple[str, ...]:
+    """Return the parameters of a graph in the order of its .ir: weights, then inputs."""
+    return tuple(parameter.name for parameter in ir_model.parameters(graph))
+
+
+def used_items(plan: DumpPlan, names: Iterable[str]) -> frozenset[str]:
+    """Return the items of ``kernels`` that select at least one of the names."""
+    if plan.selector.mode is not DumpMode.KERNELS:
+        return frozenset()
+    names = tuple(names)
+    return frozenset(p.item for p in plan.selector.patterns if any(p.matches(name) for name in names))

@@ -1,0 +1,66 @@
+"""The steps that every tensor walks through before it becomes a file.
+
+A step takes a record and returns it, another one, or None to drop it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from msdump.dtypes import STRING, widen
+from msdump.record import TensorRecord
+
+_log = logging.getLogger("msdump.capture")
+
+Step = Callable[[TensorRecord], TensorRecord | None]
+Skip = Callable[[str], None]
+
+NO_ELEMENTS = "no elements"
+TEXT = "text"
+
+
+def compile_steps(skip: Skip) -> tuple[Step, ...]:
+    """Return the steps of a dump, in order.
+
+    Args:
+        skip: Told the reason of every tensor that is not written on purpose.
+    """
+    return (drop_text(skip), drop_empty(skip), widened)
+
+
+def drop_empty(skip: Skip) -> Step:
+    """Drop tensors without elements: no file, but counted."""
+
+    def step(record: TensorRecord) -> TensorRecord | None:
+        if record.array.size:
+            return record
+        skip(NO_ELEMENTS)
+        return None
+
+    return step
+
+
+def drop_text(skip: Skip) -> Step:
+    """Drop string tensors, which .npy files cannot hold; each operator is named once."""
+    warned: set[str] = set()
+
+    def step(record: TensorRecord) -> TensorRecord | None:
+        if record.dtype is not STRING:
+            return record
+        skip(TEXT)
+        name = record.operator.full_name
+        if name not in warned:
+            warned.add(name)
+            _log.warning("%s: %s.%d is text, which a dump cannot hold; skipped", name, record.io, record.slot)
+        return None
+
+    return step
+
+
+def widened(record: TensorRecord) -> TensorRecord:
+    """Store types that numpy lacks in the next larger one: bfloat16 as float32, int4 as int8."""
+    if record.dtype.saved == record.array.dtype:
+        return record
+    return replace(record, array=widen(record.array, record.dtype))
