@@ -28,7 +28,7 @@ POSIX_CLASSES: Final = {
     "w": r"\w",
     "xdigit": "0-9a-fA-F",
 }
-_TOKEN: Final = re.compile(r"(?P<open>\[\^?)(?P<set>\]?(?:\\.|\[:\w*:\]|[^\]\\])*)\]|\\.|.", re.DOTALL)
+_TOKEN: Final = re.compile(r"(?P<open>\[\^?)(?P<set>\]?(?:\\.|\[:\w*:\]|[^\]\\])*+)\]|\\.|.", re.DOTALL)
 _ITEM: Final = re.compile(r"\[:(?P<posix>\w*):\]|\\.|.", re.DOTALL)
 _RESERVED: Final = frozenset("[&~|")  # in a class: one character here, set operators in Python's future
 
@@ -59,6 +59,9 @@ def translate(expression: str) -> str:
 def _pieces(expression: str) -> list[_Piece]:
     pieces: list[_Piece] = []
     for token in _TOKEN.finditer(expression):
+        if token[0] == "[":
+            fault = Fault(token.start(), token.end(), f"{_WRONG}: unterminated character set")
+            raise GrammarError(expression, fault)
         if token["open"] is None:
             pieces.append((token[0], token.start()))
             continue

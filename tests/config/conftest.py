@@ -9,7 +9,7 @@ import pytest
 from msdump.config.mindspore import parse
 from msdump.plan import Context, DeviceTarget, JitLevel
 
-GONE = object()
+GONE = "<gone>"  # in the tables of the tests: the file does not hold this key
 E2E_KEYS = (
     "enable",
     "trans_flag",
@@ -52,7 +52,7 @@ def changed(config, changes):
     """Return a configuration with keys (or whole blocks) replaced, added or gone."""
     for key, value in changes.items():
         target = config if key in BLOCKS else config.setdefault(_home(key), {})
-        if value is GONE:
+        if value == GONE:
             target.pop(key, None)
         else:
             target[key] = value
@@ -83,9 +83,3 @@ def compile_plan(caplog):
         return plan, [record.getMessage() for record in caplog.records]
 
     return run
-
-
-@pytest.fixture
-def gone():
-    """Stand for a key that the file does not hold."""
-    return GONE

@@ -183,6 +183,11 @@ def test_o2_regex_searches():
             "    name-regex(a[b)\n                ^",
         ),
         (
+            "name-regex([[:alpha:])",
+            "not a regular expression: unterminated character set",
+            "    name-regex([[:alpha:])\n               ^",
+        ),
+        (
             "name-regex((a)",
             "not a regular expression: missing ), unterminated subpattern",
             "    name-regex((a)\n               ^",

@@ -31,9 +31,11 @@ SYNTAX_ERRORS = [
     (
         "nan",
         b'{"NaN": [0, NaN]}',
-        "s.json:1: invalid JSON at column 13: NaN is no JSON number\n"
-        '    {"NaN": [0, NaN]}\n'
-        "                ^",
+        (
+            "s.json:1: invalid JSON at column 13: NaN is no JSON number\n"
+            '    {"NaN": [0, NaN]}\n'
+            "                ^"
+        ),
     ),
     (
         "minus-infinity",

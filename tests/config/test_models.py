@@ -1,0 +1,288 @@
+"""Every clause of the key tables: what each key takes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from msdump.errors import ConfigValueError
+from msdump.plan import DumpMode, FileFormat, IterationSet, Naming, OnWriteError, StatisticSpec, Trigger
+
+GONE = "<gone>"  # the file does not hold this key
+
+
+GOOD_VALUES = [
+    # key, mode, changes, plan field, expected
+    ("dump_mode-0", "CPU", {"dump_mode": 0}, "selector.mode", DumpMode.ALL),
+    ("dump_mode-1", "CPU", {"dump_mode": 1}, "selector.mode", DumpMode.KERNELS),
+    ("dump_mode-2-cpu", "CPU", {"dump_mode": 2}, "selector.mode", DumpMode.MARKED),
+    ("dump_mode-2-gpu", "GPU", {"dump_mode": 2}, "selector.mode", DumpMode.MARKED),
+    ("dump_mode-2-o0", "O0", {"dump_mode": 2}, "selector.mode", DumpMode.MARKED),
+    ("dump_mode-2-o2", "O2", {"dump_mode": 2}, "selector.mode", DumpMode.MARKED),
+    ("path-trailing-slash", "CPU", {"path": "/a//b/"}, "path", "/a/b"),
+    ("path-root", "CPU", {"path": "/"}, "path", "/"),
+    ("net_name", "CPU", {"net_name": "a-B_9"}, "net_name", "a-B_9"),
+    ("net_name-longest", "CPU", {"net_name": "n" * 255}, "net_name", "n" * 255),
+    ("iteration", "O2", {"iteration": "0|5-8"}, "iterations", IterationSet(((0, 0), (5, 8)))),
+    ("iteration-spaces", "CPU", {"iteration": "0 | 2-3"}, "iterations", IterationSet(((0, 0), (2, 3)))),
+    ("initial_iteration-default", "CPU", {}, "initial_iteration", 0),
+    ("initial_iteration", "CPU", {"initial_iteration": 5}, "initial_iteration", 5),
+    ("saved_data-default", "O0", {}, "statistics", None),
+    ("saved_data-tensor", "O0", {"saved_data": "tensor"}, "keeps_tensors", True),
+    ("saved_data-statistic", "O0", {"saved_data": "statistic"}, "keeps_tensors", False),
+    ("saved_data-full", "O0", {"saved_data": "full"}, "keeps_tensors", True),
+    ("saved_data-full-columns", "O0", {"saved_data": "full"}, "statistics", StatisticSpec()),
+    ("saved_data-gpu", "GPU", {"saved_data": "statistic"}, "statistics", StatisticSpec()),
+    (
+        "saved_data-o2-npy",
+        "O2",
+        {"saved_data": "full", "file_format": "npy"},
+        "statistics",
+        StatisticSpec(),
+    ),
+    ("input_output-0-inputs", "CPU", {"input_output": 0}, "keeps_inputs", True),
+    ("input_output-0-outputs", "CPU", {"input_output": 0}, "keeps_outputs", True),
+    ("input_output-1-inputs", "CPU", {"input_output": 1}, "keeps_inputs", True),
+    ("input_output-1-outputs", "CPU", {"input_output": 1}, "keeps_outputs", False),
+    ("input_output-2-inputs", "CPU", {"input_output": 2}, "keeps_inputs", False),
+    ("input_output-2-outputs", "CPU", {"input_output": 2}, "keeps_outputs", True),
+    ("op_debug_mode-missing", "O0", {"op_debug_mode": GONE}, "trigger", Trigger.ALWAYS),
+    ("op_debug_mode-missing-cpu", "CPU", {"op_debug_mode": GONE}, "trigger", Trigger.ALWAYS),
+    ("op_debug_mode-3", "O0", {"op_debug_mode": 3}, "trigger", Trigger.OVERFLOW),
+    ("op_debug_mode-3-o2", "O2", {"op_debug_mode": 3}, "trigger", Trigger.OVERFLOW),
+    ("op_debug_mode-4", "O1", {"op_debug_mode": 4, "input_output": 1}, "trigger", Trigger.EXCEPTION),
+    ("op_debug_mode-4-o2", "O2", {"op_debug_mode": 4, "input_output": 1}, "trigger", Trigger.EXCEPTION),
+    ("overflow_number-default", "O0", {"op_debug_mode": 3}, "overflow_limit", 0),
+    ("overflow_number", "O0", {"op_debug_mode": 3, "overflow_number": 2}, "overflow_limit", 2),
+    (
+        "overflow_number-o2",
+        "O2",
+        {"op_debug_mode": 3, "overflow_number": 2, "file_format": "npy"},
+        "overflow_limit",
+        2,
+    ),
+    ("statistic_category-unread", "CPU", {"statistic_category": ["md5"]}, "statistics", None),
+    (
+        "statistic_category-order",
+        "O0",
+        {"saved_data": "full", "statistic_category": ["l2norm", "max", "nan count", "zero count"]},
+        "statistics.categories",
+        ("l2norm", "max", "nan count", "zero count"),
+    ),
+    (
+        "statistic_category-empty",
+        "O0",
+        {"saved_data": "statistic", "statistic_category": []},
+        "statistics.categories",
+        (),
+    ),
+    (
+        "statistic_category-hashes",
+        "O0",
+        {"saved_data": "full", "statistic_category": ["md5", "hash", "hash:md5", "hash:sha1"]},
+        "statistics.categories",
+        ("md5", "sha1", "md5", "sha1"),
+    ),
+    ("file_format-default", "O2", {}, "file_format", FileFormat.BIN),
+    ("file_format-npy", "O2", {"file_format": "npy"}, "file_format", FileFormat.NPY),
+    ("file_format-bin", "O2", {"file_format": "bin"}, "keeps_device_format", True),
+    ("file_format-npy-is-host", "O2", {"file_format": "npy"}, "keeps_device_format", False),
+    ("support_device-cpu-empty", "CPU", {"support_device": []}, "is_enabled", True),
+    ("support_device-cpu-negative", "CPU", {"support_device": [-1]}, "is_enabled", True),
+    ("enable-true", "O0", {"enable": True}, "is_async", False),
+    ("enable-false", "O0", {"enable": False}, "is_async", True),
+    ("enable-missing", "O0", {"enable": GONE}, "is_async", True),
+    ("enable-o2", "O2", {}, "is_async", True),
+    ("trans_flag-default", "O0", {}, "keeps_device_format", False),
+    ("trans_flag-true", "O0", {"trans_flag": True}, "keeps_device_format", False),
+    ("trans_flag-false", "O0", {"trans_flag": False}, "keeps_device_format", True),
+    ("trans_flag-cpu", "CPU", {"trans_flag": False}, "keeps_device_format", False),
+    ("save_kernel_args", "O0", {"save_kernel_args": True}, "saves_kernel_args", True),
+    ("save_kernel_args-cpu", "CPU", {"save_kernel_args": True}, "saves_kernel_args", True),
+    (
+        "stat_calc_mode-device",
+        "O0",
+        {"saved_data": "statistic", "stat_calc_mode": "device"},
+        "statistics.on_device",
+        True,
+    ),
+    (
+        "device_stat_precision_mode-low",
+        "O0",
+        {"saved_data": "statistic", "stat_calc_mode": "device", "device_stat_precision_mode": "low"},
+        "statistics.high_precision",
+        False,
+    ),
+    ("sample_mode-default", "O0", {}, "sample_count", None),
+    ("sample_mode-0", "O0", {"sample_mode": 0, "sample_num": 5}, "sample_count", None),
+    ("sample_mode-1", "O1", {"sample_mode": 1}, "sample_count", 100),
+    ("sample_num", "O0", {"sample_mode": 1, "sample_num": 20}, "sample_count", 20),
+    ("naming-default", "CPU", {}, "naming", Naming.V2_5),
+    ("naming-2.7", "CPU", {"naming": "2.7"}, "naming", Naming.V2_7),
+    ("naming-classic", "CPU", {"naming": "classic"}, "naming", Naming.CLASSIC),
+    ("queue_bytes-default", "CPU", {}, "queue_bytes", 268435456),
+    ("queue_bytes", "CPU", {"queue_bytes": 1 << 40}, "queue_bytes", 1 << 40),
+    ("writer_threads", "CPU", {"writer_threads": 4}, "writer_threads", 4),
+    ("max_bytes", "CPU", {"max_bytes": 10}, "max_bytes", 10),
+    ("on_write_error-default", "CPU", {}, "on_write_error", OnWriteError.RAISE),
+    ("on_write_error", "CPU", {"on_write_error": "warn"}, "on_write_error", OnWriteError.WARN),
+    ("precision_mode-default", "O0", {}, "precision_mode", None),
+    ("precision_mode", "O2", {"precision_mode": "force_fp16"}, "precision_mode", "force_fp16"),
+    ("initial_iteration-biggest", "CPU", {"initial_iteration": 4294967295}, "initial_iteration", 4294967295),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "field", "expected"),
+    [pytest.param(*row[1:], id=row[0]) for row in GOOD_VALUES],
+)
+def test_good_value_reaches_the_plan(mode, changes, field, expected, compile_plan):
+    """A documented value of a key is accepted silently and becomes its field of the plan."""
+    plan, warnings = compile_plan(mode, changes)
+
+    for name in field.split("."):
+        plan = getattr(plan, name)
+    assert expected == plan
+    assert [] == warnings
+
+
+PRECISION_MODES = (
+    "allow_fp32_to_fp16",
+    "force_fp16",
+    "force_fp32",
+    "must_keep_origin_dtype",
+    "allow_fp32_to_bf16",
+)
+
+
+@pytest.mark.parametrize("precision", PRECISION_MODES)
+def test_each_precision_mode_is_accepted(precision, compile_plan):
+    """Each precision mode reaches the plan on Ascend."""
+    plan, _ = compile_plan("O0", {"precision_mode": precision})
+
+    assert precision == plan.precision_mode
+
+
+REQUIRED = ("dump_mode", "net_name", "iteration", "input_output", "kernels", "support_device")
+NOT_UNSIGNED = ("1", -1, True, 1.0, None, [], 4294967296)
+
+BAD_VALUES = [
+    # mode, key, value, fragment
+    *[("CPU", key, GONE, f"$.common_dump_settings.{key} is missing: must be ") for key in REQUIRED],
+    *[("O2", key, GONE, f"$.common_dump_settings.{key} is missing: must be ") for key in REQUIRED],
+    ("O2", "op_debug_mode", GONE, "op_debug_mode is missing: Ascend O2 needs it"),
+    *[("CPU", "dump_mode", value, "must be 0 (all operators), 1") for value in (*NOT_UNSIGNED, 3, False)],
+    *[("CPU", "input_output", value, "must be 0 (inputs and outputs)") for value in (*NOT_UNSIGNED, 3)],
+    *[("O0", "op_debug_mode", value, "must be 0 (off), 3") for value in (*NOT_UNSIGNED, 5)],
+    *[("CPU", "initial_iteration", value, "must be a whole number from 0") for value in NOT_UNSIGNED],
+    ("CPU", "path", 1, "= 1: must be a text, an absolute path"),
+    ("CPU", "path", None, "= null: must be a text, an absolute path"),
+    ("CPU", "path", "relative/a", "= 'relative/a': the path must be absolute"),
+    ("CPU", "path", "/a.b", "= '/a.b': a path holds only letters, digits, '_', '-' and '/'"),
+    ("CPU", "path", "/a/../b", "a path holds only"),
+    ("CPU", "path", "/a b", "a path holds only"),
+    ("CPU", "path", "~/a", "a path holds only"),
+    ("CPU", "path", "/ä", "a path holds only"),
+    ("CPU", "path", "", "path is missing or empty: give an absolute path, or set MS_DIAGNOSTIC_DATA_PATH"),
+    ("CPU", "path", GONE, "path is missing or empty: give an absolute path"),
+    *[
+        ("CPU", "net_name", value, "must be 1 to 255 letters, digits, '_' or '-'")
+        for value in ("My Net", "a.b", "a/b", "..", "*", "", "Nétz", "a\n", "n" * 256, 1, None)
+    ],
+    *[("CPU", "iteration", value, "must be a text such as '0|5-8|100-120'") for value in (1, None, [0])],
+    *[
+        ("O0", "saved_data", value, "must be 'tensor', 'statistic' or 'full'")
+        for value in ("", "Tensor", "all", 1)
+    ],
+    ("CPU", "kernels", "Conv2D", "= 'Conv2D': must be a list of texts"),
+    ("CPU", "kernels", None, "= null: must be a list of texts"),
+    ("CPU", "support_device", "0", "= '0': must be a list of device numbers"),
+    ("CPU", "support_device", ["0"], "support_device[0] = '0': must be a whole number"),
+    ("CPU", "support_device", [0, 1.0], "support_device[1] = 1.0: must be a whole number"),
+    ("O2", "file_format", "xyz", "= 'xyz': must be 'npy' or 'bin'"),
+    *[
+        ("O0", key, value, f"{key} = {json.dumps(value)}: must be true or false")
+        for key in ("enable", "trans_flag", "save_kernel_args")
+        for value in (1, None)
+    ],
+    ("O0", "stat_calc_mode", "foo", "= 'foo': must be 'host' or 'device'"),
+    ("O0", "stat_calc_mode", 1, "= 1: must be 'host' or 'device'"),
+    ("O0", "device_stat_precision_mode", "foo", "= 'foo': must be 'high' or 'low'"),
+    *[("O0", "sample_mode", value, "must be 0 (whole tensors) or 1") for value in (2, -1, "1", True)],
+    ("CPU", "e2e_dump_settings", 5, "$.e2e_dump_settings = 5: must be an object"),
+    ("CPU", "e2e_dump_settings", None, "$.e2e_dump_settings = null: must be an object"),
+    ("CPU", "msdump", [], "$.msdump = []: must be an object"),
+    ("CPU", "common_dump_settings", "x", "$.common_dump_settings = 'x': must be an object"),
+    ("CPU", "common_dump_settings", GONE, "$.common_dump_settings is missing: it must hold dump_mode,"),
+    ("CPU", "naming", 2.5, "= 2.5: must be '2.5', '2.7' or 'classic' (did you mean '2.5'?)"),
+    ("CPU", "naming", "3", "= '3': must be '2.5', '2.7' or 'classic'"),
+    ("CPU", "queue_bytes", 0, "= 0: must be a whole number of bytes from 1"),
+    ("CPU", "writer_threads", 0, "= 0: must be a whole number from 1 to 1024"),
+    ("CPU", "max_bytes", -1, "= -1: must be a whole number of bytes, 0 for no limit"),
+    ("CPU", "on_write_error", "ignore", "= 'ignore': must be 'raise' or 'warn'"),
+    ("O0", "precision_mode", "force_fp61", "(did you mean 'force_fp16'?)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "key", "value", "fragment"),
+    [
+        pytest.param(*row, id=f"{row[0]}-{row[1]}-{str(row[2])[:12] or 'empty'}-{number}")
+        for number, row in enumerate(BAD_VALUES)
+    ],
+)
+def test_bad_value_is_refused(mode, key, value, fragment, compile_plan):
+    """A wrong or missing value is one error that names the place, the value and what is allowed."""
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan(mode, {key: value})
+
+    assert fragment in str(caught.value)
+    assert str(caught.value).startswith("dump.json")
+    assert {problem.path.partition("[")[0].rpartition(".")[2] for problem in caught.value.problems} <= {key}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"saved_data": "statistic", "statistic_category": ["maxx"]}, "[0] = 'maxx': must be max, min, avg"),
+        ({"saved_data": "statistic", "statistic_category": ["maxx"]}, "(did you mean 'max'?)"),
+        ({"saved_data": "full", "statistic_category": "max"}, "= 'max': must be a list of statistics"),
+        ({"saved_data": "full", "statistic_category": [1]}, "statistic_category[0] = 1: must be max"),
+        ({"sample_mode": 1, "sample_num": 0}, "= 0: must be a whole number from 1"),
+        ({"sample_mode": 1, "sample_num": "5"}, "sample_num = '5': must be a whole number from 1"),
+        ({"sample_mode": 1, "sample_num": -5}, "sample_num = -5: must be a whole number from 1"),
+        ({"dump_mode": 1, "kernels": ["Conv2D", 3]}, "kernels[1] = 3: must be a text"),
+        ({"dump_mode": 1, "kernels": [["ReLU"]]}, 'kernels[0] = ["ReLU"]: must be a text'),
+        ({"op_debug_mode": 3, "overflow_number": "2"}, "= '2': must be a whole number from 0"),
+        ({"op_debug_mode": 3, "overflow_number": -1}, "= -1: must be a whole number from 0"),
+    ],
+)
+def test_bad_value_that_another_key_brings_into_play_is_refused(changes, fragment, compile_plan):
+    """A wrong value of a key that another key makes MindSpore read is an error."""
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan("O0", changes)
+
+    assert fragment in str(caught.value)
+    assert 1 == len(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "fragment"),
+    [
+        ("O0", {"statistic_category": ["maxx"]}, "statistic_category[0] = 'maxx'"),
+        ("CPU", {"statistic_category": None}, "statistic_category = null"),
+        ("O0", {"sample_mode": 0, "sample_num": 0}, "sample_num = 0"),
+        ("CPU", {"kernels": [3]}, "kernels[0] = 3"),
+        ("O0", {"file_format": "xyz"}, "file_format = 'xyz'"),
+        ("CPU", {"precision_mode": "force_fp61"}, "precision_mode = 'force_fp61'"),
+    ],
+)
+def test_bad_value_that_nothing_reads_only_warns(mode, changes, fragment, compile_plan):
+    """A wrong value that MindSpore does not look at in these settings is one warning."""
+    plan, warnings = compile_plan(mode, changes)
+
+    assert "/dump" == plan.path
+    assert 1 == len(warnings)
+    assert fragment in warnings[0]
+    assert warnings[0].endswith("; not read with these settings")

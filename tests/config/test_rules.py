@@ -1,0 +1,242 @@
+"""Every rule between keys, in every mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from msdump.errors import ConfigValueError
+from msdump.plan import DumpMode, FileFormat, IterationSet, StatisticSpec, Trigger
+
+GONE = "<gone>"  # the file does not hold this key
+
+ALL_MODES = ("CPU", "GPU", "O0", "O1", "O2")
+HOST = ("CPU", "GPU")
+KERNEL_BY_KERNEL = ("O0", "O1")
+ASCEND = ("O0", "O1", "O2")
+
+
+def _modes(modes, *rows):
+    """Return each row once per mode; what follows the fragment of a row becomes one value."""
+    return [
+        pytest.param(mode, changes, fragment, *([outcome] if outcome else []), id=f"{mode}-{changes}")
+        for mode in modes
+        for changes, fragment, *outcome in rows
+    ]
+
+
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_base_config_compiles_silently(mode, compile_plan):
+    """A configuration as documented compiles in its mode without a warning."""
+    plan, warnings = compile_plan(mode, {})
+
+    assert [] == warnings
+    assert "/dump" == plan.path
+    assert "Net" == plan.net_name
+    assert plan.iterations.spans is None
+
+
+REFUSED = [
+    *_modes(("CPU",), ({"saved_data": "statistic"}, "the CPU has no statistics")),
+    *_modes(("CPU",), ({"saved_data": "full"}, "use 'tensor', or device_target GPU or Ascend")),
+    *_modes(HOST, *[({"op_debug_mode": n}, "only Ascend detects overflows") for n in (1, 2, 3, 4)]),
+    *_modes(ALL_MODES, ({"overflow_number": 0}, "belongs to op_debug_mode 3; remove it")),
+    *_modes(ASCEND, ({"overflow_number": 1, "op_debug_mode": 4, "input_output": 1}, "belongs to op_debug")),
+    *_modes(("O2",), ({"saved_data": "statistic"}, "need file_format 'npy'")),
+    *_modes(("O2",), ({"saved_data": "full", "file_format": "bin"}, "need file_format 'npy'")),
+]
+
+
+@pytest.mark.parametrize(("mode", "changes", "fragment"), REFUSED)
+def test_contradiction_is_refused(mode, changes, fragment, compile_plan):
+    """Keys that contradict each other in a mode are exactly one error, with the reason and the remedy."""
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan(mode, changes)
+
+    assert 1 == len(caught.value.problems)
+    assert fragment in str(caught.value)
+
+
+FORCED = [
+    # modes, changes, fragment of the warning, plan field, value
+    *_modes(
+        HOST,
+        ({"enable": False}, "enable = false: the documents ask for true on CPU", "is_async", False),
+        ({"enable": GONE}, "enable is missing: the documents ask for true on CPU", "is_async", False),
+        ({"e2e_dump_settings": GONE}, "$.e2e_dump_settings.enable is missing", "is_async", False),
+        ({"stat_calc_mode": "device"}, "only Ascend computes statistics on the device", "statistics", None),
+        ({"sample_mode": 1}, "only Ascend O0 and O1 sample tensors; 0 is used", "sample_count", None),
+        ({"precision_mode": "force_fp16"}, "has an effect only on Ascend", "precision_mode", None),
+    ),
+    *_modes(
+        (*HOST, *KERNEL_BY_KERNEL),
+        ({"file_format": "bin"}, "has an effect only under Ascend O2", "file_format", FileFormat.NPY),
+    ),
+    *_modes(
+        KERNEL_BY_KERNEL,
+        ({"e2e_dump_settings": GONE}, "$.e2e_dump_settings is missing: the dump is async", "is_async", True),
+        (
+            {"op_debug_mode": 3, "iteration": "1-2", "saved_data": "full"},
+            "the documents promise statistics only with op_debug_mode 0",
+            "statistics",
+            StatisticSpec(),
+        ),
+        (
+            {"stat_calc_mode": "device", "saved_data": "full"},
+            "the device computes statistics only with saved_data 'statistic'; 'host' is used",
+            "statistics.on_device",
+            False,
+        ),
+        (
+            {"stat_calc_mode": "device"},
+            "the device computes statistics only with saved_data 'statistic'; 'host' is used",
+            "statistics",
+            None,
+        ),
+        (
+            {"stat_calc_mode": "device", "saved_data": "statistic", "statistic_category": ["md5", "avg"]},
+            'the device computes only max, min, avg and l2norm; ["avg"] is used',
+            "statistics.categories",
+            ("avg",),
+        ),
+        (
+            {"sample_mode": 1, "op_debug_mode": 3},
+            "op_debug_mode 3 dumps whole tensors; 0 is used",
+            "sample_count",
+            None,
+        ),
+        (
+            {"sample_mode": 1, "op_debug_mode": 4, "input_output": 1},
+            "op_debug_mode 4 dumps whole tensors; 0 is used",
+            "sample_count",
+            None,
+        ),
+        (
+            {"save_kernel_args": True, "enable": False},
+            "an asynchronous dump saves no kernel arguments; false is used",
+            "saves_kernel_args",
+            False,
+        ),
+    ),
+    *_modes(
+        ("O2",),
+        (
+            {"e2e_dump_settings": {"enable": True}},
+            "is given: has no effect under jit_level O2",
+            "is_async",
+            True,
+        ),
+        (
+            {"op_debug_mode": 3, "overflow_number": 2},
+            "takes effect only with file_format 'npy'; 0 is used",
+            "overflow_limit",
+            0,
+        ),
+        (
+            {"op_debug_mode": 3, "iteration": "1-2"},
+            "iteration = '1-2': op_debug_mode 3 watches every iteration under Ascend O2; 'all' is used",
+            "iterations",
+            IterationSet(),
+        ),
+        (
+            {"dump_mode": 1, "kernels": ["Conv2D"]},
+            "Ascend O2 documents full names and name-regex(...), not types",
+            "selector.mode",
+            DumpMode.KERNELS,
+        ),
+    ),
+    *_modes(
+        ASCEND,
+        (
+            {"op_debug_mode": 1},
+            "= 1: an old number of overflow detection; 3 is used",
+            "trigger",
+            Trigger.OVERFLOW,
+        ),
+        (
+            {"op_debug_mode": 2},
+            "= 2: an old number of overflow detection; 3 is used",
+            "trigger",
+            Trigger.OVERFLOW,
+        ),
+        (
+            {"op_debug_mode": 3, "dump_mode": 1},
+            "dump_mode = 1: op_debug_mode 3 chooses the operators; 0 is used",
+            "selector.mode",
+            DumpMode.ALL,
+        ),
+        (
+            {"op_debug_mode": 4, "dump_mode": 2, "input_output": 1},
+            "dump_mode = 2: op_debug_mode 4 chooses the operators; 0 is used",
+            "selector.mode",
+            DumpMode.ALL,
+        ),
+        (
+            {"op_debug_mode": 3, "input_output": 2},
+            "op_debug_mode 3 dumps inputs and outputs; 0 is used",
+            "keeps_inputs",
+            True,
+        ),
+        (
+            {"op_debug_mode": 4},
+            "op_debug_mode 4 dumps the inputs of the failing operator; 1 is used",
+            "keeps_outputs",
+            False,
+        ),
+        (
+            {"op_debug_mode": 4, "input_output": 1, "iteration": "1-2"},
+            "iteration = '1-2': op_debug_mode 4 watches every iteration; 'all' is used",
+            "iterations",
+            IterationSet(),
+        ),
+        (
+            {"op_debug_mode": 4, "input_output": 1, "saved_data": "full"},
+            "op_debug_mode 4 has no statistics; 'tensor' is used",
+            "statistics",
+            None,
+        ),
+    ),
+    *_modes(
+        ("GPU", *ASCEND),
+        (
+            {"support_device": [1, 2]},
+            "support_device = [1, 2]: device 0 is not among them: nothing is dumped",
+            "is_enabled",
+            False,
+        ),
+    ),
+    *_modes(ALL_MODES, ({"support_device": [0, 0]}, "a device stands twice", "is_enabled", True)),
+    *_modes(
+        ALL_MODES[:-1],
+        (
+            {"dump_mode": 1, "kernels": ["Add", "Add", "add"]},
+            "kernels[1] = 'Add': stands more than once",
+            "selector.mode",
+            DumpMode.KERNELS,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("mode", "changes", "fragment", "outcome"), FORCED)
+def test_rule_forces_a_value_with_one_warning(mode, changes, fragment, outcome, compile_plan):
+    """A rule of a mode replaces a value (or keeps it) and says so in exactly one warning."""
+    field, expected = outcome
+
+    plan, warnings = compile_plan(mode, changes)
+
+    for name in field.split("."):
+        plan = getattr(plan, name)
+    assert expected == plan
+    assert 1 == len(warnings)
+    assert fragment in warnings[0]
+    assert "\n" not in warnings[0]
+
+
+def test_device_statistics_of_overflows_move_to_the_host(compile_plan):
+    """op_debug_mode 3 computes statistics on the host, whatever stat_calc_mode says."""
+    changes = {"op_debug_mode": 3, "saved_data": "statistic", "stat_calc_mode": "device"}
+
+    plan, warnings = compile_plan("O0", changes)
+
+    assert not plan.statistics.on_device
+    assert "op_debug_mode 3 computes statistics on the host; 'host' is used" in warnings[1]
