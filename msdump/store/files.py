@@ -77,7 +77,9 @@ class DiskFiles:
         place = self._directories.get(directory) or self._open(directory)
         try:
             place.create(name, buffers)
-        except FileNotFoundError:  # the directory was removed while it was open
+        except OSError:
+            if place.is_linked():
+                raise
             self._forget(directory)
             self._open(directory).create(name, buffers)
 
@@ -86,7 +88,9 @@ class DiskFiles:
         place = self._directories.get(directory) or self._open(directory)
         try:
             place.replace(name, buffers)
-        except FileNotFoundError:
+        except OSError:
+            if place.is_linked():
+                raise
             self._forget(directory)
             self._open(directory).replace(name, buffers)
 
@@ -151,6 +155,10 @@ class _Directory:
     def close(self) -> None:
         os.close(self._fd)
 
+    def is_linked(self) -> bool:
+        """Tell whether the directory still stands somewhere, that is, was not removed."""
+        return os.fstat(self._fd).st_nlink > 0
+
     def replace(self, name: str, buffers: Sequence[Buffer]) -> None:
         temporary = _temporary()
         fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=self._fd)
@@ -203,15 +211,18 @@ def make_directories(path: str) -> None:
         OSError: One of them cannot be created, or is a file.
     """
     directory = Path(path)
+    for place in (*reversed(directory.parents), directory):
+        if not place.is_dir():
+            _make_directory(place)
+
+
+def _make_directory(place: Path) -> None:
     try:
-        directory.mkdir(DIRECTORY_MODE)
-        directory.chmod(DIRECTORY_MODE)  # the umask may have taken rights of the owner
-    except FileNotFoundError:
-        make_directories(str(directory.parent))
-        make_directories(path)
+        place.mkdir(DIRECTORY_MODE)
+        place.chmod(DIRECTORY_MODE)  # the umask may have taken rights of the owner
     except FileExistsError:
-        if not directory.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        if not place.is_dir():  # else another process was faster
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place)) from None
 
 
 def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
