@@ -146,20 +146,17 @@ def _root(settings: Settings, report: Report) -> str:
     """Return the root of the dump, "" where it is faulty."""
     if not settings.is_usable("path"):
         return ""
-    path = settings.path("path")
-    base = env.read(env.DIAGNOSTIC_DATA_PATH)
+    path, text, base = settings.path("path"), settings["path"], env.read(env.DIAGNOSTIC_DATA_PATH)
+    if not text and not base:
+        report.error(path, f"is missing or empty: give an absolute path, or set {env.DIAGNOSTIC_DATA_PATH}")
+        return ""
     try:
-        if settings["path"]:
-            return parse_root(settings["path"])
-        if base:
-            return parse_root(base + _DIAGNOSTIC_SUBDIRECTORY)
+        return parse_root(text or f"{base}{_DIAGNOSTIC_SUBDIRECTORY}")
     except GrammarError as error:
-        if settings["path"]:
+        if text:
             report.error_in_text(path, error)
         else:
             report.error_outside(error, env.DIAGNOSTIC_DATA_PATH)
-    else:
-        report.error(path, f"is missing or empty: give an absolute path, or set {env.DIAGNOSTIC_DATA_PATH}")
     return ""
 
 
@@ -172,21 +169,25 @@ def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPat
     patterns: dict[tuple[PatternKind, str], KernelPattern] = {}
     for index, item in enumerate(settings["kernels"]):
         path = (*settings.path("kernels"), index)
-        try:
-            pattern = parse_kernel(item, searches=mode is Mode.O2)
-        except GrammarError as error:
-            report.error_in_text(path, error)
-            continue
+        pattern = _pattern(item, path, mode, report)
         if pattern is None:
             continue
         if (pattern.kind, pattern.text) in patterns:
             report.warn(path, f"= {show(item)}: stands more than once")
-        elif mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
-            report.warn(
-                path, f"= {show(item)}: Ascend O2 documents full names and name-regex(...), not types"
-            )
         patterns.setdefault((pattern.kind, pattern.text), pattern)
     return tuple(patterns.values())
+
+
+def _pattern(item: str, path: Path, mode: Mode, report: Report) -> KernelPattern | None:
+    try:
+        pattern = parse_kernel(item, searches=mode is Mode.O2)
+    except GrammarError as error:
+        report.error_in_text(path, error)
+        return None
+    if pattern and mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
+        hint = "Ascend O2 documents full names and name-regex(...), not types"
+        report.warn(path, f"= {show(item)}: {hint}")
+    return pattern
 
 
 def _plan(
