@@ -62,18 +62,18 @@ def test_documented_configuration_compiles_silently(text, context, level, caplog
 
     plan = parse(text.encode(), "data_dump.json", CONTEXTS[context])
 
-    assert [] == caplog.records
+    assert caplog.records == []
     assert level == plan.context.jit_level
-    assert "/absolute_path" == plan.path
-    assert "ResNet50" == plan.net_name
+    assert plan.path == "/absolute_path"
+    assert plan.net_name == "ResNet50"
     assert IterationSet(((0, 0), (5, 8), (100, 120))) == plan.iterations
     assert DumpMode.ALL is plan.selector.mode
-    assert (True, True, True, None) == (
+    assert (
         plan.keeps_inputs,
         plan.keeps_outputs,
         plan.keeps_tensors,
         plan.statistics,
-    )
+    ) == (True, True, True, None)
     assert FileFormat.NPY is plan.file_format
     assert plan.is_enabled
     assert (level == "O2") == plan.is_async
@@ -87,7 +87,7 @@ def test_documented_names_are_matched_when_asked_for(caplog):
 
     assert plan.selector.selects("Default/Conv-op12")
     assert not plan.selector.selects("Default/Conv-op1")
-    assert [] == caplog.records
+    assert caplog.records == []
 
 
 def test_kernel_arguments_are_no_configuration():

@@ -40,7 +40,7 @@ def test_value_is_shown_as_the_user_wrote_it(value, expected):
 
 def test_long_value_is_cut():
     """A value of a message has at most 80 characters."""
-    assert 80 == len(show("x" * 1000))
+    assert len(show("x" * 1000)) == 80
 
 
 @pytest.mark.parametrize(

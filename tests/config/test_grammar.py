@@ -81,9 +81,11 @@ def test_every_bad_segment_is_reported():
     with pytest.raises(GrammarError) as caught:
         parse_iterations("x|1|3-2|")
 
-    assert ["    x|1|3-2|\n    ^", "    x|1|3-2|\n        ^^^", "    x|1|3-2|\n            ^"] == _excerpts(
-        caught.value
-    )
+    assert _excerpts(caught.value) == [
+        "    x|1|3-2|\n    ^",
+        "    x|1|3-2|\n        ^^^",
+        "    x|1|3-2|\n            ^",
+    ]
 
 
 SPANS = st.lists(

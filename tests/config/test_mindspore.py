@@ -52,7 +52,7 @@ def test_faults_of_an_ignored_block_do_not_matter(compile_plan):
     plan, warnings = compile_plan("O2", {"e2e_dump_settings": {"enable": "yes", "sample_mode": 9}})
 
     assert plan.sample_count is None
-    assert 1 == len(warnings)
+    assert len(warnings) == 1
 
 
 def test_other_device_numbers_select(compile_plan):
@@ -62,7 +62,7 @@ def test_other_device_numbers_select(compile_plan):
     plan, warnings = compile_plan("GPU", {"support_device": [0, 3]}, context)
 
     assert plan.is_enabled
-    assert [] == warnings
+    assert warnings == []
 
 
 def test_ge_dump_is_an_o2_matter(compile_plan, monkeypatch):
@@ -88,7 +88,7 @@ def test_diagnostic_path_is_the_fallback(path, compile_plan, monkeypatch):
 
     plan, _ = compile_plan("CPU", {"path": path})
 
-    assert "/diag/debug_dump" == plan.path
+    assert plan.path == "/diag/debug_dump"
 
 
 def test_path_beats_the_diagnostic_path(compile_plan, monkeypatch):
@@ -97,7 +97,7 @@ def test_path_beats_the_diagnostic_path(compile_plan, monkeypatch):
 
     plan, _ = compile_plan("CPU", {"path": "/own"})
 
-    assert "/own" == plan.path
+    assert plan.path == "/own"
 
 
 def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
@@ -107,12 +107,12 @@ def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
     with pytest.raises(ConfigValueError) as caught:
         compile_plan("CPU", {"path": ""})
 
-    assert (
+    assert str(caught.value) == (
         "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': "
         "a path holds only letters, digits, '_', '-' and '/'\n"
         "    /a.b/debug_dump\n"
         "      ^"
-    ) == str(caught.value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,16 @@ def test_unknown_top_key_warns(compile_plan, caplog):
     with pytest.raises(ConfigValueError):
         parse(data, "dump.json", Context())
 
-    assert [
+    assert sorted(
+        (record.getMessage() for record in caplog.records), key=lambda text: "is missing" in text
+    ) == [
         "dump.json:1: $.e2e_dump_setting is unknown and ignored (did you mean 'e2e_dump_settings'?)",
         'dump.json:1: $["odd key"] is unknown and ignored',
         (
             "dump.json:1: $.e2e_dump_settings.enable is missing: "
             "the documents ask for true on CPU and GPU; true is used"
         ),
-    ] == sorted((record.getMessage() for record in caplog.records), key=lambda text: "is missing" in text)
+    ]
 
 
 ALL_FAULTS = b"""{
@@ -179,7 +181,7 @@ def test_all_faults_come_at_once_sorted_by_line(caplog):
     with pytest.raises(ConfigValueError) as caught:
         parse(ALL_FAULTS, "d.json", Context())
 
-    assert (
+    assert str(caught.value) == (
         "d.json:6: $.common_dump_settings.net_name = 'My Net': must be 1 to 255 letters, digits, '_' or '-'\n"
         "d.json:7: $.common_dump_settings.iteration = '0 | 8-5 | x': "
         "the range 8-5 runs backwards; write 5-8\n"
@@ -198,11 +200,11 @@ def test_all_faults_come_at_once_sorted_by_line(caplog):
         "    name-regex(a[b)\n"
         "                ^\n"
         "d.json:13: $.e2e_dump_settings.enable = 'true': must be true or false (did you mean true?)"
-    ) == str(caught.value)
-    assert [
+    )
+    assert [record.getMessage() for record in caplog.records] == [
         "d.json:4: $.common_dump_settings.dump_mode stands more than once in its object; the last one counts",
         "d.json:13: $.e2e_dump_settings.tran_flag is unknown and ignored (did you mean 'trans_flag'?)",
-    ] == [record.getMessage() for record in caplog.records]
+    ]
     assert {"msdump.config"} == {record.name for record in caplog.records}
     assert {logging.WARNING} == {record.levelno for record in caplog.records}
 
@@ -218,7 +220,7 @@ def test_a_faulty_key_does_not_cause_further_faults(compile_plan):
     with pytest.raises(ConfigValueError) as caught:
         compile_plan("O0", {"op_debug_mode": 7, "overflow_number": 1})
 
-    assert 1 == len(caught.value.problems)
+    assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b"5", b"{}", b'"x"'])
@@ -236,7 +238,7 @@ def test_read_keeps_source_and_bytes(tmp_path, monkeypatch):
 
     plan = read("dump.json", Context())
 
-    assert "dump.json" == plan.source
+    assert plan.source == "dump.json"
     assert data == plan.source_bytes
 
 
@@ -270,7 +272,7 @@ def test_msprobe_configs_are_accepted(changes, expected, compile_plan):
     plan, warnings = compile_plan("O0", common | changes)
 
     assert expected == plan.statistics.categories
-    assert [] == warnings
+    assert warnings == []
 
 
 def test_msprobe_exception_config_is_accepted(compile_plan):

@@ -144,7 +144,7 @@ def test_good_value_reaches_the_plan(mode, changes, field, expected, compile_pla
     for name in field.split("."):
         plan = getattr(plan, name)
     assert expected == plan
-    assert [] == warnings
+    assert warnings == []
 
 
 PRECISION_MODES = (
@@ -264,7 +264,7 @@ def test_bad_value_that_another_key_brings_into_play_is_refused(changes, fragmen
         compile_plan("O0", changes)
 
     assert fragment in str(caught.value)
-    assert 1 == len(caught.value.problems)
+    assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_bad_value_that_nothing_reads_only_warns(mode, changes, fragment, compil
     """A wrong value that MindSpore does not look at in these settings is one warning."""
     plan, warnings = compile_plan(mode, changes)
 
-    assert "/dump" == plan.path
-    assert 1 == len(warnings)
+    assert plan.path == "/dump"
+    assert len(warnings) == 1
     assert fragment in warnings[0]
     assert warnings[0].endswith("; not read with these settings")

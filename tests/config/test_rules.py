@@ -29,9 +29,9 @@ def test_base_config_compiles_silently(mode, compile_plan):
     """A configuration as documented compiles in its mode without a warning."""
     plan, warnings = compile_plan(mode, {})
 
-    assert [] == warnings
-    assert "/dump" == plan.path
-    assert "Net" == plan.net_name
+    assert warnings == []
+    assert plan.path == "/dump"
+    assert plan.net_name == "Net"
     assert plan.iterations.spans is None
 
 
@@ -52,7 +52,7 @@ def test_contradiction_is_refused(mode, changes, fragment, compile_plan):
     with pytest.raises(ConfigValueError) as caught:
         compile_plan(mode, changes)
 
-    assert 1 == len(caught.value.problems)
+    assert len(caught.value.problems) == 1
     assert fragment in str(caught.value)
 
 
@@ -227,7 +227,7 @@ def test_rule_forces_a_value_with_one_warning(mode, changes, fragment, outcome, 
     for name in field.split("."):
         plan = getattr(plan, name)
     assert expected == plan
-    assert 1 == len(warnings)
+    assert len(warnings) == 1
     assert fragment in warnings[0]
     assert "\n" not in warnings[0]
 

@@ -86,7 +86,7 @@ def test_excerpt_of_a_long_line_is_cut():
         parse(data, "s.json")
 
     line, below = caught.value.problems[0].excerpt.split("\n")
-    assert "x" == line[below.index("^")]
+    assert line[below.index("^")] == "x"
     assert len(line) < 120
 
 
@@ -100,30 +100,30 @@ def test_byte_order_mark_is_skipped():
     """A UTF-8 byte order mark neither hurts nor shifts columns."""
     document = parse(b'\xef\xbb\xbf{"a": 1}', "s.json")
 
-    assert {"a": 1} == document.value
-    assert (1, 7) == document.value_position(("a",))
+    assert document.value == {"a": 1}
+    assert document.value_position(("a",)) == (1, 7)
 
 
 def test_positions_count_lines_and_columns_from_one():
     """Keys and values have a line and a column; a missing value stands where its owner stands."""
     document = parse(b'{\n  "a": {\n    "b": [10,\n  20]}}', "s.json")
 
-    assert (1, 1) == document.value_position(())
-    assert (2, 3) == document.key_position(("a",))
-    assert (2, 8) == document.value_position(("a",))
-    assert (3, 5) == document.key_position(("a", "b"))
-    assert (4, 3) == document.value_position(("a", "b", 1))
-    assert (2, 8) == document.value_position(("a", "none"))
+    assert document.value_position(()) == (1, 1)
+    assert document.key_position(("a",)) == (2, 3)
+    assert document.value_position(("a",)) == (2, 8)
+    assert document.key_position(("a", "b")) == (3, 5)
+    assert document.value_position(("a", "b", 1)) == (4, 3)
+    assert document.value_position(("a", "none")) == (2, 8)
 
 
 def test_last_of_repeated_keys_counts():
     """A repeated key is noted; value and position are those of the last one."""
     document = parse(b'{"a": {"x": 1}, "b": {"c": 1, "c": 2},\n "a": {"y": 3}}', "s.json")
 
-    assert {"a": {"y": 3}, "b": {"c": 2}} == document.value
-    assert (("b", "c"), ("a",)) == document.duplicates
-    assert (2, 13) == document.value_position(("a", "y"))
-    assert (2, 7) == document.value_position(("a", "x"))
+    assert document.value == {"a": {"y": 3}, "b": {"c": 2}}
+    assert document.duplicates == (("b", "c"), ("a",))
+    assert document.value_position(("a", "y")) == (2, 13)
+    assert document.value_position(("a", "x")) == (2, 7)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_path_with_a_null_character_is_refused():
 
 def test_caret_marks_the_span():
     """The caret line lies below exactly the characters of the span."""
-    assert "    0|8-5|9\n      ^^^" == caret("0|8-5|9", 2, 5)
-    assert "    0|\n      ^" == caret("0|", 2, 2)
+    assert caret("0|8-5|9", 2, 5) == "    0|8-5|9\n      ^^^"
+    assert caret("0|", 2, 2) == "    0|\n      ^"
 
 
 SCALARS = (

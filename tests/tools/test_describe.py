@@ -31,14 +31,14 @@ PLAN = DumpPlan("d.json", b"", Context(), "/dump", "Net", IterationSet.of([(0, 0
 
 def test_plain_plan_is_said_in_six_lines():
     """A plan with defaults says device, place, iterations, operators, tensors and writing."""
-    assert (
+    assert describe(PLAN) == (
         "device:     CPU, device 0\n"
         "files:      /dump/rank_{rank}/Net/{graph}/{iteration}/, names of MindSpore 2.5\n"
         "iterations: 0|5-8\n"
         "operators:  all\n"
         "tensors:    inputs and outputs, in host format, as .npy\n"
         "writing:    synchronous, an operator's files are complete before the next operator starts"
-    ) == describe(PLAN)
+    )
 
 
 PATTERNS = (
