@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
+from msdump.graph.loader import load
 from sample_nets import data
 from sample_nets.build import NETWORKS, build
 
@@ -28,6 +31,7 @@ EXPECTED = {
     "mobilenetv2": (153, 3_538_984, (2, 1000)),
     "resnet50": (176, 25_610_152, (2, 1000)),
 }
+DEEP = ("alexnet", "bert", "mobilenetv2", "resnet50")
 FEEDS = {
     "alexnet": lambda: {"x": data.photos(0, 2, 227)},
     "bert": lambda: data.texts(0, 2, 128, 30522),
@@ -160,6 +164,34 @@ def test_nested_modules_give_nested_scopes(models):
     assert "ReduceMean" in names
 
 
+@pytest.mark.parametrize(
+    ("name", "position", "expected"),
+    [
+        ("alexnet", 6, "Default/conv3-Conv2d/Conv2D-op0"),
+        ("alexnet", 19, "Default/relu-ReLU/ReLU-op6"),
+        ("alexnet", 21, "Default/fc3-Dense/BiasAdd-op0"),
+        ("mini", 3, "Default/fc-Dense/MatMul-op0"),
+        ("resnet50", 4, "Default/layer1-SequentialCell/0-ResidualBlock/conv1-Conv2d/Conv2D-op0"),
+        ("resnet50", 172, "Default/ReduceMean-op0"),
+    ],
+)
+def test_operators_have_mindspore_names(models, name, position, expected):
+    """Msdump gives the operators the full names that MindSpore gives the same network's."""
+    graph = load(models(name))
+
+    assert expected == graph.nodes[position].operator.full_name
+
+
+def test_source_lines_reach_the_graph(models):
+    """The call of the third convolution and the line of the layer itself are known to msdump."""
+    graph = load(models("alexnet"))
+
+    call, layer = graph.nodes[6].source
+    assert (call.file, call.code) == ("sample_nets/alexnet/net.py", "x = self.conv3(op, x)")
+    assert layer.file == "sample_nets/layers.py"
+    assert layer.code.startswith("return op.Conv(x, self.weight")
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_versions_are_stamped(models, name):
     """Each model says IR 10 and opset 20, which onnxruntime of the last years reads."""
@@ -211,6 +243,32 @@ def test_unknown_network_is_refused(tmp_path):
     """An unknown name gives an error that lists the known ones."""
     with pytest.raises(ValueError, match=r"unknown network 'vgg': allowed are alexnet, bert"):
         build("vgg", tmp_path)
+
+
+def test_command_builds_into_a_folder(tmp_path):
+    """The command builds the network with the wanted batch and prints where it lies."""
+    command = [sys.executable, ROOT / "sample_nets" / "build.py", "mini", "--out", tmp_path, "--batch", "N"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    path = Path(done.stdout.strip())
+    assert path == tmp_path / "mini_bN_s0.onnx"
+    assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+
+
+@pytest.mark.parametrize("name", ["mini", "lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in DEEP)])
+def test_run_script_runs_step_by_step(name, tmp_path):
+    """Each run script builds its network, runs the steps and reports every one of them."""
+    script = ROOT / "sample_nets" / name / "run.py"
+    command = [sys.executable, script, "--steps", "2", "--batch", "2", "--cache", tmp_path]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["step 0", "step 1"]
+    assert all(f"output float32 {EXPECTED[name][2]}" in line for line in lines)
+    assert lines[0].partition(":")[2] != lines[1].partition(":")[2]
+    shutil.rmtree(tmp_path)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -1,0 +1,342 @@
+"""The scripts that a user runs: setting up, the demonstration, showing a dump."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHONS = ("python", "python3", "python3.11", "python3.12", "python3.13", "python3.14")
+
+FIRST_OPERATOR = "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.*"
+
+# Stands for a Python that is new enough: notes how it is called and makes a .venv of itself.
+NEW_PYTHON = """#!/bin/bash
+echo "${0##*/}: $*" >> "$CALLS"
+if [ "$1 $2" = "-m venv" ]; then
+    rm -rf "${@: -1}"
+    mkdir -p "${@: -1}/bin"
+    cp "$0" "${@: -1}/bin/python"
+fi
+"""
+OLD_PYTHON = """#!/bin/bash
+[ "$1" != --version ] || echo Python 3.9.2
+exit 1
+"""
+
+
+def write_script(path: Path, text: str) -> None:
+    """Write an executable file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Return a copy of the repository's files that the scripts need."""
+    folder = tmp_path / "clone"
+    ignore = shutil.ignore_patterns(".cache", "__pycache__")
+    for name in ("scripts", "sample_nets", "msdump"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+    for name in ("pyproject.toml", "requirements.lock"):
+        shutil.copy(ROOT / name, folder)
+    yield folder
+    shutil.rmtree(tmp_path)  # the demonstration writes hundreds of megabytes
+
+
+@pytest.fixture
+def setup(clone, tmp_path):
+    """Return a function that runs setup.sh with stand-ins for Python and returns the calls of them."""
+    calls = tmp_path / "calls"
+
+    def run(*groups: str, python: str = NEW_PYTHON) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+        for name in PYTHONS:
+            write_script(tmp_path / "bin" / name, python)
+        calls.write_text("", encoding="utf-8")
+        environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(calls)}
+        done = subprocess.run(
+            ["bash", clone / "scripts" / "setup.sh", *groups],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done, calls.read_text(encoding="utf-8").splitlines()
+
+    return run
+
+
+def installs(calls: list[str]) -> list[str]:
+    """Return the calls that install something."""
+    return [call for call in calls if " pip install " in call]
+
+
+def test_first_setup_makes_an_environment(setup, clone):
+    """Without .venv, setup makes one, with a new pip and msdump under the locked versions."""
+    done, calls = setup("test")
+
+    pip, msdump = installs(calls)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"python3: -m venv --clear {clone}/.venv" in calls
+    assert pip.endswith(f"--constraint {clone}/requirements.lock --upgrade pip")
+    assert msdump.endswith(f"--editable {clone}[samples] --group {clone}/pyproject.toml:test")
+    assert f"--constraint {clone}/requirements.lock" in msdump
+
+
+def test_second_setup_does_nothing(setup):
+    """A current .venv is left alone: its Python is started once, to see that it works."""
+    setup("test")
+
+    done, calls = setup("test")
+
+    assert calls == ["python: -c "]
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_plain_setup_after_one_with_a_group_does_nothing(setup):
+    """What the demonstration needs is part of what the tests need."""
+    setup("test")
+
+    _, calls = setup()
+
+    assert calls == ["python: -c "]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "requirements.lock"])
+def test_changed_requirements_are_installed_into_the_same_environment(setup, clone, name):
+    """After a change of the project file or the lock, msdump is installed again, .venv is kept."""
+    setup()
+    with (clone / name).open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+
+    _, calls = setup()
+
+    assert len(installs(calls)) == 1
+    assert not [call for call in calls if "-m venv" in call]
+
+
+def test_added_group_is_installed_into_the_same_environment(setup):
+    """A .venv made for the demonstration gets the test group when the tests ask for it."""
+    setup()
+
+    _, calls = setup("test")
+
+    assert ["--group" in call for call in installs(calls)] == [True]
+    assert not [call for call in calls if "-m venv" in call]
+
+
+@pytest.mark.parametrize("damage", ["unfinished", "no python", "moved"])
+def test_unusable_environment_is_made_again(setup, clone, damage):
+    """An unfinished .venv, one whose Python is gone and one of a moved clone are made from scratch."""
+    setup()
+    stamp = clone / ".venv" / "ready"
+    if damage == "unfinished":
+        stamp.unlink()
+    elif damage == "no python":
+        (clone / ".venv" / "bin" / "python").unlink()
+    else:
+        stamp.write_text(
+            stamp.read_text(encoding="utf-8").replace(str(clone), "/elsewhere"), encoding="utf-8"
+        )
+
+    done, calls = setup()
+
+    assert done.returncode == 0
+    assert f"python3: -m venv --clear {clone}/.venv" in calls
+    assert len(installs(calls)) == 2
+
+
+def test_old_python_is_refused(setup, clone):
+    """With nothing newer than Python 3.9 setup says what is needed and what is there."""
+    done, _ = setup(python=OLD_PYTHON)
+
+    assert done.returncode == 1
+    assert done.stderr == "setup: Python 3.11 or newer is needed; python3 here is: Python 3.9.2\n"
+    assert not (clone / ".venv").exists()
+
+
+def test_failed_installation_is_not_taken_for_finished(setup, clone):
+    """When pip fails, setup fails, and the next one starts from scratch."""
+    failing = NEW_PYTHON + '[ "$1 $2 $3" != "-m pip install" ] || exit 3\n'
+
+    done, _ = setup(python=failing)
+
+    assert done.returncode != 0
+    assert not (clone / ".venv" / "ready").exists()
+
+
+@pytest.fixture
+def demo(clone, tmp_path):
+    """Return a function that runs dump_sync_dump.sh with this test's own Python as .venv."""
+    write_script(
+        clone / ".venv" / "bin" / "python", f'#!/bin/bash\nPYTHONPATH={clone} exec {sys.executable} "$@"\n'
+    )
+    key = subprocess.run(
+        ["bash", "-c", "source scripts/setup.sh; venv_key"], cwd=clone, capture_output=True, check=True
+    )
+    (clone / ".venv" / "ready").write_bytes(key.stdout)
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        return subprocess.run(
+            ["bash", clone / "scripts" / "dump_sync_dump.sh", *arguments],
+            cwd=tmp_path,
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def dumped(folder: Path) -> list[Path]:
+    """Return the iteration folders of a dump."""
+    return sorted(folder.glob("debug_dump/rank_0/AlexNet/*/*"))
+
+
+def test_demonstration_dumps_alexnet(demo, tmp_path):
+    """The script runs AlexNet, dumps the chosen iterations, prints the tree and reads a tensor back."""
+    done = demo(str(tmp_path / "dump"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\nstep ") == 4
+    assert [folder.name for folder in dumped(tmp_path / "dump")] == ["0", "2"]
+    for folder in dumped(tmp_path / "dump"):
+        first = next(
+            folder.glob("Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.*.output.0.DefaultFormat.float32.npy")
+        )
+        assert np.load(first).shape == (1, 96, 55, 55)
+        assert stat.S_IMODE(first.stat().st_mode) == 0o400
+    assert "numpy.load('Conv2D.Default_conv1-Conv2d_Conv2D-op0." in done.stdout
+    assert "float32 (1, 96, 55, 55): [" in done.stdout
+    assert "ms_output_trace_code_graph_0.ir" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "dtype_field"),
+    [
+        pytest.param({"DEVICE_TARGET": "CPU"}, "", id="cpu"),
+        pytest.param({"DEVICE_TARGET": "GPU"}, "", id="gpu"),
+        pytest.param({"JIT_LEVEL": "O1"}, ".float32", id="ascend O1"),
+    ],
+)
+def test_demonstration_takes_the_device_from_the_environment(demo, clone, variables, dtype_field):
+    """Other devices and levels dump into their own layout, into a new folder of out/ each time."""
+    done = demo(**variables)
+
+    (folder,) = (clone / "out").iterdir()
+    pattern = f"{FIRST_OPERATOR}.output.0.DefaultFormat{dtype_field}.npy"
+    assert done.returncode == 0
+    assert [len(list(iteration.glob(pattern))) for iteration in dumped(folder)] == [1, 1]
+
+
+@pytest.mark.slow
+def test_level_that_is_not_available_is_refused(demo, tmp_path):
+    """O2 ends with msdump's own error, not with an empty dump."""
+    done = demo(str(tmp_path / "dump"), JIT_LEVEL="O2")
+
+    assert done.returncode != 0
+    assert "NotAvailableError" in done.stderr
+    assert dumped(tmp_path / "dump") == []
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """Return a function that runs a script in a fresh clone, in an empty home."""
+    clone, home = tmp_path / "clone", tmp_path / "home"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    home.mkdir()
+    kept = [name for name in os.environ if name == "PATH" or name.startswith("PIP_")]
+    environment = {name: os.environ[name] for name in kept} | {"HOME": str(home)}
+
+    def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", clone / "scripts" / script, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    yield run
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.slow
+def test_fresh_clone_needs_nothing_else(fresh):
+    """In a fresh clone and an empty home either command works at once, and again."""
+    for _ in range(2):
+        demonstration = fresh("dump_sync_dump.sh")
+        tests = fresh("test.sh", "tests/test_graphs_folder.py")
+
+        assert demonstration.returncode == 0, demonstration.stderr
+        assert "\nnumpy.load('Conv2D." in demonstration.stdout
+        assert tests.returncode == 0, tests.stderr
+        assert " passed in " in tests.stdout.splitlines()[-1]
+
+
+@pytest.fixture
+def show(tmp_path):
+    """Return a function that runs show_dump.py on a folder with the given files."""
+
+    def run(files: dict[str, np.ndarray | bytes]) -> subprocess.CompletedProcess[str]:
+        for name, content in files.items():
+            path = tmp_path / "dump" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, bytes):
+                path.write_bytes(content)
+            else:
+                np.save(path, content)
+        command = [sys.executable, ROOT / "scripts" / "show_dump.py", tmp_path / "dump"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def tensor_file(operator: str, timestamp: int, place: str = "output.0") -> str:
+    """Return a tensor file's name below its iteration."""
+    return (
+        f"rank_0/Net/0/0/{operator}.Default_{operator}-op0.0.0.{timestamp}.{place}.DefaultFormat.float32.npy"
+    )
+
+
+def test_show_lists_tensors_as_they_were_written(show):
+    """Tensor files are listed by time, folders before files, and the first output is read back."""
+    done = show(
+        {
+            tensor_file("Conv2D", 1002): np.arange(3, dtype=np.float32),
+            tensor_file("Conv2D", 1001, "input.0"): np.zeros(2, np.float32),
+            tensor_file("Add", 1003): np.ones(2, np.float32),
+            "rank_0/Net/mapping.csv": b"1,2\n",
+        }
+    )
+
+    lines = [line.strip().split(" ")[0] for line in done.stdout.splitlines()]
+    names = [
+        Path(tensor_file(*key)).name for key in (("Conv2D", 1001, "input.0"), ("Conv2D", 1002), ("Add", 1003))
+    ]
+    assert ["rank_0/", "Net/", "0/", "0/", *names, "mapping.csv"] == lines[1:9]
+    assert f"numpy.load('{names[1]}')\nfloat32 (3,): [0. 1. 2.] ...\n" in done.stdout
+
+
+def test_show_counts_what_it_does_not_list(show):
+    """Of twenty files six are listed and fourteen counted, with their size."""
+    done = show({tensor_file("Add", 1000 + number): np.zeros(2, np.float32) for number in range(20)})
+
+    assert done.stdout.count("  136 B") == 6
+    assert "... and 14 more files, 2 KiB\n" in done.stdout
+
+
+def test_show_says_that_nothing_was_dumped(show, tmp_path):
+    """A folder that is not there and one without tensors each give one clear line."""
+    missing = show({})
+    empty = show({"rank_0/graphs/graph.ir": b"text"})
+
+    nothing = "no tensor of an operator's output was dumped"
+    assert (missing.returncode, missing.stderr) == (1, f"{tmp_path}/dump: no dump here\n")
+    assert (empty.returncode, empty.stderr) == (1, f"{tmp_path}/dump: {nothing}\n")
