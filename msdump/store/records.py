@@ -110,7 +110,7 @@ class Record:
 
     @property
     def array(self) -> np.ndarray:
-        """The elements, read-only; large files are mapped; raw bfloat16 comes as float32.
+        """The elements; large files are mapped, read-only; raw bfloat16 is widened to float32.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
