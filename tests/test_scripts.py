@@ -211,9 +211,7 @@ def test_demonstration_dumps_alexnet(demo, tmp_path):
     assert done.stdout.count("\nstep ") == 4
     assert [folder.name for folder in dumped(tmp_path / "dump")] == ["0", "2"]
     for folder in dumped(tmp_path / "dump"):
-        first = next(
-            folder.glob("Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.*.output.0.DefaultFormat.float32.npy")
-        )
+        (first,) = folder.glob(f"{FIRST_OPERATOR}.output.0.DefaultFormat.float32.npy")
         assert np.load(first).shape == (1, 96, 55, 55)
         assert stat.S_IMODE(first.stat().st_mode) == 0o400
     assert "numpy.load('Conv2D.Default_conv1-Conv2d_Conv2D-op0." in done.stdout
