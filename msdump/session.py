@@ -127,8 +127,9 @@ class Network:
         else:
             outputs = self._program.run(fed)
             self._dump.passed(iteration)
-        self._runs += 1
-        self._process.iteration = self._runs + self._first_iteration
+        if self.graph.nodes:  # a graph without operators does not count as executed
+            self._runs += 1
+            self._process.iteration = self._runs + self._first_iteration
         return outputs
 
     @property
@@ -187,6 +188,7 @@ class Network:
                 find(name).set_dump(enabled=enabled)
             except KeyError:
                 continue
+            self._process.found.add(name)
             return True
         return False
 

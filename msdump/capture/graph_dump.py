@@ -11,7 +11,7 @@ import numpy as np
 
 from msdump.capture.capture import Capture
 from msdump.capture.process import Process
-from msdump.capture.selection import parameter_names, select, used_items
+from msdump.capture.selection import constant_names, parameter_names, select, used_items
 from msdump.graph import ir_proto, ir_text
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Naming
@@ -56,10 +56,11 @@ class GraphDump:
         yield from (node.operator.full_name for node in self._graph.nodes)
         if not self._on_ascend and self.plan.keeps_outputs:
             yield from parameter_names(self._graph)
+            yield from constant_names(self._graph)
 
     def write_graph_files(self) -> None:
         """Write what exists from compilation on: .ir, .pb, execution order, metadata (CPU and GPU)."""
-        if not self._on_ascend:
+        if not self._on_ascend and self._process.claim_metadata(self.plan):
             self._write_metadata()
         graph, number = self._graph, self._graph_id
         names = [_ORDER_HEADER, *(node.operator.full_name for node in graph.nodes)]
@@ -77,6 +78,7 @@ class GraphDump:
 
     def begin(self, iteration: int) -> Capture:
         """Return the observer of a dumped iteration."""
+        self._process.use(self.plan, self._used)
         self._capture.begin(self._layout.iteration(self._graph_id, iteration))
         return self._capture
 
@@ -92,7 +94,6 @@ class GraphDump:
                 self._write_parameters(inputs)
                 self._write_constants()
             self._note(iteration)
-        self._process.use(self.plan, self._used)
         self.sink.flush()
 
     def passed(self, iteration: int) -> None:
@@ -114,8 +115,9 @@ class GraphDump:
             return
         self._wrote_constants = True
         directory = self._layout.constants(self._graph_id)
-        for number, name in enumerate(self._graph.constants):
-            self._capture.write_constant(number, self._graph.weights[name], directory)
+        for number in self._selection.constants:
+            array = self._graph.weights[self._graph.constants[number]]
+            self._capture.write_constant(number, array, directory)
 
     def _replace(self, path: str, data: bytes) -> None:
         self.sink.replace(_artifact(path, data))

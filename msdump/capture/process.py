@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.plan import DumpPlan
+from msdump.plan import DumpMode, DumpPlan
 from msdump.store.sinks import Budget, Sink, SyncSink
 
 _log = logging.getLogger("msdump")
@@ -17,11 +17,19 @@ _MOST_NAMES: Final = 20  # a longer list of unused kernels is cut in the log
 
 @dataclass(slots=True)
 class _Output:
-    """The sink of one configuration, and which of its ``kernels`` items were of use."""
+    """The sink of one configuration, and what was done for it so far.
+
+    Attributes:
+        plan: The plan of the first network.
+        sink: Where the files of all networks go.
+        used: The ``kernels`` items for which something was dumped.
+        is_described: ``.dump_metadata`` is written.
+    """
 
     plan: DumpPlan
     sink: Sink
     used: set[str] = field(default_factory=set)
+    is_described: bool = False
 
     def unused(self) -> list[str]:
         items = [p.item for p in self.plan.selector.patterns if p.item not in self.used]
@@ -37,12 +45,14 @@ class Process:
             network it becomes that network's count of runs plus ``initial_iteration``, as
             since MindSpore 2.7; with one network it counts 0, 1, 2, ...
         marks: ``set_dump`` calls by name, for networks that are loaded later.
+        found: The names of ``marks`` that some network has.
     """
 
     def __init__(self) -> None:
         """Start as a fresh process does."""
         self.iteration: int | None = None
         self.marks: dict[str, bool] = {}
+        self.found: set[str] = set()
         self._graphs = 0
         self._outputs: dict[str, _Output] = {}
 
@@ -59,14 +69,24 @@ class Process:
         """Note the ``kernels`` items for which something was dumped."""
         self._output(plan).used |= items
 
+    def claim_metadata(self, plan: DumpPlan) -> bool:
+        """Tell the first network of a configuration, and no other, that it writes the metadata."""
+        output = self._output(plan)
+        is_first = not output.is_described
+        output.is_described = True
+        return is_first
+
     def close(self) -> None:
-        """Flush every sink and name the ``kernels`` items that matched nothing, once."""
+        """Flush every sink and name what was asked for and never met, once."""
         while self._outputs:
             source, output = self._outputs.popitem()
             output.sink.close()
             unused = output.unused()
             if unused:
                 _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
+            missed = sorted(self.marks.keys() - self.found)
+            if missed and output.plan.selector.mode is DumpMode.MARKED:
+                _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(missed))
 
     def _output(self, plan: DumpPlan) -> _Output:
         if plan.source not in self._outputs:

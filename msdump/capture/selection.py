@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from msdump.graph import ir_model
 from msdump.graph.graph import Graph
+from msdump.graph.names import ROOT
 from msdump.plan import DumpMode, DumpPlan
+from msdump.store import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +19,12 @@ class Selection:
     Attributes:
         watched: For each node, whether it is dumped.
         parameters: Names of the weights and graph inputs that are dumped.
+        constants: Numbers of the constants that are dumped, from 0.
     """
 
     watched: tuple[bool, ...]
     parameters: tuple[str, ...]
+    constants: tuple[int, ...]
 
 
 def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
@@ -36,7 +40,11 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
         chosen.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
         for node in graph.nodes
     )
-    return Selection(watched, tuple(name for name in parameter_names(graph) if chosen.selects(name)))
+    return Selection(
+        watched,
+        tuple(name for name in parameter_names(graph) if chosen.selects(name)),
+        tuple(number for number, name in enumerate(constant_names(graph)) if chosen.selects(name)),
+    )
 
 
 def parameter_names(graph: Graph) -> tuple[str, ...]:
@@ -44,9 +52,14 @@ def parameter_names(graph: Graph) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in ir_model.parameters(graph))
 
 
-def used_items(plan: DumpPlan, names: Iterable[str]) -> frozenset[str]:
+def constant_names(graph: Graph) -> tuple[str, ...]:
+    """Return the names by which ``kernels`` selects the constants of a graph: ``Default/data-0``, ..."""
+    return tuple(f"{ROOT}/{names.constant(n).full_name}" for n in range(len(graph.constants)))
+
+
+def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
     """Return the items of ``kernels`` that select at least one of the names."""
     if plan.selector.mode is not DumpMode.KERNELS:
         return frozenset()
-    names = tuple(names)
-    return frozenset(p.item for p in plan.selector.patterns if any(p.matches(name) for name in names))
+    known = tuple(full_names)
+    return frozenset(p.item for p in plan.selector.patterns if any(p.matches(name) for name in known))

@@ -110,7 +110,7 @@ class Program:
             self._loop(current)
         else:
             self._observed_loop(current, observer)
-        return [self._output(value.name, current) for value in self.graph.outputs]
+        return [self._output(value.name, current, feeds) for value in self.graph.outputs]
 
     def _loop(self, current: list[OrtValue | None]) -> None:
         for operator in self._operators:
@@ -175,11 +175,13 @@ class Program:
             return value
         return values.to_array(value) if value.is_tensor() else None
 
-    def _output(self, name: str, current: list[OrtValue | None]) -> Any:
-        value = current[self._slots[name]]
-        if value is None and name in self._weights:
+    def _output(self, name: str, current: list[OrtValue | None], feeds: Mapping[str, Any]) -> Any:
+        result = values.to_python(current[self._slots[name]])
+        if name in feeds and isinstance(result, np.ndarray):
+            return result.copy()  # it lies in the caller's memory, which the value does not keep alive
+        if name in self._weights and name not in feeds:
             return self._weights.array(name)
-        return values.to_python(value)
+        return result
 
     def _failure(self, node: Node, current: list[OrtValue | None], error: Exception) -> Exception:
         if isinstance(error, UnsupportedOpError):

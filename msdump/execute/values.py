@@ -7,7 +7,9 @@ for the type of an optional without a value, or when one is fed.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +21,7 @@ from msdump.dtypes import DType
 from msdump.errors import InputError
 from msdump.execute.runtime import OrtValue, runtime
 from msdump.graph import glue
-from msdump.graph.onenode import type_proto, type_text
+from msdump.graph.onenode import type_text
 
 _CPU: Final = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
 _NATIVE_TYPES: Final = frozenset(row.numpy for row in dtypes.DTYPES if row.numpy.isbuiltin == 1)
@@ -31,16 +33,18 @@ _STRING: Final = type_text(dtypes.STRING)
 def from_array(array: np.ndarray) -> OrtValue:
     """Return a value over an array; the caller keeps a native array alive while the value lives.
 
+    An array in another order than C, or of foreign byte order, is copied into the value.
+
     Raises:
         FormatError: The dtype has no ONNX counterpart.
     """
-    array = contiguous(array)
+    given, array = array, contiguous(array)
     row = dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "c":
         return array  # the runtime has no complex tensors; ONNX's reference computes on them
     if row is dtypes.STRING:
         return runtime().session(glue.strings(array)).run_with_ort_values({}, ["y"], None)[0]
-    if array.dtype in _NATIVE_TYPES:
+    if array is given and array.dtype in _NATIVE_TYPES:
         return native.OrtValue.ortvalue_from_numpy(array, _CPU)
     return _copied(_packed(array, row), array.shape, row)
 
@@ -80,9 +84,11 @@ def _packed(array: np.ndarray, row: DType) -> np.ndarray:
 
 
 def kind_of(value: OrtValue) -> str:
-    """Return the runtime's type text of a value, ``tensor(float)``."""
+    """Return the runtime's type text of a value, ``tensor(float)``; "" for a map, which does not know."""
     if isinstance(value, np.ndarray):
         return type_text(dtypes.from_numpy(value.dtype))
+    if is_map(value):
+        return ""
     text: str = value.data_type()
     return text
 
@@ -123,6 +129,8 @@ def _unpacked(data: np.ndarray, row: DType) -> np.ndarray:
 def from_python(value: Any, element: DType | None = None) -> OrtValue | None:
     """Return the value of an array, a list of arrays (sequence), or None (absent optional).
 
+    Maps and lists of maps stay the Python objects that the runtime's own ``run`` takes.
+
     Args:
         value: What the user or the reference gives.
         element: Element type of an empty list.
@@ -130,29 +138,54 @@ def from_python(value: Any, element: DType | None = None) -> OrtValue | None:
     Raises:
         InputError: A list of tensors of several dtypes.
     """
-    if value is None:
-        return None
+    if value is None or is_map(value):
+        return value
     if isinstance(value, (list, tuple)):
         return _from_list([np.asarray(item) for item in value], element or dtypes.DTYPES[0])
     return from_array(np.asarray(value))
 
 
+def is_map(value: Any) -> bool:
+    """Tell whether a value is a Python map or a list of maps."""
+    if isinstance(value, list) and value:
+        value = value[0]
+    return isinstance(value, dict)
+
+
 def _from_list(items: list[np.ndarray], element: DType) -> OrtValue:
     if not items:
-        return runtime().session(glue.empty_sequence(element)).run_with_ort_values({}, ["y"], None)[0]
+        return _glue(glue.empty_sequence(element))({})
     kinds = {dtypes.from_numpy(item.dtype) for item in items}
     if len(kinds) > 1:
         names = ", ".join(sorted(kind.name for kind in kinds))
         raise InputError(f"a sequence holds tensors of one dtype, got {names}")
-    session = runtime().session(glue.sequence(type_text(kinds.pop()), len(items)))
-    feeds = {f"x{position}": from_array(item) for position, item in enumerate(items)}
-    return session.run_with_ort_values(feeds, ["y"], None)[0]
+    join = _glue(glue.sequence(type_text(kinds.pop()), len(items)))
+    return join({f"x{position}": from_array(item) for position, item in enumerate(items)})
+
+
+@functools.lru_cache(maxsize=64)
+def _glue(model: bytes) -> Callable[[dict[str, OrtValue]], OrtValue]:
+    """Return the function of a glue model; the most recent ones keep their sessions."""
+    run = runtime().session(model).run_with_ort_values
+    return lambda fed: run(fed, ["y"], None)[0]
+
+
+@functools.lru_cache(maxsize=8)
+def _passing(kind: str) -> Callable[[list[str], dict[str, Any], None], list[Any]]:
+    """Return the function that turns "x" into Python objects."""
+    run: Callable[[list[str], dict[str, Any], None], list[Any]] = runtime().session(glue.passage(kind)).run
+    return run
+
+
+def public(value: OrtValue) -> Any:
+    """Return a value as the runtime's ``run`` takes it; maps stay Python objects."""
+    return onnxruntime.OrtValue(value) if isinstance(value, native.OrtValue) else value
 
 
 def to_python(value: OrtValue | None) -> Any:
-    """Return an array, a list of arrays, or None."""
+    """Return an array, a list of arrays, a map, a list of maps, or None."""
     if not isinstance(value, native.OrtValue):
-        return value  # None, or what the reference computed in a type the runtime lacks
+        return value  # None, a map, or what the reference computed in a type the runtime lacks
     if not value.has_value():
         return None
     if value.is_tensor():
@@ -162,15 +195,11 @@ def to_python(value: OrtValue | None) -> Any:
 
 def _unwrapped(value: OrtValue) -> Any:
     kind = value.data_type()
-    proto = type_proto(kind)
-    if proto.HasField("optional_type"):
-        session = runtime().session(glue.element(kind))
-        return to_python(session.run_with_ort_values({"x": value}, ["y"], None)[0])
-    count = runtime().session(glue.sequence_length(kind)).run_with_ort_values({"x": value}, ["y"], None)[0]
-    session = runtime().session(glue.sequence_at(kind))
-    return [
-        to_python(
-            session.run_with_ort_values({"x": value, "i": from_array(np.array(position))}, ["y"], None)[0]
-        )
-        for position in range(int(count.numpy()))
-    ]
+    if "map(" in kind:
+        return _passing(kind)(["x"], {"x": public(value)}, None)[0]
+    if kind.startswith("optional("):
+        return to_python(_glue(glue.element(kind))({"x": value}))
+    count = int(_glue(glue.sequence_length(kind))({"x": value}).numpy())
+    item = _glue(glue.sequence_at(kind))
+    positions = [np.array(position) for position in range(count)]
+    return [to_python(item({"x": value, "i": from_array(position)})) for position in positions]

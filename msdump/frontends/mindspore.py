@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from msdump import env
-from msdump.capture.process import PROCESS
+from msdump.capture.process import PROCESS, Process
 from msdump.config import mindspore as config
+from msdump.config.source import read as read_config
 from msdump.errors import InputError
 from msdump.execute import runtime
 from msdump.graph import loader
@@ -31,27 +32,31 @@ _VARIABLES: Final = {
 
 
 @dataclass(slots=True)
-class _State:
-    """What the process has been told so far.
+class State:
+    """What the process has been told so far; a test gives each case one of its own.
 
     Attributes:
+        process: What all networks share.
         options: Values of command line options; they beat the environment.
         calls: Values of ``set_context`` calls; they beat both.
+        given: The path of a configuration file that stands in for MINDSPORE_DUMP_CONFIG, and what gave it.
         config: The configuration file and its bytes, read at the first load; a faulty one is
             read again at the next.
         plans: The plan of each context that a network was loaded in.
         networks: Every network that was loaded, for ``set_dump`` by name.
     """
 
+    process: Process = PROCESS
     options: dict[str, Any] = field(default_factory=dict)
     calls: dict[str, Any] = field(default_factory=dict)
+    given: tuple[str, str] | None = None
     config: tuple[str, bytes] | None = None
     is_read: bool = False
     plans: dict[Context, DumpPlan] = field(default_factory=dict)
     networks: list[Network] = field(default_factory=list)
 
 
-_state = _State()
+_state = State()
 
 
 def set_context(**settings: Any) -> None:
@@ -79,6 +84,16 @@ def set_options(**options: Any) -> None:
     for name, value in options.items():
         if value is not None:
             _state.options[_KEYS[name]] = _value(name, _KEYS[name], value)
+
+
+def set_config(path: str, giver: str) -> None:
+    """Take a configuration file in place of MINDSPORE_DUMP_CONFIG's, before the first load.
+
+    Args:
+        path: The file, absolute or relative.
+        giver: What gave the path, for messages: a command line option.
+    """
+    _state.given = (path, giver)
 
 
 def current_context() -> Context:
@@ -142,16 +157,16 @@ def load(model: Any) -> Network:
     if context.device_target is DeviceTarget.GPU:
         runtime.use_gpu()
     graph = loader.load(model, keeps_classes=context.reserves_class_names)
-    network = Network(graph, plan, PROCESS)
+    network = Network(graph, plan, _state.process)
     _state.networks.append(network)
     return network
 
 
 def _plan(context: Context) -> DumpPlan | None:
     if not _state.is_read:
-        path = env.read(env.DUMP_CONFIG)
+        path, giver = _state.given or (env.read(env.DUMP_CONFIG), env.DUMP_CONFIG)
         if path is not None:
-            plan = config.read(path, context)
+            plan = config.parse(read_config(path, giver), path, context)
             _state.config = (str(Path(path).absolute()), plan.source_bytes)
             _state.plans[context] = replace(plan, source=_state.config[0])
         _state.is_read = True
@@ -183,8 +198,13 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
     if not isinstance(enabled, bool):
         raise InputError('The "enabled" parameter must be bool.')
     if isinstance(target, str):
-        PROCESS.marks[target] = enabled
+        _state.process.marks[target] = enabled
         for network in _state.networks:
             network.mark_named(target, enabled=enabled)
     else:
         target.set_dump(enabled=enabled)
+
+
+def finish() -> None:
+    """Flush every dump of the process and name, once, the ``kernels`` items that matched nothing."""
+    _state.process.close()
