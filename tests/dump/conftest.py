@@ -1,0 +1,124 @@
+"""MindSpore's door with a state of its own for each test, and scripts in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import msdump
+from msdump import env
+from msdump.capture.process import Process
+from msdump.frontends import mindspore
+
+ROOT = Path(__file__).resolve().parents[2]
+_OWN = ("naming", "max_bytes", "on_write_error")
+_E2E = ("enable", "trans_flag", "save_kernel_args", "sample_mode")
+
+
+def config(path, **changes):
+    """Return a configuration that dumps everything, with keys replaced; None takes a key away."""
+    common = {
+        "dump_mode": 0,
+        "path": str(path),
+        "net_name": "Net",
+        "iteration": "all",
+        "saved_data": "tensor",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+        "op_debug_mode": 0,
+    }
+    blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}, "msdump": {}}
+    for key, value in changes.items():
+        home = "msdump" if key in _OWN else "e2e_dump_settings" if key in _E2E else "common_dump_settings"
+        blocks[home][key] = value
+        if value is None:
+            del blocks[home][key]
+    return blocks
+
+
+@dataclass
+class Door:
+    """One process's worth of MindSpore's door.
+
+    Attributes:
+        folder: A directory of the test; the dump stands in its ``dump``.
+        monkeypatch: Sets the environment.
+        process: What the networks share.
+    """
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    process: Process = field(default_factory=Process)
+
+    @property
+    def path(self):
+        """Root of the dump."""
+        return self.folder / "dump"
+
+    @property
+    def rank(self):
+        """Directory of the rank."""
+        return self.path / "rank_0"
+
+    def configure(self, blocks=None, **changes):
+        """Write a configuration and point the environment to it."""
+        file = self.folder / "data_dump.json"
+        file.write_text(json.dumps(blocks or config(self.path, **changes), indent=1))
+        self.monkeypatch.setenv(env.DUMP_CONFIG, str(file))
+        return file
+
+    def load(self, model, **context):
+        """Set the context and load a network."""
+        msdump.set_context(**context)
+        return msdump.load(model)
+
+    def dump(self, model, feeds, *, steps=1, context=None, **changes):
+        """Configure, load and run a network; return it."""
+        self.configure(**changes)
+        network = self.load(model, **(context or {}))
+        for _ in range(steps):
+            network.run(feeds)
+        return network
+
+    def again(self):
+        """Start anew as a second process would."""
+        self.process.close()
+        self.process = Process()
+        self.monkeypatch.setattr(mindspore, "_state", mindspore.State(process=self.process))
+
+
+@pytest.fixture
+def door(tmp_path, monkeypatch):
+    """Give the door to a dump below the test's directory; no variable of the machine reaches it."""
+    for variable in env.VARIABLES:
+        if variable.name != env.THREADS:
+            monkeypatch.delenv(variable.name, raising=False)
+    door = Door(tmp_path, monkeypatch)
+    door.again()
+    yield door
+    door.process.close()
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Return a function that starts a Python program in a process of its own."""
+
+    def start(code, **variables):
+        surroundings = {k: v for k, v in os.environ.items() if k not in {v.name for v in env.VARIABLES}}
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=surroundings | {"PYTHONPATH": str(ROOT)} | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
