@@ -270,6 +270,7 @@ def test_histories_of_networks_in_turn(door):
         b(a(np.ones((2, 4), np.float32)))
 
     order = door.rank / "execution_order"
-    assert [
-        (order / f"ms_global_execution_order_graph_{graph}.csv").read_text() for graph in (0, 1)
-    ] == ["0\n1\n2\n", "1\n2\n3\n"]
+    assert [(order / f"ms_global_execution_order_graph_{graph}.csv").read_text() for graph in (0, 1)] == [
+        "0\n1\n2\n",
+        "1\n2\n3\n",
+    ]

@@ -1,0 +1,279 @@
+"""Which operators, tensors and iterations are dumped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import msdump
+from tests.dump import nets, trees
+
+CONV = "Default_conv1-Conv2d_Conv2D-op0"
+RELU = "Default_relu-ReLU_ReLU-op0"
+FLATTEN = "Default_flatten-Flatten_Flatten-op0"
+MATMUL = "Default_fc-Dense_MatMul-op0"
+BIAS = "Default_fc-Dense_BiasAdd-op0"
+OPERATORS = {CONV, RELU, FLATTEN, MATMUL, BIAS}
+PARAMETERS = ["conv1_weight", "fc_bias", "fc_weight", "x"]
+ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
+
+KERNELS = {
+    "none": ([], OPERATORS, PARAMETERS),
+    "empty": ([""], OPERATORS, PARAMETERS),
+    "type": (["Conv2D"], {CONV}, []),
+    "type in any case": (["matmul"], {MATMUL}, []),
+    "type with spaces": ([" Mat Mul "], {MATMUL}, []),
+    "part of a type": (["add"], {BIAS}, []),
+    "part of a type and of a parameter": (["conv"], {CONV}, ["conv1_weight"]),
+    "type that parameters have": (["bias"], {BIAS}, ["fc_bias"]),
+    "parameters of a scope": (["fc"], set(), ["fc_bias", "fc_weight"]),
+    "graph input": (["x"], set(), ["x"]),
+    "name of a parameter": (["conv1.weight"], set(), ["conv1_weight"]),
+    "class is no type": (["dense"], set(), []),
+    "number is no type": (["op"], set(), []),
+    "full name": (["Default/fc-Dense/MatMul-op0"], {MATMUL}, []),
+    "full name in another case": (["default/fc-Dense/MatMul-op0"], set(), []),
+    "last component": (["Conv2D-op0"], set(), []),
+    "scope": (["Default/conv1-Conv2d"], set(), []),
+    "parameter in a scope": (["Default/conv1.weight"], set(), []),
+    "expression": (["name-regex(Default/fc.+)"], {MATMUL, BIAS}, []),
+    "expression with a choice": (["name-regex(Default/(relu|conv1).*)"], {CONV, RELU}, []),
+    "expression for a part": (["name-regex(Dense)"], set(), []),
+    "expression in another case": (["name-regex(default/.+)"], set(), []),
+    "expression for a parameter": (["name-regex(fc.w.+)"], set(), ["fc_weight"]),
+    "expression for all": (["name-regex(.+)"], OPERATORS, PARAMETERS),
+    "several": (["Default/relu-ReLU/ReLU-op0", "Flatten", "name-regex(x)"], {RELU, FLATTEN}, ["x"]),
+}
+
+
+@pytest.mark.parametrize(("kernels", "operators", "parameters"), KERNELS.values(), ids=KERNELS)
+def test_kernels(door, kernels, operators, parameters):
+    """Under dump_mode 1 the items of ``kernels`` select operators, and parameters by their plain names."""
+    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=1, kernels=kernels)
+
+    assert operators == trees.operators(door.rank)
+    assert parameters == trees.parameters(door.rank)
+
+
+def test_kernels_without_a_match_make_no_directory(door):
+    """Where nothing matches there is no directory of an iteration, but the graph files are there."""
+    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=1, kernels=["Conv3D"])
+
+    assert {".dump_metadata", "execution_order", "graphs"} == {path.name for path in door.rank.iterdir()}
+
+
+def test_kernels_count_only_under_dump_mode_1(door):
+    """Under dump_mode 0 the items of ``kernels`` are not looked at."""
+    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=0, kernels=["Conv2D"])
+
+    assert trees.operators(door.rank) == OPERATORS
+
+
+def test_unused_kernels_are_named_once_at_the_end(door, caplog):
+    """Items that matched nothing that ran are named in one warning when the process ends."""
+    door.configure(dump_mode=1, kernels=["Conv2D", "Softmax", "Default/none-op0", "name-regex(fc.w.+)"])
+    network = door.load(nets.mini())
+    for _ in range(2):
+        network.run(nets.mini_feeds())
+    during = [record for record in caplog.records if "matched nothing" in record.getMessage()]
+
+    door.process.close()
+    door.process.close()
+
+    assert during == []
+    told = [record.getMessage() for record in caplog.records if "matched nothing" in record.getMessage()]
+    assert [
+        f"{door.folder}/data_dump.json: kernels that matched nothing that ran: Softmax, Default/none-op0"
+    ] == (told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "context"),
+    [({"iteration": "7"}, {}), ({"input_output": 1, "kernels": ["x"]}, {}), ({"kernels": ["x"]}, ASCEND)],
+    ids=["iteration never ran", "no parameters among inputs", "no parameters on Ascend"],
+)
+def test_kernels_of_nothing_dumped_are_unused(door, caplog, changes, context):
+    """An item is unused, too, where what it names exists but is never dumped."""
+    door.dump(
+        nets.mini(), nets.mini_feeds(), dump_mode=1, **({"kernels": ["MatMul"]} | changes), context=context
+    )
+
+    door.process.close()
+
+    assert sum("matched nothing" in record.getMessage() for record in caplog.records) == 1
+
+
+SIDES = {
+    ("CPU", 0): ([0, 1], [0], PARAMETERS),
+    ("CPU", 1): ([0, 1], [], []),
+    ("CPU", 2): ([], [0], PARAMETERS),
+    ("Ascend", 0): ([0, 1], [0], []),
+    ("Ascend", 1): ([0, 1], [], []),
+    ("Ascend", 2): ([], [0], []),
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "side", "expected"), [(*key, value) for key, value in SIDES.items()], ids=map(str, SIDES)
+)
+def test_input_output(door, target, side, expected):
+    """``input_output`` keeps both sides, inputs or outputs; parameters are outputs, none on Ascend."""
+    inputs, outputs, parameters = expected
+    context = {"device_target": target, **({"jit_level": "O0"} if target == "Ascend" else {})}
+
+    door.dump(nets.mini(), nets.mini_feeds(), input_output=side, context=context)
+
+    found = [(m["io"], int(m["slot"])) for m, _ in trees.tensors(door.rank) if m["name"] == CONV]
+    assert [("input", slot) for slot in inputs] + [("output", slot) for slot in outputs] == found
+    assert parameters == trees.parameters(door.rank)
+
+
+ITERATIONS = {
+    "all": ("all", 0, [0, 1, 2, 3, 4]),
+    "one": ("1", 0, [1]),
+    "a range": ("1-3", 0, [1, 2, 3]),
+    "several": ("0|2-3", 0, [0, 2, 3]),
+    "spaces": ("0 | 2 - 3", 0, [0, 2, 3]),
+    "beyond the end": ("3-100", 0, [3, 4]),
+    "never": ("100", 0, []),
+    "a first number": ("all", 5, [5, 6, 7, 8, 9]),
+    "second run after a first number": ("6", 5, [6]),
+    "before the first number": ("0-4", 5, []),
+}
+
+
+@pytest.mark.parametrize(("iteration", "first", "expected"), ITERATIONS.values(), ids=ITERATIONS)
+def test_iterations(door, iteration, first, expected):
+    """Runs count from ``initial_iteration``; those that ``iteration`` names have a directory."""
+    door.dump(nets.mini(), nets.mini_feeds(), steps=5, iteration=iteration, initial_iteration=first)
+
+    graph = door.rank / "Net" / "0"
+    history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
+    assert expected == (sorted(int(p.name) for p in graph.iterdir()) if graph.exists() else [])
+    assert expected == ([int(line) for line in history.read_text().split()] if history.exists() else [])
+
+
+def _network(network):
+    return network
+
+
+def _scope(name):
+    return lambda network: network.scope(name)
+
+
+def _operator(name):
+    return lambda network: network.operator(name)
+
+
+def _name(name):
+    return lambda _: name
+
+
+TARGETS = {
+    "network": (_network, OPERATORS),
+    "scope": (_scope("Default/fc-Dense"), {MATMUL, BIAS}),
+    "module path": (_scope("conv1"), {CONV}),
+    "whole tree": (_scope("Default"), OPERATORS),
+    "operator by full name": (_operator("Default/fc-Dense/MatMul-op0"), {MATMUL}),
+    "operator by ONNX name": (_operator("relu-ReLU/Relu"), {RELU}),
+    "name of a scope": (_name("Default/fc-Dense"), {MATMUL, BIAS}),
+    "name of a module": (_name("fc"), {MATMUL, BIAS}),
+    "name of an operator": (_name("Default/relu-ReLU/ReLU-op0"), {RELU}),
+    "name of nothing": (_name("fc-Den"), set()),
+}
+DEVICES = {
+    "CPU": {"device_target": "CPU"},
+    "O0": ASCEND,
+    "O1": {"device_target": "Ascend", "jit_level": "O1"},
+}
+
+
+@pytest.mark.parametrize("context", DEVICES.values(), ids=DEVICES)
+@pytest.mark.parametrize(("target", "expected"), TARGETS.values(), ids=TARGETS)
+def test_set_dump(door, context, target, expected):
+    """Under dump_mode 2 exactly what ``set_dump`` marked is dumped, in every mode."""
+    door.configure(dump_mode=2)
+    network = door.load(nets.mini(), **context)
+    msdump.set_dump(target(network))
+
+    network.run(nets.mini_feeds())
+
+    assert expected == trees.operators(door.rank)
+    assert trees.parameters(door.rank) == []
+
+
+@pytest.mark.parametrize("name", ["fc", "Default/fc-Dense", "fc-Dense/MatMul", "Default/fc-Dense/MatMul-op0"])
+def test_set_dump_before_load(door, name):
+    """A name given before the network is loaded marks what the network has of it."""
+    door.configure(dump_mode=2)
+    msdump.set_dump(name)
+
+    door.load(nets.mini()).run(nets.mini_feeds())
+
+    assert MATMUL in trees.operators(door.rank)
+    assert {MATMUL, BIAS} >= trees.operators(door.rank)
+
+
+def test_set_dump_off(door):
+    """Marks can be taken away, of a part and between runs."""
+    door.configure(dump_mode=2)
+    network = door.load(nets.mini())
+    msdump.set_dump(network)
+    msdump.set_dump(network.scope("fc"), enabled=False)
+    network.run(nets.mini_feeds())
+
+    msdump.set_dump("relu", enabled=False)
+    network.run(nets.mini_feeds())
+
+    assert {CONV, RELU, FLATTEN} == {m["name"] for m, _ in trees.tensors(door.rank, iteration=0)}
+    assert {CONV, FLATTEN} == {m["name"] for m, _ in trees.tensors(door.rank, iteration=1)}
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_set_dump_counts_only_under_dump_mode_2(door, mode):
+    """Under the other modes marks change nothing."""
+    door.configure(dump_mode=mode)
+    network = door.load(nets.mini())
+    msdump.set_dump(network.scope("fc"))
+
+    network.run(nets.mini_feeds())
+
+    assert trees.operators(door.rank) == OPERATORS
+
+
+def test_set_dump_of_a_name_that_nothing_has(door, caplog):
+    """A name that no network has is told at the end, not passed over."""
+    door.configure(dump_mode=2)
+    msdump.set_dump("fc")
+    msdump.set_dump("cf")
+    door.load(nets.mini()).run(nets.mini_feeds())
+
+    door.process.close()
+
+    told = [record.getMessage() for record in caplog.records if "set_dump" in record.getMessage()]
+    assert [f"{door.folder}/data_dump.json: set_dump met no operator or scope named cf"] == told
+
+
+@pytest.mark.parametrize(
+    ("target", "enabled", "message"),
+    [
+        (3, True, "The \"target\" parameter must be an instance of .*, but got an instance of <class 'int'>"),
+        (np.ones(2), True, "but got an instance of <class 'numpy.ndarray'>"),
+        ("fc", 1, 'The "enabled" parameter must be bool'),
+        ("fc", None, 'The "enabled" parameter must be bool'),
+    ],
+    ids=["number", "array", "number for bool", "none for bool"],
+)
+def test_set_dump_of_what_it_cannot(door, target, enabled, message):
+    """Wrong arguments are refused with MindSpore's words."""
+    with pytest.raises(ValueError, match=message):
+        msdump.set_dump(target, enabled)
+
+
+@pytest.mark.parametrize(("find", "name"), [("scope", "Default/none"), ("operator", "fc")])
+def test_part_that_a_network_has_not(door, find, name):
+    """Asking a network for a part that it has not names the part."""
+    network = door.load(nets.mini())
+
+    with pytest.raises(KeyError, match=name):
+        getattr(network, find)(name)
