@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,8 @@ from msdump.graph.wire import SMALL_BYTES
 _log = logging.getLogger("msdump.execute")
 
 Run = Callable[[Mapping[str, OrtValue], list[str], None], Any]
+
+_OUT_OF_MEMORY: Final = re.compile("allocate memory|bad_alloc|bad allocation")
 
 _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
     "MatMul": frozenset({0, 1}),
@@ -66,8 +69,9 @@ class KernelFactory:
         self._graph = graph
         self._weights = weights
         self._runtime = runtime
+        self._spares: dict[tuple[str, str], Kernel] = {}
 
-    def make(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+    def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         """Compile an operator for the types of its present inputs.
 
         Args:
@@ -77,8 +81,62 @@ class KernelFactory:
         Raises:
             UnsupportedOpError: Neither the runtime nor ONNX's reference can run it.
         """
-        if node.op_type == "OptionalHasElement" and not node.domain and node.inputs:
+        if node.op_type == "OptionalHasElement" and not node.domain:
             return _has_element(node)
+        if any(self._may_be_absent(name, value) for name, value in fed.items()):
+            return self._absence_kernel(node, tuple(fed))
+        return self._present_kernel(node, fed)
+
+    def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
+        """Run an operator whose kernel refuses the values of this run; the next run tries the kernel again.
+
+        Some kernels find out late that they lack a case: a Scan without static shapes,
+        a Mod of floats. A case that ONNX's reference refuses as well is the network's fault.
+
+        Args:
+            node: The operator.
+            fed: Its non-weight inputs, outer-scope values of subgraphs included.
+            reason: Why the kernel failed.
+
+        Raises:
+            Exception: Nothing else can run the operator either.
+        """
+        if _OUT_OF_MEMORY.search(str(reason)):
+            raise reason
+        try:
+            return _applied(self._spare(node, "pinned", lambda: self._pinned_kernel(node, fed)), fed)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the first reason is told
+            _log.debug("node %r with pinned shapes: %s", node.name, short(error))
+        spare = self._spare(node, "reference", lambda: self._reference_kernel(node, fed, reason))
+        return _applied(spare, fed)
+
+    def _spare(self, node: Node, way: str, make: Callable[[], Kernel]) -> Kernel:
+        key = (node.name, way)
+        if key not in self._spares:
+            self._spares[key] = make()
+        return self._spares[key]
+
+    def _may_be_absent(self, name: str, value: OrtValue | None) -> bool:
+        return (
+            value is None
+            or self._graph.type_of(name).kind == "optional"
+            or values.kind_of(value).startswith("optional")
+        )
+
+    def _absence_kernel(self, node: Node, names: tuple[str, ...]) -> Kernel:
+        """Return a kernel for inputs that some runs lack: the runtime cannot be fed an absent one."""
+        reason = NotImplementedError("an optional input is absent")
+
+        def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> Any:
+            if any(value is None for value in fed.values()):
+                spare = self._spare(node, "absent", lambda: self._reference_kernel(node, fed, reason))
+            else:
+                spare = self._spare(node, "present", lambda: self._present_kernel(node, fed))
+            return _applied(spare, fed)
+
+        return Kernel(run, tuple((name, name) for name in names), _used_outputs(node))
+
+    def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
         try:
             return self._session_kernel(node, fed)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the reasons are told below
@@ -101,7 +159,10 @@ class KernelFactory:
         for _, name in model.shared:
             if name in self._packed(node):
                 self._weights.packed(name)
-        return Kernel(_checked(node, session.run_with_ort_values), model.feeds, model.outputs)
+        run = session.run_with_ort_values
+        if any(values.is_map(value) for value in fed.values()):
+            run = _taking_maps(session.run)
+        return Kernel(_checked(node, run), model.feeds, model.outputs)
 
     def _all_fed(
         self, node: Node, fed: Mapping[str, OrtValue], bound: tuple[str, ...]
@@ -135,9 +196,8 @@ class KernelFactory:
     def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
         pinned = _Pinned(self._graph, node, self._weights, self._runtime)
         names = tuple(fed)
-        outputs = tuple((name, slot) for slot, name in enumerate(node.outputs) if name)
         pinned.session(fed)
-        return Kernel(_checked(node, pinned), tuple((name, name) for name in names), outputs)
+        return Kernel(_checked(node, pinned), tuple((name, name) for name in names), _used_outputs(node))
 
     def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue], reason: Exception) -> Kernel:
         arrays = {name: self._weights.array(name) for name in node.inputs if name in self._weights}
@@ -159,8 +219,7 @@ class KernelFactory:
             given = {name: values.to_python(value) for name, value in fed.items()}
             return [_kept(item) for item in reference.run(arrays | given)]
 
-        outputs = tuple((name, slot) for slot, name in enumerate(node.outputs) if name)
-        return Kernel(run, tuple((name, name) for name in fed), outputs)
+        return Kernel(run, tuple((name, name) for name in fed), _used_outputs(node))
 
 
 class _Pinned:
@@ -193,12 +252,31 @@ class _Pinned:
         return run(feeds, [name for name, _ in model.outputs], None)
 
 
+def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:
+    return tuple((name, slot) for slot, name in enumerate(node.outputs) if name)
+
+
+def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
+    """Run a kernel on values by their names in the graph."""
+    feeds = {inner: fed[name] for inner, name in kernel.feeds}
+    return kernel.run(feeds, [name for name, _ in kernel.outputs], None)
+
+
+def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) -> Run:
+    def taking(fed: Mapping[str, OrtValue], names: list[str], _options: None) -> list[OrtValue | None]:
+        return [_kept(item) for item in run(names, {name: values.public(v) for name, v in fed.items()}, None)]
+
+    return taking
+
+
 def _has_element(node: Node) -> Kernel:
-    def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue]:
-        value = fed[node.inputs[0]]
+    name = node.inputs[0] if node.inputs else ""
+
+    def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> list[OrtValue | None]:
+        value = fed.get(name)
         return [_kept(np.array(value is not None and value.has_value()))]
 
-    return Kernel(run, ((node.inputs[0], node.inputs[0]),), ((node.outputs[0], 0),))
+    return Kernel(run, ((name, name),) if name else (), ((node.outputs[0], 0),))
 
 
 def _checked(node: Node, run: Run) -> Run:
@@ -214,6 +292,6 @@ def _checked(node: Node, run: Run) -> Run:
 
 def _kept(item: Any) -> OrtValue | None:
     """Return a value that owns its memory, of an array that nobody else keeps."""
-    if isinstance(item, (list, tuple)) or item is None:
+    if isinstance(item, (list, tuple, dict)) or item is None:
         return values.from_python(item)
     return values.owned(np.asarray(item))

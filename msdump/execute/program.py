@@ -117,8 +117,8 @@ class Program:
             run = operator.run or self._compile(operator, current)
             try:
                 outputs = run({name: current[slot] for name, slot in operator.feeds}, operator.names, None)
-            except Exception as error:
-                raise self._failure(operator.node, current, error) from error
+            except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                outputs = self._rescued(operator.node, current, error)
             for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
                 current[slot] = value
             for slot in operator.dead:
@@ -129,8 +129,8 @@ class Program:
             run = operator.run or self._compile(operator, current)
             try:
                 outputs = run({name: current[slot] for name, slot in operator.feeds}, operator.names, None)
-            except Exception as error:
-                raise self._failure(operator.node, current, error) from error
+            except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                outputs = self._rescued(operator.node, current, error)
             for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
                 current[slot] = value
             if observer.watched[position]:
@@ -145,18 +145,26 @@ class Program:
 
     def _compile(self, operator: _Operator, current: list[OrtValue | None]) -> Run:
         node = operator.node
-        fed = {
-            name: current[self._slots[name]]
-            for name in used_values(node.proto)
-            if name not in self._weights or current[self._slots[name]] is not None
-        }
-        kernel = self._factory.make(node, fed)
+        kernel = self._factory.make(node, self._fed(node, current))
         self._place_weights(kernel, current)
         operator.feeds = tuple((name, self._slots[value]) for name, value in kernel.feeds)
         operator.names = [name for name, _ in kernel.outputs]
         operator.results = tuple(self._slots[node.outputs[position]] for _, position in kernel.outputs)
         operator.run = kernel.run
         return kernel.run
+
+    def _fed(self, node: Node, current: list[OrtValue | None]) -> dict[str, OrtValue | None]:
+        return {
+            name: current[self._slots[name]]
+            for name in used_values(node.proto)
+            if name not in self._weights or current[self._slots[name]] is not None
+        }
+
+    def _rescued(self, node: Node, current: list[OrtValue | None], error: Exception) -> Any:
+        try:
+            return self._factory.rescue(node, self._fed(node, current), error)
+        except Exception:  # noqa: BLE001 - the first reason is the one to tell
+            raise self._failure(node, current, error) from error
 
     def _place_weights(self, kernel: Kernel, current: list[OrtValue | None]) -> None:
         for _, name in kernel.feeds:
@@ -171,8 +179,8 @@ class Program:
         value = current[self._slots[name]]
         if value is None:
             return self._weights.array(name) if name in self._weights else None
-        if isinstance(value, np.ndarray):
-            return value
+        if not isinstance(value, values.Native):
+            return value if isinstance(value, np.ndarray) else None
         return values.to_array(value) if value.is_tensor() else None
 
     def _output(self, name: str, current: list[OrtValue | None], feeds: Mapping[str, Any]) -> Any:

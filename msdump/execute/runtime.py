@@ -53,12 +53,14 @@ class Runtime:
         self._folder = Path(tempfile.mkdtemp(prefix="msdump-"))
         (self._folder / onenode.EXTERNAL_FILE).touch()
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._sessions: dict[bytes, Any] = {}
+        self._sessions: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self.providers: tuple[str, ...] = ()
         self.gpu_refused = False
 
     def session(self, model: bytes, shared: Mapping[str, Any] | None = None) -> Any:
-        """Return a session of a model; one without shared initializers is made once.
+        """Return a session of a model; while anyone keeps it, equal models share it.
+
+        One with shared initializers is always new.
 
         Args:
             model: A serialised model.
@@ -66,9 +68,10 @@ class Runtime:
         """
         if shared:
             return self._create(model, shared)
-        if model not in self._sessions:
-            self._sessions[model] = self._create(model, {})
-        return self._sessions[model]
+        session = self._sessions.get(model)
+        if session is None:
+            session = self._sessions[model] = self._create(model, {})
+        return session
 
     def _create(self, model: bytes, shared: Mapping[str, Any]) -> Any:
         options = native.SessionOptions()

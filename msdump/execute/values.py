@@ -23,6 +23,9 @@ from msdump.execute.runtime import OrtValue, runtime
 from msdump.graph import glue
 from msdump.graph.onenode import type_text
 
+Native: Final = native.OrtValue
+"""The class of the runtime's values; complex arrays and maps are not among them."""
+
 _CPU: Final = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
 _NATIVE_TYPES: Final = frozenset(row.numpy for row in dtypes.DTYPES if row.numpy.isbuiltin == 1)
 _NUMPY_TYPES: Final = {type_text(row): row for row in dtypes.DTYPES if row.numpy in _NATIVE_TYPES}
@@ -179,12 +182,12 @@ def _passing(kind: str) -> Callable[[list[str], dict[str, Any], None], list[Any]
 
 def public(value: OrtValue) -> Any:
     """Return a value as the runtime's ``run`` takes it; maps stay Python objects."""
-    return onnxruntime.OrtValue(value) if isinstance(value, native.OrtValue) else value
+    return onnxruntime.OrtValue(value) if isinstance(value, Native) else value
 
 
 def to_python(value: OrtValue | None) -> Any:
     """Return an array, a list of arrays, a map, a list of maps, or None."""
-    if not isinstance(value, native.OrtValue):
+    if not isinstance(value, Native):
         return value  # None, a map, or what the reference computed in a type the runtime lacks
     if not value.has_value():
         return None

@@ -17,9 +17,13 @@ _IR = 8
 
 def strings(array: np.ndarray) -> bytes:
     """Return a model without inputs whose output "y" is a string tensor."""
-    encoded = np.array([str(item).encode() for item in array.reshape(-1)], dtype=object).reshape(array.shape)
+    encoded = np.array([_bytes(item) for item in array.reshape(-1)], dtype=object).reshape(array.shape)
     tensor = numpy_helper.from_array(encoded, "x")
     return _model(helper.make_node("Identity", ["x"], ["y"]), [], [tensor])
+
+
+def _bytes(item: object) -> bytes:
+    return item if isinstance(item, bytes) else str(item).encode()
 
 
 @functools.cache
@@ -28,7 +32,6 @@ def empty_sequence(element: DType) -> bytes:
     return _model(helper.make_node("SequenceEmpty", [], ["y"], dtype=element.onnx), [], [])
 
 
-@functools.cache
 def sequence(element_type: str, count: int) -> bytes:
     """Return a model that joins inputs "x0".. of one tensor type into the sequence "y"."""
     names = [f"x{position}" for position in range(count)]
@@ -61,6 +64,12 @@ def element(type_text: str) -> bytes:
     return _model(helper.make_node("OptionalGetElement", ["x"], ["y"]), [("x", type_text)], [])
 
 
+def passage(type_text: str) -> bytes:
+    """Return a model whose input "x" is its output, for ``run`` to turn into Python objects."""
+    info = helper.make_value_info("x", type_proto(type_text))
+    return _serialised(helper.make_graph([], "glue", [info], [info]))
+
+
 def _model(
     node: onnx.NodeProto, inputs: list[tuple[str, str]], initializers: list[onnx.TensorProto]
 ) -> bytes:
@@ -71,5 +80,9 @@ def _model(
         [helper.make_empty_tensor_value_info("y")],
         initializers,
     )
+    return _serialised(graph)
+
+
+def _serialised(graph: onnx.GraphProto) -> bytes:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)
     return bytes(model.SerializeToString())

@@ -49,7 +49,7 @@ class Bindings:
     """How the values of one node reach its session.
 
     Attributes:
-        types: Runtime type of each fed value, ``tensor(float)``.
+        types: Runtime type of each fed value, ``tensor(float)``; "": as the graph declares its input.
         shapes: Shapes to declare for fed values; empty: none.
         embedded: Values that are copied into the model.
         shared: Values that the session is given as external initializers.
@@ -96,7 +96,7 @@ def build(graph: Graph, node: Node, bindings: Bindings, limits: Limits) -> NodeM
     model_names = dict(zip(node.inputs, proto.input, strict=True)) | {name: name for name in outer}
     model_names.pop("", None)
     message = _message(graph, node, proto, limits)
-    feeds, shared = _declare_inputs(message.graph, model_names, bindings)
+    feeds, shared = _declare_inputs(message.graph, model_names, bindings, graph.proto)
     outputs = tuple((name, slot) for slot, name in enumerate(proto.output) if name)
     message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name, _ in outputs)
     return NodeModel(message.SerializeToString(deterministic=True), feeds, shared, outputs)
@@ -159,7 +159,7 @@ def _too_new(node: Node, version: int, newest: int) -> str:
 
 
 def _declare_inputs(
-    graph: onnx.GraphProto, model_names: Mapping[str, str], bindings: Bindings
+    graph: onnx.GraphProto, model_names: Mapping[str, str], bindings: Bindings, whole: onnx.ModelProto
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     feeds, shared = [], []
     for value, name in model_names.items():
@@ -169,7 +169,9 @@ def _declare_inputs(
             graph.initializer.append(_placeholder(name, bindings.shared[value]))
             shared.append((name, value))
         else:
-            graph.input.append(_input(name, bindings.types[value], bindings.shapes.get(value)))
+            text = bindings.types[value]
+            kind = type_proto(text) if text else _declared(whole, value)
+            graph.input.append(_input(name, kind, bindings.shapes.get(value)))
             feeds.append((name, value))
     return tuple(feeds), tuple(shared)
 
@@ -190,8 +192,11 @@ def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
     return tensor
 
 
-def _input(name: str, type_text: str, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
-    proto = type_proto(type_text)
+def _declared(whole: onnx.ModelProto, value: str) -> onnx.TypeProto:
+    return next(info.type for info in whole.graph.input if info.name == value)
+
+
+def _input(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
     if shape is not None and proto.HasField("tensor_type"):
         proto.tensor_type.shape.Clear()
         for size in shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
@@ -47,4 +48,5 @@ class ReferenceNode:
 
     def run(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the used outputs: arrays, lists of arrays, or None."""
-        return list(self._evaluator.run(list(self.outputs), dict(values)))
+        with np.errstate(all="ignore"):  # onnxruntime does not warn of a division by zero either
+            return list(self._evaluator.run(list(self.outputs), dict(values)))
