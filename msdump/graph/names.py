@@ -11,13 +11,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from itertools import zip_longest
 from typing import Any, Final
 
 from msdump.graph.graph import SourceLine
 
 ROOT: Final = "Default"
 _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
-_METADATA_PREFIXES: Final = ("pkg.torch.onnx.", "pkg.onnxscript.")
+_TORCH: Final = "pkg.torch.onnx."
+_ONNXSCRIPT: Final = "pkg.onnxscript."
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
 
 
@@ -43,9 +45,8 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
         metadata: The node's metadata_props.
         keeps_classes: Append the class of each module (``reserve_class_name_in_scope``).
     """
-    paths = _metadata_list(metadata, "name_scopes")
-    classes = _metadata_list(metadata, "class_hierarchy")
-    components = _module_components(paths[:-1], classes if keeps_classes else [])
+    modules = _torch_modules(metadata) or _onnxscript_modules(metadata)
+    components = [_component(module, cell if keeps_classes else "") for module, cell in modules]
     if not components:
         components = [part for part in name.split("/")[:-1] if part]
     if not components or components[0] not in _ROOTS:
@@ -53,9 +54,14 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
     return "/".join(components)
 
 
+def _component(module: str, cell: str) -> str:
+    """Return ``conv1-Conv2d`` for a module and its class, which may be unknown."""
+    return (f"{module}-{cell.rpartition('.')[2]}" if cell else module).replace("/", "_")
+
+
 def source_of(metadata: dict[str, str]) -> tuple[SourceLine, ...]:
     """Return the source lines of a node, outermost call first."""
-    for prefix in _METADATA_PREFIXES:
+    for prefix in (_TORCH, _ONNXSCRIPT):
         trace = metadata.get(prefix + "stack_trace")
         if trace:
             return tuple(
@@ -65,12 +71,28 @@ def source_of(metadata: dict[str, str]) -> tuple[SourceLine, ...]:
     return ()
 
 
-def _metadata_list(metadata: dict[str, str], key: str) -> list[str]:
-    for prefix in _METADATA_PREFIXES:
-        text = metadata.get(prefix + key)
-        if text:
-            return _string_list(text)
-    return []
+def _torch_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
+    """Return module and class for each level below the root.
+
+    PyTorch writes whole paths (``layers``, ``layers.0``) and the node itself as the last one.
+    """
+    paths = _string_list(metadata.get(_TORCH + "name_scopes", ""))[:-1]
+    classes = _string_list(metadata.get(_TORCH + "class_hierarchy", ""))
+    modules = []
+    parent = ""
+    for path, cell in zip_longest(paths, classes[: len(paths)], fillvalue=""):
+        if path and path != parent:
+            modules.append((path.removeprefix(f"{parent}."), cell))
+        parent = path or parent
+    return modules
+
+
+def _onnxscript_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
+    """Return module and class for each level below the root; onnxscript writes the modules' own names."""
+    scopes = _string_list(metadata.get(_ONNXSCRIPT + "name_scopes", ""))
+    classes = _string_list(metadata.get(_ONNXSCRIPT + "class_hierarchy", ""))
+    pairs = zip_longest(scopes, classes[: len(scopes)], fillvalue="")
+    return [(scope, cell) for scope, cell in pairs if scope]
 
 
 def _string_list(text: str) -> list[str]:
@@ -81,16 +103,3 @@ def _string_list(text: str) -> list[str]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         return []
     return list(value)
-
-
-def _module_components(paths: list[str], classes: list[str]) -> list[str]:
-    """Return ``conv1-Conv2d`` for each module below the root; paths are cumulative."""
-    components: list[str] = []
-    parent = ""
-    for position, path in enumerate(paths):
-        own = path.removeprefix(parent + ".") if parent else path
-        if own and own != parent:
-            cell = classes[position].rpartition(".")[2] if position < len(classes) else ""
-            components.append(f"{own}-{cell}" if cell else own)
-        parent = path or parent
-    return [component.replace("/", "_") for component in components]
