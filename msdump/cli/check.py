@@ -1,0 +1,121 @@
+"""``msdump check``: what a configuration means, and what it does to a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+from msdump.capture import availability
+from msdump.cli import messages, options
+from msdump.config import mindspore as config_reader
+from msdump.config import source
+from msdump.errors import NotAvailableError
+from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.graph.graph import Graph
+from msdump.plan import DumpMode, DumpPlan
+from msdump.record import OperatorRef
+from msdump.tools.describe import describe
+from msdump.tools.forecast import Amount, Forecast, forecast
+from msdump.tools.inputs import check_sizes
+from msdump.tools.matches import Matches, matches
+
+_SHOWN: Final = 20  # kernels that are listed; -v lists all
+
+
+@click.command(name="check")
+@click.argument("config", type=click.Path())
+@click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="Say what is dumped of this model.")
+@options.dimensions
+@options.context
+def command(*, config: str, model: str | None, dimensions: dict[str, int], **context: Any) -> None:
+    """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
+
+    With --model: which of its kernels match, and how many files and bytes a
+    dump writes. Nothing runs and nothing is written. Exit codes: 0 the
+    configuration is good, 2 it has faults, which are all named.
+    """
+    mindspore.set_options(**context)
+    where = mindspore.current_context()
+    plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
+    print(describe(plan))
+    if model is None:
+        _warn_of_missing(plan)
+        return
+    graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    check_sizes(graph, dimensions)
+    found = matches(graph, plan)
+    print(
+        f"\nmodel:      {graph.source}, {_plural(len(graph.nodes), 'operator')}, {len(found.kernels)} dumped"
+    )
+    _print_matches(found, plan)
+    print("\n".join(_forecast_lines(graph, plan, dimensions)))
+
+
+def _warn_of_missing(plan: DumpPlan) -> None:
+    try:
+        availability.check(plan)
+    except NotAvailableError as error:
+        messages.say(f"warning: {error}")
+
+
+def _print_matches(found: Matches, plan: DumpPlan) -> None:
+    shown = found.kernels if messages.verbosity() else found.kernels[:_SHOWN]
+    if sys.stdout.isatty():
+        _print_table(shown)
+    else:
+        print("\n".join(f"  {operator.op_type:<20} {operator.full_name}" for operator in shown))
+    if len(shown) < len(found.kernels):
+        print(f"  ... and {len(found.kernels) - len(shown)} more; -v lists all")
+    if found.parameters:
+        print(f"parameters: {len(found.parameters)}, at the end of each dumped iteration")
+    if plan.selector.mode is DumpMode.MARKED:
+        print("set_dump marks operators while the program runs; the forecast is without them")
+    for item in found.unmatched:
+        print(f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else ""))
+
+
+def _print_table(operators: Sequence[OperatorRef]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("operator type", "full name", box=None, pad_edge=False, padding=(0, 2))
+    for operator in operators:
+        table.add_row(operator.op_type, operator.full_name)
+    Console().print(table, soft_wrap=True)
+
+
+def _forecast_lines(graph: Graph, plan: DumpPlan, sizes: dict[str, int]) -> Iterator[str]:
+    if not plan.is_enabled or not graph.nodes:
+        why = "the model has no operators" if plan.is_enabled else "support_device does not hold this device"
+        yield f"forecast:   nothing, because {why}"
+        return
+    try:
+        yield from _amounts(forecast(graph, plan, sizes), plan)
+    except NotAvailableError as error:
+        messages.say(f"warning: {error}")
+        yield "forecast:   none, because this version cannot execute the configuration"
+
+
+def _amounts(told: Forecast, plan: DumpPlan) -> Iterator[str]:
+    more = f", and {_plural(told.unknown, 'tensor')} of unknown shape" if told.unknown else ""
+    yield f"forecast:   {_amount(told.per_iteration)} for each iteration{more}"
+    yield f"            {_amount(told.once)} once: graph files, metadata, constants"
+    if told.total is not None:
+        number = _plural(told.iterations or 0, "iteration")
+        yield f"            {_amount(told.total)} for {number} in all{more and ', and those'}"
+    for reason, count in told.skipped.items():
+        yield f"            no file for {_plural(count, 'tensor')} of each iteration: {reason}"
+    if told.total is not None and 0 < plan.max_bytes < told.total.bytes:
+        yield f"            more than max_bytes {plan.max_bytes:,}: what does not fit is skipped"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{_plural(amount.files, 'file')}, {amount.bytes:,} bytes"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"

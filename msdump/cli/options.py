@@ -1,0 +1,62 @@
+"""The options and checks that several commands have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from msdump.cli import messages
+from msdump.plan import DeviceTarget, JitLevel
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_DECORATORS: Final = (
+    click.option(
+        "--device-target",
+        metavar=f"[{'|'.join(DeviceTarget)}]",
+        help="Emulated device (default: $DEVICE_TARGET, else CPU).",
+    ),
+    click.option(
+        "--jit-level",
+        metavar=f"[{'|'.join(JitLevel)}]",
+        help="Level of Ascend (default: $JIT_LEVEL, else what the configuration implies).",
+    ),
+    click.option(
+        "--device-id",
+        type=click.IntRange(min=0),
+        help="Number of the device (default: $DEVICE_ID, else 0).",
+    ),
+    messages.verbose,
+)
+
+
+def context(command: _Command) -> _Command:
+    """Give a command the options that say where a network runs, and -v."""
+    for decorate in reversed(_DECORATORS):
+        command = decorate(command)
+    return command
+
+
+def _parse_dimensions(
+    _ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, int]:
+    sizes = {}
+    for text in given:
+        name, _, size = text.rpartition("=")
+        if not (name and size.isascii() and size.isdigit()):
+            raise click.BadParameter(f"{text!r} is not NAME=SIZE, such as N=8")
+        sizes[name] = int(size)
+    return sizes
+
+
+dimensions: Final = click.option(
+    "--dim",
+    "dimensions",
+    multiple=True,
+    metavar="NAME=SIZE",
+    callback=_parse_dimensions,
+    help="Size of a dynamic dimension; may be given several times.",
+)
+"""The option --dim; the command gets sizes by name."""

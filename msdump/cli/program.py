@@ -1,0 +1,105 @@
+"""The ``msdump`` program: its commands, imported when they are called, and its exit codes.
+
+0    done
+1    the run failed: an operator, or a file that could not be written
+2    the configuration, the model, an input or the command line is wrong; nothing ran
+130  interrupted (Ctrl-C)
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+import traceback
+from typing import Final
+
+import click
+
+import msdump
+from msdump.cli import messages
+from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError
+
+FAILED: Final = 1
+REFUSED: Final = 2
+INTERRUPTED: Final = 130
+
+COMMANDS: Final = {
+    "run": "Run an ONNX model and dump it.",
+    "check": "Say what a dump configuration does, and to a model.",
+}
+"""First sentence of every command's help; the command is ``command`` in the module of its name."""
+
+_STARTED: Final = "msdump.has_started"
+
+
+def mark_started() -> None:
+    """Note that operators run from now on: a file that cannot be written is a failure of the run."""
+    click.get_current_context().meta[_STARTED] = True
+
+
+class Program(click.Group):
+    """A group that imports a command when it is called, and turns errors into messages."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"msdump.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            ctx.fail(f"no command {name!r}; the commands are {', '.join(COMMANDS)}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; whatever it raises becomes one message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click itself has the words for these
+        except KeyboardInterrupt:
+            messages.say("interrupted")
+            ctx.exit(INTERRUPTED)
+        except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
+            if messages.verbosity():
+                traceback.print_exc(file=sys.stderr)
+            ctx.exit(_report(ctx, error))
+
+
+def _report(ctx: click.Context, error: Exception) -> int:
+    """Say what went wrong; return the exit code."""
+    match error:
+        case ConfigError():
+            for problem in error.problems:
+                messages.say(f"error: {problem.render(error.source)}")
+        case MsdumpError():
+            messages.say_once(f"error: {error}")
+        case _:
+            kind = type(error).__name__
+            messages.say(f"internal error: {kind}: {error} (-v shows the traceback)")
+            return FAILED
+    ran = ctx.meta.get(_STARTED, False) and isinstance(error, (ExecutionError, DumpWriteError))
+    return FAILED if ran else REFUSED
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(msdump.__version__, prog_name="msdump", message="%(prog)s %(version)s")
+def main() -> None:
+    """MindSpore and CANN style operator dumps of ONNX networks, without their hardware."""

@@ -1,0 +1,168 @@
+"""``msdump run``: a model, its inputs and a number of steps; the dump is what the configuration says."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from msdump import env
+from msdump.cli import messages, options
+from msdump.cli.program import INTERRUPTED, mark_started
+from msdump.execute.feeds import bind
+from msdump.frontends import mindspore
+from msdump.graph.graph import Graph
+from msdump.plan import IterationSet
+from msdump.session import Network
+from msdump.store.layouts import Key, Kind
+from msdump.tools import inputs
+
+Feed = Callable[[int], dict[str, Any]]
+"""Returns the inputs of a step by name."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run and how far it has come.
+
+    Attributes:
+        network: What runs.
+        feed: Its inputs.
+        ran: Numbers of the iterations that are complete.
+    """
+
+    network: Network
+    feed: Feed
+    ran: list[int] = field(default_factory=list)
+
+    def step(self) -> None:
+        iteration = self.network.iteration
+        self.network.run(self.feed(len(self.ran)))
+        self.ran.append(iteration)
+
+
+@click.command(name="run")
+@click.argument("model", type=click.Path())
+@click.option(
+    "--inputs", "feeds", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
+@options.dimensions
+@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to run.")
+@click.option("--config", type=click.Path(), metavar="FILE.json", help="In place of $MINDSPORE_DUMP_CONFIG.")
+@options.context
+def command(
+    *,
+    model: str,
+    feeds: str | None,
+    seed: int | None,
+    dimensions: dict[str, int],
+    steps: int,
+    config: str | None,
+    **context: Any,
+) -> None:
+    """Run MODEL, an .onnx file, operator by operator and dump what the configuration says.
+
+    Without --inputs the inputs are made up: the same for the same seed and step.
+    Options beat environment variables. Exit codes: 0 done, 1 the run failed,
+    2 something given is wrong and nothing ran, 130 interrupted.
+    """
+    if feeds is not None and (seed is not None or dimensions):
+        raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
+    mindspore.set_options(**context)
+    if config is not None:
+        mindspore.set_config(config, "--config")
+    network = mindspore.load(model)
+    run = _Run(network, _feed(network.graph, feeds, dimensions, seed or 0))
+    bind(network.graph, (), run.feed(0))  # wrong inputs are told before anything runs
+    mark_started()
+    with _reported(run, has_config=bool(config or env.read(env.DUMP_CONFIG))):
+        try:
+            _run_all(run, steps)
+        except KeyboardInterrupt:
+            messages.say(
+                f"interrupted in iteration {network.iteration}; files that were written are complete"
+            )
+            click.get_current_context().exit(INTERRUPTED)
+
+
+def _feed(graph: Graph, path: str | None, dimensions: dict[str, int], seed: int) -> Feed:
+    if path is None:
+        return lambda step: inputs.made_up(graph, dimensions, seed, step)
+    arrays = inputs.from_file(graph, path)
+    return lambda _step: arrays
+
+
+def _run_all(run: _Run, steps: int) -> None:
+    with _bar(steps) as advance:
+        for _ in range(steps):
+            run.step()
+            advance()
+
+
+@contextmanager
+def _bar(steps: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar over the steps, on a terminal; give the function that advances it."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("iterations", total=steps)
+        yield lambda: progress.advance(task)
+
+
+@contextmanager
+def _reported(run: _Run, *, has_config: bool) -> Iterator[None]:
+    """Print what a run did, also where it fails or is interrupted."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds = time.perf_counter() - started
+        mindspore.finish()
+        print(f"ran      {_iterations(run.ran)} of {run.network.graph.source} in {seconds:.2f} s")
+        for line in _dump_lines(run, has_config=has_config):
+            print(line)
+
+
+def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
+    """Yield what the dump wrote, skipped and lost."""
+    plan, summary = run.network.plan, run.network.summary
+    if plan is None or summary is None:
+        yield f"no dump: {_why_none(run.network, has_config=has_config)}"
+        return
+    dumped = _iterations([number for number in run.ran if number in plan.iterations])
+    yield f"dumped   {dumped}: {summary.files} files, {summary.bytes:,} bytes"
+    yield f"into     {plan.path.rstrip('/')}/{Key(Kind.NETWORK, 0, plan.net_name).path}"
+    if summary.skipped:
+        yield f"skipped  {_counts(summary.skipped, 'tensor')}"
+    if summary.lost:
+        yield f"lost     {_counts(summary.lost, 'file')}"
+
+
+def _why_none(network: Network, *, has_config: bool) -> str:
+    if not has_config:
+        return f"neither --config nor {env.DUMP_CONFIG} is given"
+    if not network.graph.nodes:
+        return "the model has no operators"
+    return "support_device does not hold this device"
+
+
+def _iterations(numbers: list[int]) -> str:
+    if not numbers:
+        return "0 iterations"
+    which = IterationSet.of([(number, number) for number in numbers])
+    return f"{len(numbers)} iteration{'s' * (len(numbers) != 1)} ({which})"
+
+
+def _counts(counts: Any, noun: str) -> str:
+    """Return ``3 tensors (no elements), 1 tensor (text)``."""
+    return ", ".join(f"{count} {noun}{'s' * (count != 1)} ({reason})" for reason, count in counts.items())

@@ -1,0 +1,213 @@
+"""How many files and bytes a dump will write, told before anything runs.
+
+The dump is rehearsed: its own code gets tensors of the known shapes, which
+nobody ever fills, and writes them into files that only count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from msdump.capture import availability
+from msdump.capture.graph_dump import GraphDump
+from msdump.capture.process import Process
+from msdump.dtypes import STRING
+from msdump.graph.graph import Graph
+from msdump.plan import DeviceTarget, DumpPlan
+from msdump.record import Buffer
+from msdump.store.files import size_of
+from msdump.store.sinks import Sink, SyncSink
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number of files and the bytes in them."""
+
+    files: int
+    bytes: int
+
+    def __sub__(self, other: Amount) -> Amount:
+        """Return what is here and not there."""
+        return Amount(self.files - other.files, self.bytes - other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a dump will write.
+
+    Attributes:
+        once: Graph files, metadata and constants.
+        per_iteration: Files of one dumped iteration, and its line in the list of iterations.
+        skipped: Tensors of an iteration that get no file, by reason.
+        unknown: Tensors of an iteration whose shape only the run tells; they are not in the amounts.
+        iterations: Number of dumped iterations; None: they have no end.
+        total: Everything; None where the iterations have no end.
+    """
+
+    once: Amount
+    per_iteration: Amount
+    skipped: Mapping[str, int]
+    unknown: int
+    iterations: int | None
+    total: Amount | None
+
+
+def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast:
+    """Return what a run of a graph under a plan will write.
+
+    Exact where shapes are known, but for the digits of stand-ins in ``mapping.csv`` and, on GPU,
+    the lines of undumped iterations in the list of iterations.
+
+    Args:
+        graph: The model.
+        plan: The plan; ``set_dump`` marks nothing.
+        sizes: Sizes of dynamic dimensions by name.
+
+    Raises:
+        NotAvailableError: The plan asks for what cannot be executed yet.
+    """
+    availability.check(plan)
+    rehearsal = _Rehearsal(graph, plan, sizes)
+    rehearsal.play(0)
+    amount, skipped = rehearsal.amount, rehearsal.skipped
+    unknown = rehearsal.play(1)
+    each = rehearsal.amount - amount
+    once = amount - each
+    spans = _dumped(plan)
+    return Forecast(
+        once=once,
+        per_iteration=each,
+        skipped=rehearsal.skipped - skipped,
+        unknown=unknown,
+        iterations=None if spans is None else sum(high - low + 1 for low, high in spans),
+        total=None if spans is None else _total(plan, once, each, spans),
+    )
+
+
+def _dumped(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
+    """Return the ranges of iterations that are dumped, from the first that a run has; None: no end."""
+    if plan.iterations.spans is None:
+        return None
+    first = plan.initial_iteration
+    return tuple((max(low, first), high) for low, high in plan.iterations.spans if high >= first)
+
+
+def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int, int]]) -> Amount:
+    count = sum(high - low + 1 for low, high in spans)
+    is_listed = plan.context.device_target is not DeviceTarget.ASCEND
+    # The rehearsed iterations have numbers of one digit; the list of iterations holds the real ones.
+    digits = sum(_digits(high) - _digits(low - 1) for low, high in spans) - count if is_listed else 0
+    return Amount(once.files + count * each.files, once.bytes + count * each.bytes + digits)
+
+
+def _digits(last: int) -> int:
+    """Return the digits of the numbers from 0 to a last one, in all; none below 0."""
+    if last < 0:
+        return 0
+    # One digit each, one more for each number from 10, from 100, ...
+    more: int = sum(last + 1 - 10**zeros for zeros in range(1, len(str(last))))
+    return last + 1 + more
+
+
+class _Rehearsal:
+    """A dump of tensors without contents into files without contents."""
+
+    def __init__(self, graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> None:
+        self._graph = graph
+        self._tensors = _Tensors(graph, sizes)
+        self._files = _CountingFiles()
+        self._sink = SyncSink(plan.on_write_error, files=self._files)
+        self._dump = GraphDump(graph, plan, _Stage(self._sink))
+        self._dump.write_graph_files()
+
+    @property
+    def amount(self) -> Amount:
+        """What was written so far."""
+        return Amount(len(self._files.sizes), sum(self._files.sizes.values()))
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Tensors that got no file so far, by reason."""
+        return Counter(self._sink.summary.skipped)
+
+    def play(self, iteration: int) -> int:
+        """Dump one iteration; return the number of tensors of unknown shape."""
+        capture = self._dump.begin(iteration)
+        unknown: list[str] = []
+        for position, node in enumerate(self._graph.nodes):
+            if capture.watched[position]:
+                inputs = node.inputs if capture.wants_inputs else ()
+                outputs = node.outputs if capture.wants_outputs else ()
+                capture.ran(position, self._tensors.of(inputs, unknown), self._tensors.of(outputs, unknown))
+        names = [value.name for value in self._graph.inputs]
+        fed = self._tensors.of(names, [])
+        self._dump.end(iteration, dict(zip(names, fed, strict=True)))
+        return len(unknown)
+
+
+class _Tensors:
+    """Tensors of known shapes; memory is set aside for them, but never touched."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+        self._graph = graph
+        self._sizes = sizes
+
+    def of(self, names: Sequence[str], unknown: list[str]) -> list[np.ndarray | None]:
+        """Return the tensors of values; None, and the name noted, where the shape is not known."""
+        return [self._of(name, unknown) if name else None for name in names]
+
+    def _of(self, name: str, unknown: list[str]) -> np.ndarray | None:
+        if name in self._graph.weights:
+            return self._graph.weights[name]
+        known = self._graph.type_of(name)
+        if known.kind in {"sequence", "map"}:
+            return None  # the dump holds tensors only
+        if known.dtype is STRING:
+            return np.empty(1, known.dtype.numpy)  # gets no file, whatever its shape
+        shape = [self._sizes.get(size, size) if isinstance(size, str) else size for size in known.shape or ()]
+        sizes = tuple(size for size in shape if isinstance(size, int))
+        if known.dtype is None or known.shape is None or len(sizes) < len(shape):
+            unknown.append(name)
+            return None
+        return np.empty(sizes, known.dtype.numpy)
+
+
+class _Stage(Process):
+    """A process whose dumps all go to one sink."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def sink(self, plan: DumpPlan) -> Sink:  # noqa: ARG002 - the signature of a process
+        return self._sink
+
+
+class _CountingFiles:
+    """Sizes of files by path, and the contents of those that are read again."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        self.replace(directory, name, buffers)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        self.sizes[f"{directory}/{name}"] = size_of(buffers)
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
+        path = f"{directory}/{name}"
+        self.sizes[path] = (self.sizes.get(path) or len(header)) + len(rows)
+
+    def exists(self, directory: str, name: str) -> bool:
+        return f"{directory}/{name}" in self.sizes
+
+    def read(self, _directory: str, _name: str) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        self.sizes.clear()

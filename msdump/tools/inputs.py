@@ -1,0 +1,147 @@
+"""Inputs of a network for runs without a program: from an .npz file, or made up from a seed."""
+
+from __future__ import annotations
+
+import difflib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump.dtypes import STRING, DType
+from msdump.errors import InputError
+from msdump.graph.graph import Graph, Value, ValueType
+
+_SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
+_WORDS: Final = ("iron", "moss", "amber", "slate")
+
+
+def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file by the names of the network's inputs.
+
+    Types that numpy lacks are read in the form that ``numpy.savez`` gives them, or
+    in that of dump files (bfloat16 as float32).
+
+    Args:
+        graph: The network.
+        path: The file, as ``numpy.savez(path, input_name=array)`` writes it.
+
+    Raises:
+        InputError: The file cannot be read, or the network takes what no .npz file can hold.
+    """
+    for value in graph.inputs:
+        if value.type.kind == "sequence":
+            raise InputError(
+                f"{graph.source}: input {value.name!r} is a sequence, which an .npz file cannot hold;"
+                " run the network from Python: msdump.load(model)([array, ...])"
+            )
+    return {name: _typed(array, graph.type_of(name)) for name, array in _read(path).items()}
+
+
+def _read(path: str) -> dict[str, np.ndarray]:
+    remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
+    try:
+        with Path(path).open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            arrays = None if isinstance(loaded, np.ndarray) else dict(loaded)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
+    if arrays is None:
+        raise InputError(f"{path}: one array without a name; {remedy}")
+    return arrays
+
+
+def _typed(array: np.ndarray, known: ValueType) -> np.ndarray:
+    """Return an array in the type that its input declares where numpy has no such type."""
+    dtype = known.dtype
+    if dtype is None or dtype.saved == dtype.numpy:
+        return array
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
+        return array.view(dtype.numpy)
+    return array.astype(dtype.numpy) if array.dtype == dtype.saved else array
+
+
+def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dict[str, Any]:
+    """Return made-up inputs of one step: the same for the same seed and step.
+
+    Floating point elements are normally distributed, 8-bit and smaller integers
+    take every value, larger ones are 0 or 1, optional inputs stay absent.
+
+    Args:
+        graph: The network.
+        sizes: Sizes of dynamic dimensions by name; the others are 1.
+        seed: Any whole number from 0.
+        step: Number of the step.
+
+    Raises:
+        InputError: An input that declares no type or shape, or is a sequence; a dimension that
+            no input has.
+    """
+    check_sizes(graph, sizes)
+    generator = np.random.default_rng((seed, step))
+    return {
+        value.name: _made_up(graph, value, sizes, generator)
+        for value in graph.inputs
+        if value.type.kind != "optional"
+    }
+
+
+def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes of dynamic dimensions that no input has.
+
+    Raises:
+        InputError: Names such a dimension, and those that there are.
+    """
+    names = dict.fromkeys(
+        size for value in graph.inputs for size in value.type.shape or () if isinstance(size, str)
+    )
+    for name in sizes:
+        if name in names:
+            continue
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        there = f"they are {', '.join(names)}" if names else "there are none"
+        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {there}{hint}")
+
+
+def _made_up(graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator) -> Any:
+    known = value.type
+    if known.kind != "tensor" or known.dtype is None or known.shape is None:
+        what = f"is a {known.kind}" if known.kind not in {"", "tensor"} else "declares no type and shape"
+        raise InputError(
+            f"{graph.source}: input {value.name!r} {what} and cannot be made up;"
+            " give it with --inputs, or run the network from Python"
+        )
+    shape = tuple(_size(size, sizes) for size in known.shape)
+    return _elements(known.dtype, shape, generator)
+
+
+def _size(size: int | str | None, sizes: Mapping[str, int]) -> int:
+    if isinstance(size, int):
+        return size
+    return 1 if size is None else sizes.get(size, 1)
+
+
+def _elements(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    if dtype is STRING:
+        return generator.choice(np.array(_WORDS, dtype=object), shape)
+    if dtype.name.startswith("complex"):
+        parts = generator.standard_normal((*shape, 2))
+        return np.asarray(parts[..., 0] + 1j * parts[..., 1]).astype(dtype.numpy)
+    if "int" in dtype.name or dtype.name == "bool":
+        low, high = _range(dtype)
+        return np.asarray(generator.integers(low, high, shape)).astype(dtype.numpy)
+    return np.asarray(generator.standard_normal(shape)).astype(dtype.numpy)
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    """Return the smallest integer and the one behind the largest."""
+    if dtype.numpy.itemsize > 1 or dtype.name == "bool":
+        return 0, _SMALL_RANGE
+    limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]  # the package has no annotations
+    return int(limits.min), int(limits.max) + 1
