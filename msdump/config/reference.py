@@ -1,0 +1,107 @@
+"""The reference page of MINDSPORE_DUMP_CONFIG files, from the models and the rules.
+
+python -m msdump.config.reference docs/reference/config.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.fields import FieldInfo
+
+from msdump import env
+from msdump.config import grammar, rules
+from msdump.config.models import BLOCKS, Allowed
+
+_HEAD: Final = """\
+# Configuration
+
+`MINDSPORE_DUMP_CONFIG` names a `.json` file with the objects below; `msdump run --config FILE` takes its
+place. It is read once, when the first network is loaded. Faults are told all at once, with line, value and
+what is allowed; unknown keys only warn. `msdump check FILE` says what a configuration does.
+
+`docs/schema/mindspore_dump.schema.json` describes the file for editors. This page is generated from the
+same models: `python -m msdump.config.reference docs/reference/config.md`.
+"""
+
+_TEXTS: Final = "## Texts\n\n```text\n{grammar}\n```\n"
+
+_CONSEQUENCES: Final[dict[Callable[..., Any], str]] = {
+    rules.refuse: "error",
+    rules.note: "warning",
+    rules.disable: "warning, nothing is dumped",
+    rules.keep_device_statistics: "warning, the others are left out",
+}
+_FORCED: Final = "warning, the value that fits is used"
+
+
+def reference_text() -> str:
+    """Return the page."""
+    texts = _TEXTS.format(grammar=(grammar.__doc__ or "").partition("\n\n")[2].strip())
+    return "\n".join((_HEAD, *(_block(name) for name in BLOCKS), texts, _rules(), _variables()))
+
+
+def _block(name: str) -> str:
+    model = BLOCKS[name]
+    rows = ((f"`{key}`", *_field(field)) for key, field in model.model_fields.items())
+    head = f"## {name}\n\n{model.__doc__}\n"
+    return f"{head}\n{_table(('key', 'takes', 'default', 'meaning'), rows)}"
+
+
+def _field(field: FieldInfo) -> tuple[str, str, str]:
+    """Return what a key takes, its default and its meaning."""
+    allowed = next(note for note in field.metadata if isinstance(note, Allowed))
+    takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
+    default = "required" if field.is_required() else f"`{json.dumps(field.get_default())}`"
+    return takes, default, " ".join((field.description or "").split())
+
+
+def _rules() -> str:
+    rows = ((_modes(rule), f"`{rule.key}`", _why(rule), _consequence(rule)) for rule in rules.RULES)
+    head = "## Rules between keys\n\nWhat depends on the mode or on another key, where it is violated:\n"
+    return f"{head}\n{_table(('mode', 'key', 'why', 'what follows'), rows)}"
+
+
+def _modes(rule: rules.Rule) -> str:
+    return (
+        "all"
+        if rule.modes == frozenset(rules.Mode)
+        else ", ".join(m.value for m in rules.Mode if m in rule.modes)
+    )
+
+
+def _why(rule: rules.Rule) -> str:
+    return rule.why.replace("{{", "{").replace("}}", "}")
+
+
+def _consequence(rule: rules.Rule) -> str:
+    return _CONSEQUENCES.get(rule.then, _FORCED)
+
+
+def _variables() -> str:
+    rows = ((f"`{variable.name}`", variable.meaning) for variable in env.VARIABLES)
+    return f"## Environment variables\n\n{_table(('variable', 'meaning'), rows)}"
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "".join(_lines(titles, rows))
+
+
+def _lines(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    for cells in (titles, ("---",) * len(titles), *rows):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Write the page to the one file that is named."""
+    if len(arguments) != 1:
+        sys.exit("usage: python -m msdump.config.reference FILE")
+    Path(arguments[0]).write_text(reference_text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
