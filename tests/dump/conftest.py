@@ -21,11 +21,11 @@ _OWN = ("naming", "max_bytes", "on_write_error")
 _E2E = ("enable", "trans_flag", "save_kernel_args", "sample_mode")
 
 
-def config(path, **changes):
+def config(root, **changes):
     """Return a configuration that dumps everything, with keys replaced; None takes a key away."""
     common = {
         "dump_mode": 0,
-        "path": str(path),
+        "path": str(root),
         "net_name": "Net",
         "iteration": "all",
         "saved_data": "tensor",

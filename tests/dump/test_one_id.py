@@ -1,0 +1,138 @@
+"""One id everywhere: csv, .ir, .pb and file names name the same operators, and ``kernels`` selects by it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sample_nets.build import NETWORKS, build
+from tests.dump import nets, trees
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+LARGE = ("alexnet", "resnet50", "bert")  # built in seconds, hundreds of megabytes each
+FILES = sorted(path.stem for path in GRAPHS.glob("*.onnx"))
+VIRTUAL = re.compile(r".*/(TupleGetItem|MakeTuple|Return)-op\d+")
+FULL_NAME = re.compile(r"full_name_with_scope: \((.+)\)$", re.MULTILINE)
+
+# What random numbers will not do for.
+FEEDS = {
+    "if": {"x": np.ones((2, 3), np.float32), "flag": np.array(True)},
+    "loop": {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)},
+    "strings": {"words": np.array(["a", "B", "c"], object)},
+    "transformer": {
+        "input_ids": np.arange(16).reshape(2, 8),
+        "attention_mask": np.ones((2, 8), np.int64),
+        "token_type_ids": np.zeros((2, 8), np.int64),
+    },
+}
+
+
+def feeds(name, network):
+    """Return inputs for a network of graphs/."""
+    return FEEDS.get(name) or {
+        value.name: np.ones(
+            [size if isinstance(size, int) else 2 for size in value.type.shape], value.type.dtype.numpy
+        )
+        for value in network.graph.inputs
+    }
+
+
+def listed(rank):
+    """Return the full names in the csv of graph 0."""
+    rows = (rank / "execution_order" / "ms_execution_order_graph_0.csv").read_text().splitlines()
+    return rows[1:]
+
+
+def in_text(rank):
+    """Return the full names of the real operators in the .ir of graph 0."""
+    text = (rank / "graphs" / "ms_output_trace_code_graph_0.ir").read_text()
+    return [name for name in FULL_NAME.findall(text) if not VIRTUAL.fullmatch(name)]
+
+
+def in_message(rank):
+    """Return the full names of the real operators in the .pb of graph 0."""
+    names = trees.pb_full_names((rank / "graphs" / "ms_output_trace_code_graph_0.pb").read_bytes())
+    return [name for name in names if not VIRTUAL.fullmatch(name)]
+
+
+def spelled(full_name):
+    """Return an operator's name as file names spell it."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", full_name)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_graph_files_of_small_graphs(door, name):
+    """csv, .ir and .pb list the same operators in the same order, each once."""
+    door.configure()
+
+    network = door.load(GRAPHS / f"{name}.onnx")
+
+    names = [operator.full_name for operator in network.operators]
+    assert len(names) == len(set(names))
+    assert names == listed(door.rank) == in_text(door.rank) == in_message(door.rank)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NETWORKS]
+)
+def test_graph_files_of_sample_networks(door, name):
+    """The same holds for the sample networks."""
+    door.configure()
+
+    network = door.load(build(name, batch="N"))
+
+    names = [operator.full_name for operator in network.operators]
+    assert len(names) == len(set(names))
+    assert names == listed(door.rank) == in_text(door.rank) == in_message(door.rank)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_small_graphs(door, name):
+    """Every operator with tensors to dump has files under its name, of its type, and no other has."""
+    door.configure(naming="2.7")
+    network = door.load(GRAPHS / f"{name}.onnx")
+
+    network.run(feeds(name, network))
+
+    found = {(m["type"], m["name"]) for m, _ in trees.tensors(door.rank) if m["type"] != "Parameter"}
+    expected = {(operator.op_type, spelled(operator.full_name)) for operator in network.operators}
+    assert expected >= found
+    assert WITHOUT_FILES.get(name, set()) == {op_type for op_type, _ in expected - found}
+
+
+WITHOUT_FILES = {"strings": {"StringNormalizer", "StringConcat"}}
+
+
+@pytest.mark.parametrize("name", [*FILES, "names"])
+def test_kernels_select_each_operator(door, name):
+    """A full name in ``kernels`` selects its operator and no other."""
+    model = odd_names() if name == "names" else GRAPHS / f"{name}.onnx"
+    network = door.load(model)
+    fed = feeds(name, network)
+    if name == "names":
+        assert len(network.operators) == 6
+
+    for operator in network.operators:
+        door.again()
+        door.configure(
+            path=str(door.path / spelled(operator.full_name)), dump_mode=1, kernels=[operator.full_name]
+        )
+        door.load(model).run(fed)
+
+        found = trees.operators(door.path / spelled(operator.full_name))
+        has_files = operator.op_type not in WITHOUT_FILES.get(name, set())
+        assert ({spelled(operator.full_name)} if has_files else set()) == found
+
+
+def odd_names():
+    """Return a network whose node names hold what file names and expressions take amiss."""
+    names = ["a.b/c d/n", "a+b/(n", "a*/n", "net[0]/n", "ä/n", "x/y-op1/n"]
+    values = ["x", *(f"v{n}" for n in range(len(names)))]
+    nodes = [
+        nets.node("Relu", before, after, name)
+        for before, after, name in zip(values, values[1:], names, strict=False)
+    ]
+    return nets.model(nodes, [nets.value("x", [2])], [values[-1]])

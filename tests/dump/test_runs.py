@@ -1,0 +1,187 @@
+"""Several networks in a process, several processes in a path, and networks of unusual shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msdump.errors import InputError
+from tests.dump import nets, trees
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+X = {"x": np.ones((2, 4), np.float32)}
+
+
+def iterations(door, graph):
+    """Return the iterations that a graph has directories for."""
+    return sorted(int(path.name) for path in (door.rank / "Net" / str(graph)).iterdir())
+
+
+def turns(door, order, **changes):
+    """Run networks in the order of their letters; return the iterations of each graph."""
+    door.configure(**changes)
+    loaded = {letter: door.load(nets.dense()) for letter in sorted(set(order))}
+    for letter in order:
+        loaded[letter].run(X)
+    return [iterations(door, graph) for graph in range(len(loaded))]
+
+
+TURNS = {
+    "one": ("AAA", {}, [[0, 1, 2]]),
+    "two in turn": ("ABABAB", {}, [[0, 1, 2], [1, 2, 3]]),
+    "one after the other": ("AAABBB", {}, [[0, 1, 2], [1, 2, 3]]),
+    "three": ("ABCABC", {}, [[0, 1], [1, 2], [1, 2]]),
+    "first number": ("ABAB", {"initial_iteration": 5}, [[5, 6], [6, 7]]),
+    "one runs more": ("AAAB", {}, [[0, 1, 2], [3]]),
+}
+
+
+@pytest.mark.parametrize(("order", "changes", "expected"), TURNS.values(), ids=TURNS)
+def test_counter(door, order, changes, expected):
+    """After each run the process's counter is that network's count of runs plus ``initial_iteration``."""
+    assert expected == turns(door, order, **changes)
+
+
+def test_counter_of_a_later_network(door):
+    """A network that is loaded later starts where the last run left the counter."""
+    door.configure()
+    first = door.load(nets.dense())
+    for _ in range(3):
+        first.run(X)
+
+    door.load(nets.dense()).run(X)
+
+    assert iterations(door, 1) == [3]
+
+
+def test_iterations_of_networks_in_turn(door):
+    """Which runs are dumped goes by the shared counter."""
+    found = turns(door, "ABABAB", iteration="1")
+
+    assert found == [[1], [1]]
+
+
+def test_failed_run_does_not_count(door):
+    """A run that is refused has no number; the next one takes it."""
+    door.configure()
+    network = door.load(nets.dense())
+    network.run(X)
+    with pytest.raises(InputError):
+        network.run({"x": np.ones((2, 5), np.float32)})
+
+    network.run(X)
+
+    assert iterations(door, 0) == [0, 1]
+
+
+def test_graph_without_operators(door):
+    """A graph that only passes its input on writes nothing, takes no number and does not count."""
+    x = nets.value("x", ["n", 4])
+    door.configure()
+    identity = door.load(nets.model([], [x], [x]))
+    identity.run(X)
+    assert not door.path.exists()
+
+    network = door.load(nets.dense())
+    identity.run(X)
+    network.run(X)
+    identity.run(X)
+    network.run(X)
+
+    assert iterations(door, 0) == [0, 1]
+
+
+def test_metadata_are_written_once(door, caplog):
+    """In a fresh path several networks write the metadata once and say nothing about it."""
+    turns(door, "ABC")
+
+    assert len(list((door.rank / ".dump_metadata").iterdir())) == 2
+    assert caplog.records == []
+
+
+def test_second_run_adds(door, caplog):
+    """A second process in the same path destroys no tensor, appends to histories and keeps the metadata."""
+    door.dump(nets.dense(), X, steps=2)
+    before = {path: path.read_bytes() for path in door.path.rglob("*.npy")}
+    door.again()
+
+    door.dump(nets.dense(), X, iteration="0-7", steps=2)
+
+    after = list(door.path.rglob("*.npy"))
+    assert before == {path: path.read_bytes() for path in before}
+    assert 2 * len(before) == len(after)
+    history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
+    assert history.read_text() == "0\n1\n0\n1\n"
+    assert b'"all"' in (door.rank / ".dump_metadata" / "data_dump.json").read_bytes()
+    kept = [record.getMessage() for record in caplog.records if "already exists, kept" in record.getMessage()]
+    assert len(kept) == 2
+
+
+def test_second_run_replaces_graph_files(door):
+    """Graph files and execution orders are those of the latest process."""
+    door.dump(nets.dense(), X)
+    door.again()
+
+    door.dump(nets.cosine(), X)
+
+    order = door.rank / "execution_order" / "ms_execution_order_graph_0.csv"
+    assert order.read_text() == "NodeExecutionOrder-FullNameWithScope\nDefault/Cos-op0\n"
+    for suffix in ("ir", "pb"):
+        data = (door.rank / "graphs" / f"ms_output_trace_code_graph_0.{suffix}").read_bytes()
+        assert b"Default/Cos-op0" in data
+        assert b"MatMul" not in data
+    modes = {trees.mode(path) for path in door.path.rglob("*") if path.is_file()}
+    assert {0o400} == modes
+
+
+def test_second_run_adds_to_mappings(door):
+    """Stand-ins of a second process differ from those of the first, and both are mapped."""
+    for _ in range(2):
+        door.dump(nets.long_names(), {"x": np.ones((2, 4), np.float32)})
+        door.again()
+
+    folder = door.rank / "Net" / "0" / "0"
+    lines = (folder / "mapping.csv").read_text().splitlines()
+    assert 12 == len(lines) == len({line.split(",")[0] for line in lines})
+    assert all((folder / line.split(",")[0]).is_file() for line in lines)
+    assert sum(len(name) > 255 for name in (path.rpartition("/")[2] for path in trees.tree(folder))) == 12
+
+
+def test_dynamic_batch(door):
+    """Files have the shape of their own run; the graph is one."""
+    door.configure(input_output=2)
+    network = door.load(nets.dense())
+
+    for batch in (1, 5, 2):
+        network(np.ones((batch, 4), np.float32))
+
+    found = [np.load(path).shape for match, path in trees.tensors(door.rank) if match["type"] == "MatMul"]
+    assert found == [(1, 3), (5, 3), (2, 3)]
+    assert [path.name for path in (door.rank / "Net").iterdir()] == ["0"]
+
+
+CONTROL = {
+    "if": ("If", {"x": np.ones((2, 3), np.float32), "flag": np.array(False)}),
+    "loop": ("Loop", {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)}),
+    "scan": ("Scan", {"start": np.zeros(3, np.float32), "rows": np.ones((4, 3), np.float32)}),
+}
+
+
+@pytest.mark.parametrize(("name", "feeds"), CONTROL.values(), ids=CONTROL)
+def test_control_flow(door, name, feeds):
+    """An operator with a graph of its own is one kernel; what runs inside is not dumped."""
+    network = door.dump(GRAPHS / f"{name.lower()}.onnx", feeds)
+
+    order = (door.rank / "execution_order" / "ms_execution_order_graph_0.csv").read_text().split()[1:]
+    assert [f"Default/{name}-op0"] == order == [operator.full_name for operator in network.operators]
+    assert {f"Default_{name}-op0"} == trees.operators(door.rank)
+
+
+def test_outputs_that_nothing_computes(door):
+    """An output that is an input or an initializer comes back, and only the operator between is dumped."""
+    network = door.dump(GRAPHS / "passthrough.onnx", {"x": np.ones((2, 2), np.float32)})
+
+    assert len(network.run({"x": np.ones((2, 2), np.float32)})) == 3
+    assert {"Default_Add-op0"} == trees.operators(door.rank)
