@@ -1,0 +1,328 @@
+"""Faults of the surroundings, the configuration and the network: one clear message each, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from msdump.errors import ConfigError, DumpWriteError, ExecutionError, InputError, UnsupportedOpError
+from msdump.store.files import DiskFiles
+from tests.dump import nets, trees
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Give the directory of a file system that holds half a megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def file_size_limit():
+    """Return a function that limits the size of every file this process writes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def messages(caplog, level="WARNING"):
+    """Return what was logged from a level on."""
+    caplog.handler.setLevel(level)
+    return [record.getMessage() for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+
+
+def complete(root):
+    """Tell how many tensor files there are, after loading each, and that nothing else was left there."""
+    files = trees.tree(root)
+    assert not [name for name in files if name.endswith(".tmp")]
+    return len([np.load(path) for name, path in files.items() if name.endswith(".npy")])
+
+
+def dense(width=4):
+    """Return a network of four dense layers of a width; each product is the next one's input."""
+    values = ["x", "a", "b", "c", "y"]
+    nodes = [
+        nets.node("MatMul", f"{before} w", after, f"{after}-Dense/MatMul")
+        for before, after in pairwise(values)
+    ]
+    weight = {"w": np.eye(width, dtype=np.float32)}
+    return nets.model(nodes, [nets.value("x", ["n", width])], ["y"], weight)
+
+
+CONFIGURATIONS = {
+    "missing": (
+        lambda folder: folder / "none.json",
+        "none.json: no such file; MINDSPORE_DUMP_CONFIG must be",
+    ),
+    "directory": (
+        lambda folder: _made(folder / "here.json"),
+        "here.json: is a directory; MINDSPORE_DUMP_CONFIG",
+    ),
+    "other suffix": (lambda folder: _text(folder / "dump.txt", "{}"), "does not end in .json"),
+    "empty": (
+        lambda folder: _text(folder / "dump.json", ""),
+        "the file is empty; it must hold one JSON object",
+    ),
+    "no JSON": (
+        lambda folder: _text(folder / "dump.json", '{"a": 1,}'),
+        "dump.json:1: invalid JSON at column",
+    ),
+    "no block": (lambda folder: _text(folder / "dump.json", "{}"), "common_dump_settings"),
+}
+
+
+def _made(path):
+    path.mkdir()
+    return path
+
+
+def _text(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("make", "message"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_configuration_file(door, make, message):
+    """A configuration that cannot be used is refused by its name at the load, and nothing is written."""
+    door.monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", str(make(door.folder)))
+
+    with pytest.raises(ConfigError) as caught:
+        door.load(nets.mini())
+
+    assert message in str(caught.value)
+    assert isinstance(caught.value, RuntimeError)
+    assert not door.path.exists()
+
+
+VALUES = {
+    "forbidden character": ({"path": "/tmp/my dump"}, "$.common_dump_settings.path"),  # noqa: S108 - refused
+    "dots": ({"path": "/tmp/../x"}, "$.common_dump_settings.path"),  # noqa: S108 - refused
+    "relative path": ({"path": "dump"}, "$.common_dump_settings.path"),
+    "no path": ({"path": None}, "MS_DIAGNOSTIC_DATA_PATH"),
+    "expression": ({"dump_mode": 1, "kernels": ["name-regex(Default/[)"]}, "$.common_dump_settings.kernels"),
+    "iteration": ({"iteration": "5-3"}, "$.common_dump_settings.iteration"),
+}
+
+
+@pytest.mark.parametrize(("changes", "place"), VALUES.values(), ids=VALUES)
+def test_configuration_value(door, changes, place):
+    """A wrong value is told once, with file, line and place, and nothing is written."""
+    file = door.configure(**changes)
+
+    with pytest.raises(ConfigError) as caught:
+        door.load(nets.mini())
+
+    assert 1 == len(caught.value.problems)
+    assert place in str(caught.value)
+    assert str(caught.value).startswith(f"{file}:")
+    assert not door.path.exists()
+
+
+def test_unwritable_path(door):
+    """A path below a file is refused at the load, with the part at fault and the remedy."""
+    (door.folder / "file").write_text("")
+    door.configure(path=f"{door.folder}/file/dump")
+
+    with pytest.raises(DumpWriteError) as caught:
+        door.load(nets.mini())
+
+    assert (
+        f"dump path '{door.folder}/file/dump' cannot be created ('{door.folder}/file' is not a directory)"
+        in (str(caught.value))
+    )
+    assert "choose another path" in str(caught.value)
+
+
+def test_read_only_path(door):
+    """A path on a file system without write access is refused at the load."""
+    door.configure(path="/proc/msdump")
+
+    with pytest.raises(DumpWriteError, match="dump path '/proc/msdump' cannot be created"):
+        door.load(nets.mini())
+
+
+def test_path_that_becomes_unwritable(door, caplog):
+    """A directory that turns into a file during the run raises at the write, naming the file."""
+    door.configure()
+    network = door.load(nets.mini())
+    (door.rank / "Net").write_text("")
+
+    with pytest.raises(DumpWriteError, match=r"cannot write '.*/Net/0/0/Conv2D\..*': .*Not a directory"):
+        network.run(nets.mini_feeds())
+
+    assert 1 == len(messages(caplog))
+
+
+def test_directory_removed_during_the_run(door):
+    """A dump directory that somebody removes between two runs is made again."""
+    door.configure()
+    network = door.load(nets.mini())
+    network.run(nets.mini_feeds())
+    shutil.rmtree(door.rank)
+
+    network.run(nets.mini_feeds())
+
+    assert 17 == complete(door.rank / "Net" / "0" / "1")
+
+
+def test_full_disk(door, small_disk, caplog):
+    """A full disk raises at the write; what stands there is complete, and the loss is counted."""
+    door.configure(path=str(small_disk / "dump"))
+    network = door.load(dense(200))
+
+    with pytest.raises(DumpWriteError) as caught:
+        network.run({"x": np.ones((10, 200), np.float32)})
+
+    assert "No space left on device; free space, dump less or choose another path" in str(caught.value)
+    assert 1 <= complete(small_disk / "dump")
+    assert {os.strerror(errno.ENOSPC): 1} == network.summary.lost
+    assert 1 == len(messages(caplog))
+
+
+def test_full_disk_with_warnings(door, small_disk, caplog):
+    """Under on_write_error "warn" the run goes on to its result, and one line for each cause is logged."""
+    door.configure(path=str(small_disk / "dump"), on_write_error="warn")
+    network = door.load(dense(200))
+    x = np.ones((10, 200), np.float32)
+
+    found = [network(x) for _ in range(3)]
+
+    assert all(np.array_equal(x, output) for output in found)
+    assert 1 <= network.summary.lost[os.strerror(errno.ENOSPC)]
+    assert 1 == len([message for message in messages(caplog) if "No space left" in message])
+    complete(small_disk / "dump")
+
+
+def test_file_size_limit(door, file_size_limit):
+    """A file that passes the limit of the process leaves no torn file, and the remedy is told."""
+    door.configure()
+    network = door.load(dense(200))
+    file_size_limit(50_000)
+
+    with pytest.raises(DumpWriteError, match=r"File too large; raise the file size limit \(ulimit -f\)"):
+        network.run({"x": np.ones((10, 200), np.float32)})
+
+    assert 1 == complete(door.rank)
+
+
+@pytest.mark.parametrize("policy", ["raise", "warn"])
+def test_write_error_policy(door, policy, monkeypatch, caplog):
+    """A failing write raises at once, or is counted and passed over, as the configuration says."""
+    create = DiskFiles.create
+
+    def fail(self, directory, name, buffers):
+        if name.startswith("ReLU"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        create(self, directory, name, buffers)
+
+    monkeypatch.setattr(DiskFiles, "create", fail)
+    door.configure(on_write_error=policy)
+    network = door.load(nets.mini())
+
+    if policy == "raise":
+        with pytest.raises(DumpWriteError, match="Input/output error"):
+            network.run(nets.mini_feeds())
+    else:
+        network.run(nets.mini_feeds())
+
+    assert {os.strerror(errno.EIO): 1 if policy == "raise" else 2} == network.summary.lost
+    assert (3 if policy == "raise" else 15) == complete(door.rank)
+    assert 1 == len(messages(caplog))
+
+
+@pytest.mark.parametrize("changes", [{}, {"on_write_error": "warn"}], ids=["raise", "warn"])
+def test_failing_operator(door, changes):
+    """When an operator fails, the exception names it and the files of those before it are complete."""
+    nodes = [
+        nets.node("Relu", "x", "positive", "relu-ReLU/Relu"),
+        nets.node("Gather", "positive where", "row", "pick-Pick/Gather"),
+        nets.node("Neg", "row", "y", "neg-Neg/Neg"),
+    ]
+    inputs = [nets.value("x", [3, 2]), nets.value("where", [1], nets.onnx.TensorProto.INT64)]
+    door.configure(**changes)
+    network = door.load(nets.model(nodes, inputs, ["y"]))
+
+    with pytest.raises(ExecutionError) as caught:
+        network.run({"x": np.ones((3, 2), np.float32), "where": np.array([7])})
+
+    assert "operator Default/pick-Pick/Gather-op0 failed: " in str(caught.value)
+    assert "(inputs: float32[3, 2], int64[1])" in str(caught.value)
+    assert "Default/pick-Pick/Gather-op0" == caught.value.operator
+    assert ["ReLU-op0 input 0", "ReLU-op0 output 0"] == trees.slots(door.rank)
+    assert 2 == complete(door.rank)
+    assert not (door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv").exists()
+
+
+def test_run_after_a_failure(door):
+    """After a failed run the next one takes its number and dumps everything."""
+    nodes = [nets.node("Relu", "x", "positive"), nets.node("Gather", "positive where", "y")]
+    inputs = [nets.value("x", [3, 2]), nets.value("where", [1], nets.onnx.TensorProto.INT64)]
+    door.configure(input_output=2)
+    network = door.load(nets.model(nodes, inputs, ["y"]))
+    x = np.ones((3, 2), np.float32)
+    with pytest.raises(ExecutionError):
+        network(x, np.array([7]))
+
+    network(x, np.array([1]))
+
+    assert ["ReLU-op0 output 0"] * 2 == [slot for slot in trees.slots(door.rank) if "ReLU" in slot]
+    assert "0\n" == (door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv").read_text()
+
+
+def test_operator_that_nothing_runs(door):
+    """An operator that nothing can run is named with its node and domain; those before it are dumped."""
+    nodes = [nets.node("Relu", "x", "positive", "a/Relu")]
+    nodes += [nets.node("Wonder", "positive", "y", "b/Wonder", domain="my.domain")]
+    model = nets.model(nodes, [nets.value("x", [2])], ["y"])
+    model.opset_import.append(nets.helper.make_opsetid("my.domain", 1))
+    door.configure()
+    network = door.load(model)
+
+    with pytest.raises(UnsupportedOpError, match=r"node 'b/Wonder': nothing can run my\.domain"):
+        network.run({"x": np.ones(2, np.float32)})
+
+    assert ["ReLU-op0 input 0", "ReLU-op0 output 0"] == trees.slots(door.rank)
+
+
+INPUTS = {
+    "missing": ({}, r"input 'x' \(float32, shape \(n, 1, 6, 6\)\) is missing"),
+    "unknown": ({"y": 1}, "no input 'y'; the inputs are x"),
+    "shape": ({"x": np.ones((1, 2, 6, 6), np.float32)}, r"input 'x': shape \(1, 2, 6, 6\) given"),
+    "rank": ({"x": np.ones(36, np.float32)}, r"input 'x': shape \(36,\) given"),
+    "type": ({"x": np.ones((1, 1, 6, 6))}, "input 'x': dtype float64 given, float32 expected; convert it"),
+}
+
+
+@pytest.mark.parametrize(("feeds", "message"), INPUTS.values(), ids=INPUTS)
+def test_inputs(door, feeds, message):
+    """A wrong input is refused before anything runs, with what the network takes."""
+    door.configure()
+    network = door.load(nets.mini())
+
+    with pytest.raises(InputError, match=message):
+        network.run(feeds)
+
+    assert not (door.rank / "Net").exists()
+
+
+def test_nothing_is_said_of_a_good_run(door, caplog):
+    """A run without a fault logs nothing."""
+    caplog.set_level("WARNING", "msdump")
+    network = door.dump(nets.mini(), nets.mini_feeds(), steps=2)
+
+    door.process.close()
+
+    assert [] == caplog.records
+    assert {} == network.summary.lost
