@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import FormatError, InputError
+from msdump.execute.values import is_map
 from msdump.graph.graph import Graph, Value, ValueType
+
+_WIDTHS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+"""Kinds of numbers, each of which holds all smaller ones; the types that numpy lacks count as widest."""
+
+_WIDEST: Final = 3
 
 
 def bind(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs by name: arrays, lists of arrays (sequences), or None (absent optionals).
+    """Return the inputs by name: arrays, lists of arrays (sequences), maps, or None (absent optionals).
 
     Python numbers and lists take the declared dtype; arrays must have it.
 
@@ -45,10 +52,8 @@ def bind(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> d
 def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     order = [value.name for value in graph.inputs]
     if len(positional) > len(order):
-        raise InputError(
-            f"{graph.source}: {len(positional)} inputs given, the network takes {len(order)}:"
-            f" {', '.join(order)}"
-        )
+        taken = f"{len(order)} ({', '.join(order)})" if order else "none"
+        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network takes {taken}")
     given = dict(zip(order, positional, strict=False))
     for name, item in named.items():
         if name in given:
@@ -56,7 +61,8 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
         if name not in order and name not in graph.overridable:
             close = difflib.get_close_matches(name, order, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise InputError(f"{graph.source}: no input {name!r}; the inputs are {', '.join(order)}{hint}")
+            inputs = f"the inputs are {', '.join(order)}" if order else "the network takes none"
+            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{hint}")
         given[name] = item
     return given
 
@@ -71,6 +77,10 @@ def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
         if kind in {"optional", ""}:
             return None
         raise InputError(f"None given, {_wanted(value.type)} expected")
+    if kind == "map" or (kind != "tensor" and is_map(item)):
+        if not is_map(item):
+            raise InputError(f"{type(item).__name__} given, a dict expected")
+        return item
     if kind == "sequence" or (kind != "tensor" and isinstance(item, (list, tuple))):
         if not isinstance(item, (list, tuple)):
             raise InputError(f"{type(item).__name__} given, a list of tensors expected")
@@ -83,12 +93,36 @@ def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
 
 def _array(item: Any, dtype: DType | None) -> np.ndarray:
     if dtype is not None and isinstance(item, (bool, int, float, complex, str, list, tuple)):
-        return np.asarray(item, dtype=dtype.numpy)
-    array = np.asarray(item)
+        return _made(item, dtype)
+    try:
+        array = np.asarray(item)
+    except ValueError as error:
+        raise InputError(f"{reprlib.repr(item)} is no tensor: {error}") from error
     found = dtypes.from_numpy(array.dtype)
     if dtype is not None and found is not dtype:
         raise InputError(f"dtype {found.name} given, {dtype.name} expected; convert it with astype")
+    if array.dtype == dtypes.STRING.numpy:
+        _check_texts(array)
     return array
+
+
+def _made(item: Any, dtype: DType) -> np.ndarray:
+    try:
+        given = np.asarray(item)
+        array = np.asarray(item, dtype=dtype.numpy)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{reprlib.repr(item)} is no tensor of {dtype.name}: {error}") from error
+    if given.size and _WIDTHS.get(given.dtype.kind, 0) > _WIDTHS.get(array.dtype.kind, _WIDEST):
+        raise InputError(f"{reprlib.repr(item)} would lose its value as {dtype.name}")
+    if dtype is dtypes.STRING:
+        _check_texts(array)
+    return array
+
+
+def _check_texts(array: np.ndarray) -> None:
+    for item in array.reshape(-1):
+        if not isinstance(item, (str, bytes)):
+            raise InputError(f"an array of objects holds {item!r}; only texts can be fed as objects")
 
 
 def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]) -> None:

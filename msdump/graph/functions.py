@@ -11,6 +11,8 @@ from typing import Final
 import onnx
 from onnx import inliner
 
+from msdump.errors import GraphError
+
 _MOST_CALLS: Final = 10_000  # recursion is forbidden by ONNX; a cycle must not hang the loader
 
 
@@ -19,6 +21,9 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Functions whose opset imports differ from the model's stay calls; onnxruntime
     runs them as one kernel.
+
+    Raises:
+        GraphError: A call that does not fit its function.
     """
     if not model.functions:
         return model
@@ -26,7 +31,11 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in model.graph.node:
         copies.copy_call(node, node.name)
     model.functions.extend(copies.made)
-    return inliner.inline_local_functions(model)
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise GraphError(f"the model's functions cannot be inlined: {reason}") from error
 
 
 class _Copies:

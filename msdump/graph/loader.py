@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
-from onnx import defs, shape_inference
+from onnx import shape_inference
 
 from msdump import dtypes
-from msdump.errors import FormatError, GraphError, UnsupportedIRVersionError
-from msdump.graph import functions, names, weights, wire
+from msdump.errors import FormatError, GraphError
+from msdump.graph import functions, names, validity, weights, wire
 from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType
 from msdump.graph.order import execution_order
 from msdump.graph.primitives import Use, primitive_name
@@ -64,8 +63,7 @@ def _map_file(path: Path) -> memoryview:
 
 def _build(source: str, folder: Path | None, data: memoryview, *, keeps_classes: bool) -> Graph:
     split = wire.split(data)
-    model = _parse(split.message)
-    _check_versions(model)
+    model = validity.parsed(split.message)
     files = weights.SideFiles(folder)
     raw = np.frombuffer(data, np.uint8)
     initializers = {
@@ -74,6 +72,8 @@ def _build(source: str, folder: Path | None, data: memoryview, *, keeps_classes:
     }
     for sparse in model.graph.sparse_initializer:
         initializers[sparse.values.name] = weights.sparse_to_array(sparse, files)
+    for tensor in validity.inner_tensors(model):
+        weights.embed(tensor, files)
     _name_nodes(model.graph)
     model = functions.inline(model)
     return _Builder(source, model, initializers, keeps_classes=keeps_classes).graph()
@@ -81,32 +81,6 @@ def _build(source: str, folder: Path | None, data: memoryview, *, keeps_classes:
 
 def _slice(raw: np.ndarray, span: wire.Span | None) -> np.ndarray | None:
     return None if span is None else raw[span[0] : span[1]]
-
-
-def _parse(message: bytes) -> onnx.ModelProto:
-    model = onnx.ModelProto()
-    try:
-        model.ParseFromString(message)
-    except DecodeError as error:
-        raise GraphError("no ONNX model: the protobuf message cannot be parsed") from error
-    if not model.HasField("graph") or not model.opset_import:
-        raise GraphError("no ONNX model: it has no graph or no opset import")
-    return model
-
-
-def _check_versions(model: onnx.ModelProto) -> None:
-    if model.ir_version > onnx.IR_VERSION:
-        raise UnsupportedIRVersionError(
-            f"IR version {model.ir_version} is newer than the installed onnx package knows"
-            f" ({onnx.IR_VERSION}); upgrade onnx or export the model with an older IR version"
-        )
-    newest = defs.onnx_opset_version()
-    for opset in model.opset_import:
-        if opset.domain in {"", "ai.onnx"} and opset.version > newest:
-            raise UnsupportedIRVersionError(
-                f"opset {opset.version} is newer than the installed onnx package knows ({newest});"
-                " upgrade onnx or export the model with an older opset"
-            )
 
 
 def _name_nodes(graph: onnx.GraphProto) -> None:
@@ -140,12 +114,13 @@ class _Builder:
 
     def graph(self) -> Graph:
         graph = self._model.graph
-        parameters = tuple(self._weights)
+        parameters = frozenset(self._weights)
         operators = self._lift_constants(list(graph.node))
         for name, array in self._weights.items():
             self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
         inputs = tuple(Value(i.name, self._type(i.name)) for i in graph.input if i.name not in parameters)
         ordered = execution_order(operators, {*self._weights, *(value.name for value in inputs)})
+        self._check_outputs(ordered, inputs)
         return Graph(
             source=self._source,
             name=graph.name,
@@ -156,10 +131,17 @@ class _Builder:
             constants=tuple(name for name in self._weights if name not in parameters),
             overridable=self._overridable(),
             types=self._types,
-            opsets={opset.domain or "": opset.version for opset in self._model.opset_import},
+            opsets=validity.opsets(self._model),
             ir_version=self._model.ir_version,
             proto=self._model,
         )
+
+    def _check_outputs(self, nodes: list[onnx.NodeProto], inputs: tuple[Value, ...]) -> None:
+        made = {*self._weights, *(value.name for value in inputs)}
+        made.update(*(node.output for node in nodes))
+        for value in self._model.graph.output:
+            if not value.name or value.name not in made:
+                raise GraphError(f"graph output {value.name!r}: no node, input or initializer makes it")
 
     def _overridable(self) -> frozenset[str]:
         if self._model.ir_version < _OVERRIDABLE_SINCE:
@@ -173,9 +155,14 @@ class _Builder:
         """Turn Constant nodes into weights; they are values, not operators, as in MindSpore."""
         operators = []
         for node in nodes:
-            value = _constant_value(node)
+            value = weights.constant(node)
             if value is None:
                 operators.append(node)
+            elif node.output[0] in self._weights:
+                raise GraphError(
+                    f"node {node.name!r} writes value {node.output[0]!r}, which an initializer or a"
+                    " constant already makes"
+                )
             else:
                 self._weights[node.output[0]] = value
         return operators
@@ -225,32 +212,12 @@ def _attribute(attribute: onnx.AttributeProto) -> Attribute:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, onnx.TensorProto):
-        return onnx.numpy_helper.to_array(value)
+        return weights.inner_array(value)
     if attribute.type in {onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS}:
         return tuple(value)
     if attribute.type == onnx.AttributeProto.STRINGS:
         return tuple(item.decode(errors="replace") for item in value)
     return value
-
-
-def _constant_value(node: onnx.NodeProto) -> np.ndarray | None:
-    """Return the tensor of a Constant node, None for any other node and for sparse values."""
-    if node.op_type != "Constant" or node.domain not in {"", "ai.onnx"} or not node.attribute:
-        return None
-    attribute = node.attribute[0]
-    value: Any = onnx.helper.get_attribute_value(attribute)
-    kind = attribute.name
-    if kind == "value":
-        return onnx.numpy_helper.to_array(value)
-    if kind in {"value_float", "value_floats"}:
-        return np.asarray(value, np.float32)
-    if kind in {"value_int", "value_ints"}:
-        return np.asarray(value, np.int64)
-    if kind in {"value_string", "value_strings"}:
-        texts = [value] if kind == "value_string" else list(value)
-        array = np.array([text.decode(errors="replace") for text in texts], dtype=object)
-        return array.reshape(()) if kind == "value_string" else array
-    return None
 
 
 def _value_types(model: onnx.ModelProto) -> dict[str, ValueType]:
@@ -269,6 +236,8 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
         return ValueType(kind="")
     if kind == "sequence_type":
         return ValueType(value_type(proto.sequence_type.elem_type).dtype, kind="sequence")
+    if kind == "optional_type":
+        return ValueType(value_type(proto.optional_type.elem_type).dtype, kind="optional")
     if kind != "tensor_type":
         return ValueType(kind=kind.removesuffix("_type"))
     tensor = proto.tensor_type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 import onnx
@@ -19,34 +20,47 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
     Raises:
         GraphError: A value that nobody makes, two producers of one value, or a cycle.
     """
-    _check_producers(nodes, available)
-    done = set(available)
+    producers = _producers(nodes, available)
+    readers: dict[int, list[int]] = {}
+    missing = []
+    for position, node in enumerate(nodes):
+        before = {producers[name] for name in used_values(node) if name not in available}
+        missing.append(len(before))
+        for producer in before:
+            readers.setdefault(producer, []).append(position)
+    ready = [position for position, count in enumerate(missing) if count == 0]
     ordered: list[onnx.NodeProto] = []
-    waiting = nodes
-    while waiting:
-        blocked = []
-        for node in waiting:
-            if all(name in done for name in used_values(node)):
-                ordered.append(node)
-                done.update(node.output)
-            else:
-                blocked.append(node)
-        if len(blocked) == len(waiting):
-            raise GraphError(
-                f"nodes {', '.join(repr(n.name) for n in blocked[:5])} wait for each other: a cycle"
-            )
-        waiting = blocked
+    while ready:
+        position = heapq.heappop(ready)
+        ordered.append(nodes[position])
+        for reader in readers.get(position, ()):
+            missing[reader] -= 1
+            if missing[reader] == 0:
+                heapq.heappush(ready, reader)
+    if len(ordered) < len(nodes):
+        raise GraphError(_cycle_message(nodes, producers, {p for p, count in enumerate(missing) if count}))
     return ordered
 
 
-def _check_producers(nodes: list[onnx.NodeProto], available: set[str]) -> None:
-    made: dict[str, str] = {}
-    for node in nodes:
+def _cycle_message(nodes: list[onnx.NodeProto], producers: dict[str, int], blocked: set[int]) -> str:
+    path: list[int] = []
+    position = min(blocked)
+    while position not in path:
+        path.append(position)
+        before = (producers[name] for name in used_values(nodes[position]) if name in producers)
+        position = next(producer for producer in before if producer in blocked)
+    cycle = [*path[path.index(position) :], position]
+    return "nodes wait for each other: " + " reads from ".join(repr(nodes[p].name) for p in cycle)
+
+
+def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for position, node in enumerate(nodes):
         for name in filter(None, node.output):
             if name in made or name in available:
-                owner = f"node {made[name]!r}" if name in made else "a graph input or initializer"
+                owner = f"node {nodes[made[name]].name!r}" if name in made else "a graph input or initializer"
                 raise GraphError(f"node {node.name!r} writes value {name!r}, which {owner} already makes")
-            made[name] = node.name
+            made[name] = position
     for node in nodes:
         for name in used_values(node):
             if name not in made and name not in available:
@@ -54,6 +68,7 @@ def _check_producers(nodes: list[onnx.NodeProto], available: set[str]) -> None:
                     f"node {node.name!r} ({node.op_type}) reads value {name!r}, which no node, input or"
                     " initializer makes"
                 )
+    return made
 
 
 def used_values(node: onnx.NodeProto) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,15 +127,77 @@ def _size_message(tensor: onnx.TensorProto, raw: np.ndarray | None, error: Excep
 
 
 def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles) -> np.ndarray:
-    """Return a sparse initializer as a dense array (linear or coordinate indices)."""
+    """Return a sparse initializer as a dense array (linear or coordinate indices).
+
+    Raises:
+        GraphError: Indices outside its shape, or as for ``to_array``.
+    """
     values = to_array(sparse.values, None, files)
     indices = to_array(sparse.indices, None, files)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
+    try:
+        dense = np.zeros(tuple(sparse.dims), values.dtype)
+        if indices.ndim == 1:
+            dense.reshape(-1)[indices] = values
+        else:
+            dense[tuple(indices.T)] = values
+    except (IndexError, ValueError, TypeError) as error:
+        raise GraphError(f"sparse initializer {sparse.values.name!r}: {error}") from error
     return dense
+
+
+def embed(tensor: onnx.TensorProto, files: SideFiles) -> None:
+    """Read the external data of a tensor inside a node into the message.
+
+    Raises:
+        GraphError: As for ``SideFiles.read``.
+    """
+    if tensor.data_location == _EXTERNAL:
+        tensor.raw_data = files.read(tensor).tobytes()
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+
+
+def inner_array(tensor: onnx.TensorProto) -> np.ndarray:
+    """Return a tensor that lies in a node's attribute, its data in the message.
+
+    Raises:
+        GraphError: A wrong number of bytes, or an unknown element type.
+    """
+    return to_array(tensor, None, SideFiles(None))
+
+
+def constant(node: onnx.NodeProto) -> np.ndarray | None:
+    """Return the value of a Constant node, None for any other node.
+
+    Raises:
+        GraphError: A faulty tensor.
+    """
+    if (
+        node.op_type != "Constant"
+        or node.domain not in {"", "ai.onnx"}
+        or not (node.attribute and node.output)
+    ):
+        return None
+    attribute = node.attribute[0]
+    make = _CONSTANTS.get(attribute.name)
+    return None if make is None else make(attribute)
+
+
+def _texts(items: Iterable[bytes]) -> np.ndarray:
+    return np.array([item.decode(errors="replace") for item in items], dtype=object)
+
+
+_CONSTANTS: Final[Mapping[str, Callable[[onnx.AttributeProto], np.ndarray]]] = {
+    "value": lambda attribute: inner_array(attribute.t),
+    "sparse_value": lambda attribute: sparse_to_array(attribute.sparse_tensor, SideFiles(None)),
+    "value_float": lambda attribute: np.asarray(attribute.f, np.float32),
+    "value_floats": lambda attribute: np.asarray(attribute.floats, np.float32),
+    "value_int": lambda attribute: np.asarray(attribute.i, np.int64),
+    "value_ints": lambda attribute: np.asarray(attribute.ints, np.int64),
+    "value_string": lambda attribute: _texts([attribute.s]).reshape(()),
+    "value_strings": lambda attribute: _texts(attribute.strings),
+}
+"""The attributes of Constant and how each becomes an array."""
 
 
 def forget_pages(array: np.ndarray) -> None:

@@ -47,19 +47,22 @@ def split(data: memoryview) -> SplitModel:
     """
     pieces: list[bytes] = []
     raw_data: dict[int, Span] = {}
+    count = 0
     for number, start, body, end in _fields(data, 0, len(data)):
         if number == _MODEL_GRAPH:
-            graph = _strip_graph(data, body, end, raw_data)
+            graph, count = _strip_graph(data, body, end, raw_data, count)
             pieces.append(_tag(_MODEL_GRAPH) + _varint(len(graph)) + graph)
         else:
             pieces.append(bytes(data[start:end]))
     return SplitModel(b"".join(pieces), raw_data)
 
 
-def _strip_graph(data: memoryview, start: int, end: int, raw_data: dict[int, Span]) -> bytes:
+def _strip_graph(
+    data: memoryview, start: int, end: int, raw_data: dict[int, Span], position: int
+) -> tuple[bytes, int]:
+    """Return the graph without large raw data, and the position that its next initializer would have."""
     pieces: list[bytes] = []
     kept_from = start
-    position = 0
     for number, field, body, stop in _fields(data, start, end):
         if number != _GRAPH_INITIALIZER:
             continue
@@ -72,22 +75,25 @@ def _strip_graph(data: memoryview, start: int, end: int, raw_data: dict[int, Spa
                 kept_from = stop
         position += 1
     pieces.append(bytes(data[kept_from:end]))
-    return b"".join(pieces)
+    return b"".join(pieces), position
 
 
 def _strip_tensor(data: memoryview, start: int, end: int) -> tuple[bytes, Span | None]:
     pieces: list[bytes] = []
     span: Span | None = None
     for number, field, body, stop in _fields(data, start, end):
-        if number == _TENSOR_RAW_DATA and stop - body > SMALL_BYTES:
-            span = (body, stop)
-        else:
+        if number == _TENSOR_RAW_DATA:
+            span = (body, stop) if stop - body > SMALL_BYTES else None  # the last one counts
+        if number != _TENSOR_RAW_DATA or span is None:
             pieces.append(bytes(data[field:stop]))
     return b"".join(pieces), span
 
 
 def _fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (field number, start of the field, start of its body, end) of one message."""
+    """Yield (field number, start of the field, start of its body, end) of one message.
+
+    The number of a field that is no length-delimited one is 0: nothing looks into it.
+    """
     while at < end:
         start = at
         tag, at = _read_varint(data, at, end)
@@ -105,7 +111,7 @@ def _fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int
         if at + size > end:
             missing = at + size - end
             raise GraphError(f"truncated: the field at byte {start} lacks {missing} bytes at its end")
-        yield tag >> 3, start, at, at + size
+        yield tag >> 3 if kind == _LEN else 0, start, at, at + size
         at += size
 
 

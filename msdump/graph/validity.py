@@ -1,0 +1,154 @@
+"""What a message must fulfil before it is taken for a model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import defs
+
+from msdump.errors import GraphError, UnsupportedIRVersionError
+
+_STANDARD: Final = ("", "ai.onnx")
+_Kind: Final = onnx.AttributeProto.AttributeType
+_FIELDS: Final = {
+    _Kind.TENSOR: "t",
+    _Kind.GRAPH: "g",
+    _Kind.SPARSE_TENSOR: "sparse_tensor",
+    _Kind.TYPE_PROTO: "tp",
+}
+"""The field that an attribute of a message type must have."""
+
+
+def parsed(message: bytes) -> onnx.ModelProto:
+    """Return the model of a message.
+
+    Raises:
+        GraphError: Not a model, or texts and attributes that no model holds; a node is named.
+        UnsupportedIRVersionError: A model newer than the installed onnx package.
+    """
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(message)
+    except DecodeError as error:
+        raise GraphError("no ONNX model: the protobuf message cannot be parsed") from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise GraphError("no ONNX model: it has no graph or no opset import")
+    _check_texts(model)
+    _check_versions(model)
+    versions = opsets(model)
+    for node in _nodes(model):
+        _check_attributes(node, versions)
+    _check_inputs(model.graph)
+    return model
+
+
+def opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the version of each domain; "" is ONNX's own."""
+    return {"" if o.domain in _STANDARD else o.domain: o.version for o in model.opset_import}
+
+
+def inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield the tensors that lie in attributes: constants, and initializers of subgraphs."""
+    for node in _nodes(model):
+        for attribute in node.attribute:
+            yield from attribute.tensors
+            if attribute.HasField("t"):
+                yield attribute.t
+            for graph in (attribute.g, *attribute.graphs):
+                yield from graph.initializer
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    yield from _graph_nodes(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield node
+            yield from _inner_nodes(node)
+
+
+def _graph_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        yield from _inner_nodes(node)
+
+
+def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from _graph_nodes(attribute.g)
+        for graph in attribute.graphs:
+            yield from _graph_nodes(graph)
+
+
+def _check_inputs(graph: onnx.GraphProto) -> None:
+    seen: set[str] = set()
+    for value in graph.input:
+        if not value.name or value.name in seen:
+            raise GraphError(
+                f"graph input {value.name!r}: " + ("is listed twice" if value.name else "no name")
+            )
+        seen.add(value.name)
+
+
+def _check_texts(model: onnx.ModelProto) -> None:
+    """Refuse names that are no UTF-8: protobuf hands them over as bytes."""
+    graph = model.graph
+    texts = [graph.name]
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        texts += [info.name, *(dim.dim_param for dim in info.type.tensor_type.shape.dim)]
+    texts += [tensor.name for tensor in graph.initializer]
+    texts += [sparse.values.name for sparse in graph.sparse_initializer]
+    texts += [opset.domain for opset in model.opset_import]
+    for function in model.functions:
+        texts += [function.name, function.domain, function.overload, *function.input, *function.output]
+    for node in _nodes(model):
+        texts += [node.name, node.op_type, node.domain, node.overload, *node.input, *node.output]
+        texts += [attribute.name for attribute in node.attribute]
+        texts += [text for entry in node.metadata_props for text in (entry.key, entry.value)]
+    for text in texts:
+        if not isinstance(text, str):
+            raise GraphError(f"no ONNX model: the name {text!r} is no UTF-8")
+
+
+def _check_versions(model: onnx.ModelProto) -> None:
+    if model.ir_version > onnx.IR_VERSION:
+        raise UnsupportedIRVersionError(
+            f"IR version {model.ir_version} is newer than the installed onnx package knows"
+            f" ({onnx.IR_VERSION}); upgrade onnx or export the model with an older IR version"
+        )
+    newest = defs.onnx_opset_version()
+    for opset in model.opset_import:
+        if opset.domain in _STANDARD and opset.version > newest:
+            raise UnsupportedIRVersionError(
+                f"opset {opset.version} is newer than the installed onnx package knows ({newest});"
+                " upgrade onnx or export the model with an older opset"
+            )
+
+
+def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
+    domain = "" if node.domain in _STANDARD else node.domain
+    wanted: Mapping[str, Any] = {}
+    with contextlib.suppress(defs.SchemaError):
+        wanted = defs.get_schema(node.op_type, versions.get(domain, 1), domain).attributes
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            continue
+        kind = attribute.type
+        if kind not in _Kind.values() or kind == _Kind.UNDEFINED:
+            raise GraphError(_attribute_message(node, attribute, "has no type"))
+        if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
+            raise GraphError(_attribute_message(node, attribute, "has no value"))
+        known = wanted.get(attribute.name)
+        if known is not None and known.type.value != kind:
+            given = _Kind.Name(kind)
+            raise GraphError(
+                _attribute_message(node, attribute, f"is of type {given}, {known.type.name} is expected")
+            )
+
+
+def _attribute_message(node: onnx.NodeProto, attribute: onnx.AttributeProto, fault: str) -> str:
+    return f"node {node.name!r} ({node.op_type}): attribute {attribute.name!r} {fault}"
