@@ -8,6 +8,7 @@ and a rename do the same, and a killed run may leave the dot-name.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -161,17 +162,21 @@ class _Directory:
 
     def replace(self, name: str, buffers: Sequence[Buffer]) -> None:
         temporary = _temporary()
-        fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=self._fd)
         try:
-            try:
-                os.fchmod(fd, FILE_MODE)
-                write_all(fd, buffers)
-            finally:
-                os.close(fd)
+            self._write(temporary, buffers)
             os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except BaseException:
-            os.unlink(temporary, dir_fd=self._fd)
+            with contextlib.suppress(FileNotFoundError):  # an interrupt may come before or after its life
+                os.unlink(temporary, dir_fd=self._fd)
             raise
+
+    def _write(self, name: str, buffers: Sequence[Buffer]) -> None:
+        fd = os.open(name, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=self._fd)
+        try:
+            os.fchmod(fd, FILE_MODE)
+            write_all(fd, buffers)
+        finally:
+            os.close(fd)
 
     def _try_nameless(self) -> bool:
         temporary = _temporary()

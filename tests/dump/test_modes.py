@@ -288,6 +288,70 @@ def test_not_available_names_all(door):
     assert f"{door.folder}/data_dump.json: not available in this version: {expected}" == str(caught.value)
 
 
+WITHOUT_EFFECT = {
+    "enable false": {"enable": False},
+    "no enable": {"enable": None},
+    "trans_flag": {"trans_flag": False},
+    "samples": {"sample_mode": 1},
+    "kernel arguments": {"save_kernel_args": True},
+    "device": {"support_device": [5]},
+    "format of files": {"file_format": "bin"},
+    "categories without statistics": {"statistic_category": ["max", "none"]},
+}
+
+
+@pytest.mark.parametrize("changes", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
+def test_without_effect_on_cpu(door, changes):
+    """Settings of other devices change nothing about a dump on the CPU."""
+    door.dump(nets.mini(), nets.mini_feeds(), **changes)
+
+    assert 17 == len(trees.tree(door.rank / "Net"))
+    assert 17 == len([path for path in (door.rank / "Net" / "0" / "0").glob("*.npy") if np.load(path).size])
+
+
+def test_graph_files_from_the_load_on(door):
+    """Graph files, execution order and metadata are there when the network is loaded, before it runs."""
+    door.configure(iteration="9")
+
+    door.load(nets.mini())
+
+    assert [
+        *(".dump_metadata/config.json", ".dump_metadata/data_dump.json"),
+        "execution_order/ms_execution_order_graph_0.csv",
+        *("graphs/ms_output_trace_code_graph_0.ir", "graphs/ms_output_trace_code_graph_0.pb"),
+    ] == list(trees.tree(door.rank))
+
+
+def test_rank_of_the_environment(door):
+    """A run that no launcher distributed is rank 0, whatever RANK_ID says."""
+    door.monkeypatch.setenv("RANK_ID", "4")
+
+    door.dump(nets.mini(), nets.mini_feeds())
+
+    assert ["rank_0"] == [path.name for path in door.path.iterdir()]
+
+
+def test_path_beats_the_environment(door):
+    """MS_DIAGNOSTIC_DATA_PATH counts only where the configuration has no path."""
+    door.monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(door.folder / "diag"))
+
+    door.dump(nets.mini(), nets.mini_feeds())
+
+    assert ["data_dump.json", "dump"] == sorted(path.name for path in door.folder.iterdir())
+
+
+def test_long_names_on_ascend(door):
+    """Names over 255 bytes are mapped on every device, those of argument files too."""
+    door.dump(nets.long_names(), {"x": np.ones((2, 4), np.float32)}, save_kernel_args=True, context=O0)
+
+    folder = door.rank / "Net" / "0" / "0"
+    mapping = dict(line.split(",") for line in (folder / "mapping.csv").read_text().splitlines())
+    assert {path.name for path in folder.iterdir()} == {*mapping, "mapping.csv"}
+    assert 8 == len(mapping)
+    assert 2 == sum(name.endswith(".json") for name in mapping.values())
+    assert all(stand_in.endswith(name[name.rindex(".") :]) for stand_in, name in mapping.items())
+
+
 def test_without_a_configuration(door, caplog):
     """Without MINDSPORE_DUMP_CONFIG nothing is written and nothing is said."""
     caplog.set_level("DEBUG", "msdump")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 
@@ -11,6 +12,7 @@ import onnx
 import pytest
 
 from msdump.execute.program import Program
+from msdump.store.files import DiskFiles
 from tests.dump import nets, trees
 from tests.dump.conftest import config
 
@@ -159,6 +161,25 @@ def check_rows(path):
     if path.name == "mapping.csv":
         # The row is written first, so the last one alone may be ahead of its file.
         assert all((path.parent / row.split(",")[0]).exists() for row in text.splitlines()[:-1])
+
+
+@pytest.mark.parametrize("moment", ["open", "rename"])
+def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment):
+    """Ctrl-C right after a call of the system stays Ctrl-C and leaves no temporary name."""
+    call = getattr(os, moment)
+
+    def interrupted(path, *arguments, **options):
+        result = call(path, *arguments, **options)
+        if str(path).endswith(".tmp"):
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(os, moment, interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        DiskFiles().replace(str(tmp_path), "graph.ir", (b"text",))
+
+    assert (["graph.ir"] if moment == "rename" else []) == [path.name for path in tmp_path.iterdir()]
 
 
 def test_files_are_complete_before_the_next_operator(door, monkeypatch):

@@ -87,6 +87,16 @@ def test_unused_kernels_are_named_once_at_the_end(door, caplog):
     ] == (told)
 
 
+def test_many_unused_kernels(door, caplog):
+    """Of a long list of unused items the first twenty are named, the others counted."""
+    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=1, kernels=[f"None{number}" for number in range(25)])
+
+    door.process.close()
+
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.endswith(", None18, None19, ... and 5 more")
+
+
 @pytest.mark.parametrize(
     ("changes", "context"),
     [({"iteration": "7"}, {}), ({"input_output": 1, "kernels": ["x"]}, {}), ({"kernels": ["x"]}, ASCEND)],
