@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import msdump
 from msdump import env
 from msdump.capture.process import Process
 from msdump.frontends import mindspore
+from sample_nets.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 _OWN = ("naming", "max_bytes", "on_write_error")
@@ -104,6 +106,14 @@ def door(tmp_path, monkeypatch):
     door.again()
     yield door
     door.process.close()
+
+
+@pytest.fixture(scope="session")
+def sample_net(tmp_path_factory):
+    """Return a function that builds a sample network once; the big files go at the end."""
+    directory = tmp_path_factory.mktemp("sample_nets")
+    yield lambda name: build(name, directory, batch="N")
+    shutil.rmtree(directory)
 
 
 @pytest.fixture

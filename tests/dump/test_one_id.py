@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sample_nets.build import NETWORKS, build
+from sample_nets.build import NETWORKS
 from tests.dump import nets, trees
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
@@ -78,11 +78,11 @@ def test_graph_files_of_small_graphs(door, name):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NETWORKS]
 )
-def test_graph_files_of_sample_networks(door, name):
+def test_graph_files_of_sample_networks(door, sample_net, name):
     """The same holds for the sample networks."""
     door.configure()
 
-    network = door.load(build(name, batch="N"))
+    network = door.load(sample_net(name))
 
     names = [operator.full_name for operator in network.operators]
     assert len(names) == len(set(names))

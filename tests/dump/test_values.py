@@ -14,7 +14,6 @@ import onnx
 import pytest
 
 from sample_nets import data
-from sample_nets.build import build
 from tests.dump import trees
 
 FEEDS = {
@@ -31,9 +30,9 @@ SLOW = ("alexnet", "resnet50", "bert")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in FEEDS]
 )
-def test_sample_network(door, name):
+def test_sample_network(door, sample_net, name):
     """Every dumped tensor of a sample network is the whole graph's, parameters included."""
-    path, feeds = build(name, batch="N"), FEEDS[name]()
+    path, feeds = sample_net(name), FEEDS[name]()
     network = door.dump(path, feeds, naming="2.7")
     expected = trees.whole_graph(onnx.load(path), feeds)
     nodes = {re.sub(r"[^\w-]", "_", node.operator.full_name): node for node in network.graph.nodes}
