@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import msdump
-from msdump.errors import ConfigError, NotAvailableError
 from msdump.execute import runtime
 from tests.dump import nets, trees
 
@@ -249,45 +247,6 @@ def test_support_device_on_cpu(door):
     assert trees.tensors(door.rank)
 
 
-NOT_AVAILABLE = {
-    "O2": ({"device_target": "Ascend", "jit_level": "O2"}, {}, "jit_level O2"),
-    "no level and no e2e block": ({"device_target": "Ascend"}, {"e2e": None}, "jit_level O2"),
-    "asynchronous": (O0, {"enable": False}, "asynchronous dump"),
-    "statistics": (O0, {"saved_data": "statistic"}, "saved_data statistic or full"),
-    "both": (O0, {"saved_data": "full"}, "saved_data statistic or full"),
-    "samples": (O0, {"sample_mode": 1}, "sample_mode 1"),
-    "overflow": (O0, {"op_debug_mode": 3}, r"op_debug_mode 3 \(overflow\)"),
-    "exception": (O0, {"op_debug_mode": 4}, r"op_debug_mode 4 \(exception\)"),
-    "device format": (O0, {"trans_flag": False}, "trans_flag false on Ascend"),
-}
-
-
-@pytest.mark.parametrize(("context", "changes", "message"), NOT_AVAILABLE.values(), ids=NOT_AVAILABLE)
-def test_not_available(door, context, changes, message):
-    """What cannot be executed yet is refused by name before anything is written."""
-    file = door.configure(**{key: value for key, value in changes.items() if key != "e2e"})
-    if "e2e" in changes:
-        blocks = json.loads(file.read_text())
-        del blocks["e2e_dump_settings"]
-        door.configure(blocks)
-
-    with pytest.raises(NotAvailableError, match=message):
-        door.load(nets.mini(), **context)
-
-    assert not door.path.exists()
-
-
-def test_not_available_names_all(door):
-    """Every setting that is not available is named at once."""
-    door.configure(saved_data="full", sample_mode=1, trans_flag=False)
-
-    with pytest.raises(NotAvailableError) as caught:
-        door.load(nets.mini(), **O0)
-
-    expected = "saved_data statistic or full; sample_mode 1; trans_flag false on Ascend"
-    assert f"{door.folder}/data_dump.json: not available in this version: {expected}" == str(caught.value)
-
-
 WITHOUT_EFFECT = {
     "enable false": {"enable": False},
     "no enable": {"enable": None},
@@ -322,24 +281,6 @@ def test_graph_files_from_the_load_on(door):
     ] == list(trees.tree(door.rank))
 
 
-def test_rank_of_the_environment(door):
-    """A run that no launcher distributed is rank 0, whatever RANK_ID says."""
-    door.monkeypatch.setenv("RANK_ID", "4")
-
-    door.dump(nets.mini(), nets.mini_feeds())
-
-    assert ["rank_0"] == [path.name for path in door.path.iterdir()]
-
-
-def test_path_beats_the_environment(door):
-    """MS_DIAGNOSTIC_DATA_PATH counts only where the configuration has no path."""
-    door.monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(door.folder / "diag"))
-
-    door.dump(nets.mini(), nets.mini_feeds())
-
-    assert ["data_dump.json", "dump"] == sorted(path.name for path in door.folder.iterdir())
-
-
 def test_long_names_on_ascend(door):
     """Names over 255 bytes are mapped on every device, those of argument files too."""
     door.dump(nets.long_names(), {"x": np.ones((2, 4), np.float32)}, save_kernel_args=True, context=O0)
@@ -350,92 +291,6 @@ def test_long_names_on_ascend(door):
     assert 8 == len(mapping)
     assert 2 == sum(name.endswith(".json") for name in mapping.values())
     assert all(stand_in.endswith(name[name.rindex(".") :]) for stand_in, name in mapping.items())
-
-
-def test_without_a_configuration(door, caplog):
-    """Without MINDSPORE_DUMP_CONFIG nothing is written and nothing is said."""
-    caplog.set_level("DEBUG", "msdump")
-
-    network = door.load(nets.mini())
-    network.run(nets.mini_feeds())
-    door.process.close()
-
-    assert network.summary is None
-    assert list(door.folder.iterdir()) == []
-    assert caplog.records == []
-
-
-@pytest.mark.parametrize("value", ["", None])
-def test_empty_variable(door, value):
-    """An empty variable is as good as none."""
-    door.monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", value or "")
-
-    door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert list(door.folder.iterdir()) == []
-
-
-def test_variable_is_read_once(door):
-    """What the variable or the file says after the first load has no effect."""
-    file = door.configure(net_name="First")
-    first = door.load(nets.mini())
-    file.write_text("{}")
-    door.monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", "/none.json")
-
-    first.run(nets.mini_feeds())
-    door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert {"0", "1"} == {path.name for path in (door.rank / "First").iterdir()}
-
-
-def test_variable_set_after_the_first_load(door):
-    """A variable that is set after the first load has no effect."""
-    door.load(nets.mini())
-    door.configure()
-
-    door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert not door.path.exists()
-
-
-def test_faulty_configuration_is_read_again(door):
-    """A faulty configuration raises at every load until it is mended."""
-    door.configure(iteration="5-3")
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="iteration"):
-            door.load(nets.mini())
-
-    door.configure()
-    door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert trees.tensors(door.rank)
-
-
-def test_configuration_by_relative_path(door):
-    """The variable may hold a relative path; a later change of directory does not matter."""
-    file = door.configure()
-    door.monkeypatch.chdir(door.folder)
-    door.monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", file.name)
-    network = door.load(nets.mini())
-    door.monkeypatch.chdir("/")
-
-    network.run(nets.mini_feeds())
-
-    assert file.read_bytes() == (door.rank / ".dump_metadata" / "data_dump.json").read_bytes()
-
-
-def test_context_of_each_network(door):
-    """Each network is compiled for the context of its load."""
-    door.configure(save_kernel_args=True)
-
-    on_cpu, on_ascend = door.load(nets.mini(), **CPU), door.load(nets.mini(), **O0)
-    for network in (on_cpu, on_ascend):
-        network.run(nets.mini_feeds())
-
-    dtypes = {m["dtype"] for m, _ in trees.tensors(door.rank / "Net" / "0")}
-    assert {None} == dtypes
-    dtypes = {m["dtype"] for m, _ in trees.tensors(door.rank / "Net" / "1")}
-    assert {"float32"} == dtypes
 
 
 SCOPES = {
@@ -491,48 +346,6 @@ def test_summary(door):
     files = list(trees.tree(door.path).values())
     assert (len(files) - 1, {}, {}) == (network.summary.files, network.summary.skipped, network.summary.lost)
     assert network.summary.bytes == sum(path.stat().st_size for path in files)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"device_target": "TPU"}, "device_target = 'TPU': CPU, GPU, Ascend are allowed"),
-        ({"jit_level": "O3"}, "jit_level = 'O3': O0, O1, O2 are allowed"),
-        ({"device_id": -1}, r"device_id = -1: a device number \(0, 1, ...\) is expected"),
-        ({"device_id": True}, "device_id = True"),
-        ({"reserve_class_name_in_scope": 0}, "reserve_class_name_in_scope = 0: True or False is expected"),
-        ({"mode": 0}, "set_context has no setting 'mode'; it has device_target, "),
-    ],
-    ids=["device", "level", "negative number", "bool as number", "number as bool", "unknown"],
-)
-def test_wrong_context(door, settings, message):
-    """A wrong setting is refused with what is allowed, and changes nothing."""
-    with pytest.raises(ValueError, match=message):
-        msdump.set_context(**settings)
-
-    door.dump(nets.mini(), nets.mini_feeds())
-    assert (door.rank / ".dump_metadata" / "config.json").read_text().startswith('{"device_target":"CPU"')
-
-
-def test_context_from_the_environment(door):
-    """DEVICE_TARGET and JIT_LEVEL hold where no call says otherwise."""
-    door.monkeypatch.setenv("DEVICE_TARGET", "Ascend")
-    door.monkeypatch.setenv("JIT_LEVEL", "O1")
-    door.dump(nets.mini(), nets.mini_feeds())
-    of_environment = {m["dtype"] for m, _ in trees.tensors(door.rank)}
-
-    door.load(nets.mini(), device_target="CPU").run(nets.mini_feeds())
-    of_call = {m["dtype"] for m, _ in trees.tensors(door.rank / "Net" / "1")}
-
-    assert ({"float32"}, {None}) == (of_environment, of_call)
-
-
-def test_wrong_environment(door):
-    """A wrong variable is named at the load."""
-    door.monkeypatch.setenv("DEVICE_TARGET", "NPU")
-
-    with pytest.raises(ValueError, match="DEVICE_TARGET = 'NPU': CPU, GPU, Ascend are allowed"):
-        door.load(nets.mini())
 
 
 def test_ir_names_the_graph(door):
