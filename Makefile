@@ -1,0 +1,16 @@
+# Each target is one command; continuous integration uses the same ones (.ci/run).
+PYTHON := .venv/bin/python
+
+.PHONY: setup fmt lint type test test-all bench demo conformance schema check
+
+setup: ; bash scripts/setup.sh dev
+fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
+lint: ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports && .venv/bin/codespell
+type: ; .venv/bin/mypy
+test: ; bash scripts/test.sh
+test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench"
+bench: ; $(PYTHON) -m tests.bench.run
+demo: ; bash scripts/dump_sync_dump.sh
+conformance: ; $(PYTHON) -m tests.conformance.runner
+schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md
+check: lint type test

@@ -1,0 +1,141 @@
+"""The shape of the code: who imports whom, who prints, how long things may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "msdump"
+MODULES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+LONGEST_MODULE = 500
+LONGEST_FUNCTION = 60
+VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc", "base"}
+MAINS = {"config/schema.py", "config/reference.py"}  # modules that also write a page when they are run
+
+
+def functions(tree):
+    """Yield every function of a module, nested ones included."""
+    yield from (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def length(function):
+    """Return the lines of a function without its docstring."""
+    first = function.body[0]
+    has_docstring = (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    )
+    docstring = first.end_lineno - first.lineno + 1 if has_docstring else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def users(found):
+    """Return the modules in which something is found in a node of the tree."""
+    return {name for name, tree in TREES.items() if any(found(node) for node in ast.walk(tree))}
+
+
+def calls(*names):
+    """Return a test of nodes for a call of a function by its plain or dotted name."""
+    return lambda node: isinstance(node, ast.Call) and ast.unparse(node.func) in names
+
+
+def test_imports_go_one_way():
+    """import-linter keeps every contract of pyproject.toml."""
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 broken." in done.stdout
+
+
+def test_modules_are_short():
+    """No module is longer than 500 lines."""
+    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
+
+    assert {} == {name: count for name, count in lines.items() if count > LONGEST_MODULE}
+
+
+def test_functions_are_short():
+    """No function is longer than 60 lines, its docstring aside, and nine of ten have at most 20."""
+    lengths = {
+        f"{name}:{function.name}": length(function)
+        for name, tree in TREES.items()
+        for function in functions(tree)
+    }
+
+    ordered = sorted(lengths.values())
+    assert {} == {name: count for name, count in lengths.items() if count > LONGEST_FUNCTION}
+    assert ordered[len(ordered) * 9 // 10] <= 20
+
+
+def test_names_say_what_is_inside():
+    """No module or room is named after nothing in particular."""
+    parts = {part for name in MODULES for part in Path(name).with_suffix("").parts}
+
+    assert parts & VAGUE == set()
+
+
+@pytest.mark.parametrize(
+    ("what", "found", "rooms"),
+    [
+        ("prints", calls("print", "click.echo", "sys.stdout.write", "sys.stderr.write"), ("cli/",)),
+        ("exits", calls("sys.exit", "exit", "quit", "os._exit"), ("cli/", *MAINS)),
+        (
+            "reads the environment",
+            lambda node: isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv"},
+            ("env.py",),
+        ),
+    ],
+    ids=["prints", "exits", "reads the environment"],
+)
+def test_only_one_room_does_it(what, found, rooms):
+    """Only the command line prints and exits, only env.py reads the environment."""
+    names = users(found)
+
+    assert names, f"nobody {what}: the test looks for the wrong thing"
+    assert [name for name in names if not name.startswith(rooms)] == []
+
+
+@pytest.mark.parametrize(
+    ("library", "room"),
+    [
+        ("pydantic", "config/"),
+        ("onnxruntime", "execute/"),
+        ("onnx", "graph/"),
+        ("click", "cli/"),
+        ("rich", "cli/"),
+    ],
+)
+def test_library_has_one_room(library, room):
+    """Each heavy library is imported in one room only, also where the import is local."""
+
+    def found(node):
+        if isinstance(node, ast.Import):
+            return any(alias.name.partition(".")[0] == library for alias in node.names)
+        return isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == library
+
+    names = users(found)
+
+    assert names
+    assert [name for name in names if not name.startswith(room)] == []
+
+
+def test_every_room_has_a_place_in_the_layers():
+    """A new module or room must be put into the order of the imports."""
+    layers = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+    assert [room for room in {Path(name).parts[0] for name in MODULES} if not is_placed(room, layers)] == []
+
+
+def is_placed(room, layers):
+    """Tell whether the layers of pyproject.toml hold a room; the package itself stands above them."""
+    return room == "__init__.py" or f"msdump.{room.removesuffix('.py')}" in layers

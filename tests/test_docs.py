@@ -1,0 +1,227 @@
+"""The pages: their commands run, their outputs are real, their lists are complete."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from msdump import dtypes
+from msdump.config.mindspore import parse
+from msdump.config.reference import main, reference_text
+from msdump.graph import ir_proto
+from msdump.plan import Context
+from msdump.store import layouts, names
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # what commands of a page may read
+RUN = ("bash", "console", "python")
+SHOWN = ("text", "json")
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SKIP = re.compile(r"<!-- not run: (\S.*) -->\n\Z")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page.
+
+    Attributes:
+        page: The page.
+        language: What stands behind the fence.
+        text: Its lines.
+        reason: Why it is not run, None where it is.
+    """
+
+    page: Path
+    language: str
+    text: str
+    reason: str | None
+
+    def __str__(self) -> str:
+        """Name the page and the first line."""
+        return f"{self.page.name}: {self.text.partition(chr(10))[0][:40]}"
+
+
+def blocks_of(page):
+    """Return the fenced blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        skip = _SKIP.search(text, 0, match.start())
+        found.append(Block(page, match[1], match[2], skip and skip[1]))
+    return found
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs a command in a folder that looks like the repository."""
+    for name in WANTED:
+        (tmp_path / name).symlink_to(ROOT / name)
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def call(*command):
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={"PATH": programs, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout.replace(str(tmp_path), "/home/you/msdump")
+
+    return call
+
+
+def test_every_block_is_known():
+    """A block is run, shown, or says why it is not run."""
+    unknown = [str(block) for block in BLOCKS if block.language not in (*RUN, *SHOWN)]
+    skipped = [block for block in BLOCKS if block.reason]
+
+    assert unknown == []
+    assert {"README.md", "CONTRIBUTING.md"} >= {block.page.name for block in skipped}
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in BLOCKS if b.language in {"bash", "python"} and not b.reason], ids=str
+)
+def test_block_runs(run, block):
+    """The commands of a page run without an error in a fresh clone."""
+    program = ("bash", "-euo", "pipefail", "-c") if block.language == "bash" else (sys.executable, "-c")
+
+    code, output = run(*program, block.text)
+
+    assert code == 0, output
+
+
+def same(output):
+    """Return an output without what differs from run to run: times of day and durations."""
+    return re.sub(r"\d+\.\d\d s\b", "T s", re.sub(r"\b\d{16}\b", "T", output))
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "console"], ids=str)
+def test_output_is_real(run, block):
+    """What a page shows below a command is what the command prints."""
+    lines = block.text.splitlines()
+    script = "\n".join(f"echo {line!r}\n{line[2:]}" for line in lines if line.startswith("$ "))
+
+    code, output = run("bash", "-c", script)
+
+    assert code == 0, output
+    assert same(block.text) == same(output)
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=str)
+def test_configuration_compiles(block):
+    """A configuration that a page shows has no fault."""
+    assert parse(json.dumps(json.loads(block.text)).encode(), "page.json", Context()).net_name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """Every relative link of a page names a file."""
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    files = [link for link in links if "://" not in link]
+
+    assert [link for link in files if not (page.parent / link).exists()] == []
+
+
+def test_tensor_names_of_pages_are_real():
+    """Every name of a tensor file that a page shows is one that the grammar reads."""
+    shown = {
+        name
+        for page in PAGES
+        for name in re.findall(r"[\w.-]+\.\d{16}\.[\w.-]+\.npy", page.read_text("utf-8"))
+    }
+
+    assert len(shown) > 5
+    assert [name for name in shown if names.parse(name) is None] == []
+
+
+def test_paths_of_the_formats_page_are_complete():
+    """The page of formats names every path of the layout."""
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+
+    assert [path for path in layouts.PATHS.values() if f"`{path}" not in text] == []
+
+
+def test_reference_page_is_current(tmp_path):
+    """The checked-in page is the generated one; make schema writes it."""
+    main([str(tmp_path / "config.md")])
+
+    page = ROOT / "docs" / "reference" / "config.md"
+    assert page.read_text(encoding="utf-8") == (tmp_path / "config.md").read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == reference_text()
+
+
+def test_reference_generator_wants_one_file():
+    """Without a file the generator says how it is used."""
+    with pytest.raises(SystemExit, match="usage: python -m"):
+        main([])
+
+
+def organization():
+    """Yield a line for each module and room of the package: its name and what its docstring says."""
+    entries = sorted(
+        p for p in (ROOT / "msdump").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    )
+    for entry in entries:
+        source = entry / "__init__.py" if entry.is_dir() else entry
+        sentence = (ast.get_docstring(ast.parse(source.read_text("utf-8"))) or "").partition("\n")[0]
+        name = f"{entry.name}/" if entry.is_dir() else entry.name
+        yield f"- `msdump/{name}`: {sentence}"
+
+
+def test_code_organization_is_complete():
+    """README lists every module and room of the package with the first sentence of its docstring."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Code organization\n")[2]
+
+    listed = [line for line in section.splitlines() if line.startswith("- `msdump/")]
+    assert list(organization()) == listed
+
+
+def test_pages_are_short():
+    """ARCHITECTURE fits two pages, CONTRIBUTING one."""
+    lengths = {page.name: len(page.read_text(encoding="utf-8").splitlines()) for page in PAGES}
+
+    assert lengths["ARCHITECTURE.md"] <= 140
+    assert lengths["CONTRIBUTING.md"] <= 60
+
+
+def test_formats_page_lists_every_dtype():
+    """The page of formats has one row for each element type that a file can hold."""
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8").replace("\\|", "|")
+
+    rows = [
+        f"| `{row.name}` | `{row.title}` | `{row.saved.str}` |"
+        for row in dtypes.DTYPES
+        if row is not dtypes.STRING
+    ]
+    assert [row for row in rows if row not in text] == []
+
+
+def test_formats_page_lists_every_message():
+    """The page of formats has every field of the graph message with its number and type."""
+    text = " ".join((ROOT / "docs" / "formats.md").read_text(encoding="utf-8").split())
+
+    messages = [
+        f"{message} {', '.join(f'{name} {number}: {kind}' for name, (number, kind) in fields.items())}"
+        for message, fields in ir_proto._MESSAGES.items()
+    ]
+    assert [message for message in messages if message not in text] == []

@@ -1,0 +1,65 @@
+"""What users may rely on: the public names, and that importing them costs nothing before they are used."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+import msdump
+from msdump.frontends import mindspore
+from msdump.session import Network
+from msdump.store.reader import open_dump
+
+HEAVY = ("click", "google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "pydantic", "rich")
+
+
+def loaded_by(code):
+    """Return the heavy libraries that a fresh interpreter has loaded after some code."""
+    script = f"import sys\n{code}\nprint(*sorted(sys.modules.keys() & set({HEAVY!r})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_public_names_are_these():
+    """A name comes or goes only on purpose."""
+    assert ["Network", "__version__", "load", "open_dump", "set_context", "set_dump"] == msdump.__all__
+
+
+def test_public_names_are_what_they_say():
+    """Each name is the object of the module it lives in, and dir() lists them all."""
+    assert (Network, open_dump) == (msdump.Network, msdump.open_dump)
+    assert (mindspore.load, mindspore.set_context, mindspore.set_dump) == (
+        msdump.load,
+        msdump.set_context,
+        msdump.set_dump,
+    )
+    assert sorted(msdump.__all__) == dir(msdump)
+
+
+def test_unknown_name_is_refused():
+    """A name that does not exist is an AttributeError that names it."""
+    with pytest.raises(AttributeError, match="module 'msdump' has no attribute 'save'"):
+        msdump.save  # noqa: B018 - the access is the test
+
+
+def test_version_is_that_of_the_package():
+    """__version__ and the installed metadata agree."""
+    assert importlib.metadata.version("msdump") == msdump.__version__
+
+
+def test_import_loads_no_heavy_library():
+    """``import msdump`` is light."""
+    assert loaded_by("import msdump") == []
+
+
+def test_reading_a_dump_loads_no_runtime():
+    """``open_dump`` needs numpy, but neither onnx nor onnxruntime nor pydantic."""
+    assert {"ml_dtypes", "numpy"} >= set(loaded_by("import msdump; msdump.open_dump"))
+
+
+def test_guard_sees_a_heavy_library():
+    """The guard itself works: running networks does load the runtime."""
+    assert {"numpy", "onnx", "onnxruntime", "pydantic"} <= set(loaded_by("import msdump; msdump.load"))
