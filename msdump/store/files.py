@@ -3,7 +3,8 @@
 A new file is written without a name and linked under its name when it is
 complete (Linux), so that a run killed at any moment leaves nothing behind.
 Where the file system has no nameless files, a dot-name in the same directory
-and a rename do the same, and a killed run may leave the dot-name.
+and a rename do the same, and a killed run may leave the dot-name; so it is
+everywhere for a file that replaces another.
 """
 
 from __future__ import annotations
