@@ -15,9 +15,9 @@ from msdump.errors import UnsupportedOpError
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, Runtime, short
 from msdump.execute.weights import WeightStore
-from msdump.graph import onenode
+from msdump.graph import legacy, onenode
 from msdump.graph.graph import Graph, Node
-from msdump.graph.order import outer_values
+from msdump.graph.order import used_values
 from msdump.graph.reference import ReferenceNode
 from msdump.graph.wire import SMALL_BYTES
 
@@ -84,7 +84,7 @@ class KernelFactory:
         if node.op_type == "OptionalHasElement" and not node.domain:
             return _has_element(node)
         if any(self._may_be_absent(name, value) for name, value in fed.items()):
-            return self._absence_kernel(node, tuple(fed))
+            return self._absence_kernel(node)
         return self._present_kernel(node, fed)
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
@@ -101,7 +101,7 @@ class KernelFactory:
         Raises:
             Exception: Nothing else can run the operator either.
         """
-        if _OUT_OF_MEMORY.search(str(reason)):
+        if node.domain or _OUT_OF_MEMORY.search(str(reason)):
             raise reason
         try:
             return _applied(self._spare(node, "pinned", lambda: self._pinned_kernel(node, fed)), fed)
@@ -123,20 +123,17 @@ class KernelFactory:
             or values.kind_of(value).startswith("optional")
         )
 
-    def _absence_kernel(self, node: Node, names: tuple[str, ...]) -> Kernel:
+    def _absence_kernel(self, node: Node) -> Kernel:
         """Return a kernel for inputs that some runs lack: the runtime cannot be fed an absent one."""
-        reason = NotImplementedError("an optional input is absent")
+        names = tuple(used_values(node.proto))
 
         def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> Any:
-            if any(value is None for value in fed.values()):
-                spare = self._spare(node, "absent", lambda: self._reference_kernel(node, fed, reason))
-            else:
-                spare = self._spare(node, "present", lambda: self._present_kernel(node, fed))
-            return _applied(spare, fed)
+            absent = ",".join(name for name, value in fed.items() if value is None)
+            return _applied(self._spare(node, absent, lambda: self._present_kernel(node, fed)), fed)
 
         return Kernel(run, tuple((name, name) for name in names), _used_outputs(node))
 
-    def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+    def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
             return self._session_kernel(node, fed)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the reasons are told below
@@ -148,12 +145,14 @@ class KernelFactory:
                 _log.debug("node %r with pinned shapes: %s", node.name, short(error))
         return self._reference_kernel(node, fed, first)
 
-    def _session_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+    def _session_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         bound = self._bound(node)
+        absent = frozenset(name for name, value in fed.items() if value is None)
         embedded = {name: self._weights.array(name) for name in bound if self._is_small(name)}
         shared = {name: self._weights.array(name) for name in bound if not self._is_small(name)}
-        types = {name: values.kind_of(value) for name, value in self._all_fed(node, fed, bound).items()}
-        bindings = onenode.Bindings(types=types, shapes={}, embedded=embedded, shared=shared)
+        present = self._all_fed(node, fed, bound).items()
+        types = {name: values.kind_of(value) for name, value in present if name not in absent}
+        bindings = onenode.Bindings(types=types, shapes={}, embedded=embedded, shared=shared, absent=absent)
         model = onenode.build(self._graph, node, bindings, self._runtime.limits)
         session = self._runtime.session(model.data, self._shared_values(node, model))
         for _, name in model.shared:
@@ -165,10 +164,10 @@ class KernelFactory:
         return Kernel(_checked(node, run), model.feeds, model.outputs)
 
     def _all_fed(
-        self, node: Node, fed: Mapping[str, OrtValue], bound: tuple[str, ...]
-    ) -> dict[str, OrtValue]:
-        names = dict.fromkeys((*node.inputs, *outer_values(node.proto)))
-        weights = (name for name in names if name in self._weights and name not in bound and name not in fed)
+        self, node: Node, fed: Mapping[str, OrtValue | None], bound: tuple[str, ...]
+    ) -> dict[str, OrtValue | None]:
+        names = [name for name in used_values(node.proto) if name in self._weights]
+        weights = (name for name in names if name not in bound and name not in fed)
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
     def _bound(self, node: Node) -> tuple[str, ...]:
@@ -193,14 +192,16 @@ class KernelFactory:
             for inner, name in model.shared
         }
 
-    def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue]) -> Kernel:
+    def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         pinned = _Pinned(self._graph, node, self._weights, self._runtime)
         names = tuple(fed)
         pinned.session(fed)
         return Kernel(_checked(node, pinned), tuple((name, name) for name in names), _used_outputs(node))
 
-    def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue], reason: Exception) -> Kernel:
-        arrays = {name: self._weights.array(name) for name in node.inputs if name in self._weights}
+    def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Kernel:
+        arrays = {
+            name: self._weights.array(name) for name in used_values(node.proto) if name in self._weights
+        }
         try:
             reference = ReferenceNode(self._graph, node, (*fed, *arrays))
         except Exception as error:
@@ -229,8 +230,7 @@ class _Pinned:
         self._graph = graph
         self._node = node
         self._runtime = runtime
-        names = (*node.inputs, *outer_values(node.proto))
-        self._embedded = {name: weights.array(name) for name in names if name in weights}
+        self._embedded = {name: weights.array(name) for name in used_values(node.proto) if name in weights}
         self._sessions: dict[Any, tuple[Run, onenode.NodeModel]] = {}
 
     def session(self, fed: Mapping[str, OrtValue]) -> tuple[Run, onenode.NodeModel]:
@@ -242,7 +242,9 @@ class _Pinned:
             embedded = {name: array for name, array in self._embedded.items() if name not in fed}
             bindings = onenode.Bindings(types=types, shapes=shapes, embedded=embedded, shared={})
             model = onenode.build(self._graph, self._node, bindings, self._runtime.limits)
-            self._sessions[key] = (self._runtime.session(model.data).run_with_ort_values, model)
+            is_old = self._graph.opsets.get("", legacy.OLDEST_OPSET) < legacy.OLDEST_OPSET
+            data = legacy.modern(model.data) if is_old else model.data
+            self._sessions[key] = (self._runtime.session(data).run_with_ort_values, model)
         return self._sessions[key]
 
     def __call__(self, fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> Any:

@@ -53,12 +53,14 @@ class Bindings:
         shapes: Shapes to declare for fed values; empty: none.
         embedded: Values that are copied into the model.
         shared: Values that the session is given as external initializers.
+        absent: Optionals without a value; the model makes them itself, as none can be fed.
     """
 
     types: Mapping[str, str]
     shapes: Mapping[str, tuple[int, ...]]
     embedded: Mapping[str, np.ndarray]
     shared: Mapping[str, np.ndarray]
+    absent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,10 @@ def _declare_inputs(
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     feeds, shared = [], []
     for value, name in model_names.items():
-        if value in bindings.embedded:
+        if value in bindings.absent:
+            kind = _declared(whole, value).optional_type.elem_type
+            graph.node.insert(0, helper.make_node("Optional", [], [name], type=kind))
+        elif value in bindings.embedded:
             graph.initializer.append(numpy_helper.from_array(_contiguous(bindings.embedded[value]), name))
         elif value in bindings.shared:
             graph.initializer.append(_placeholder(name, bindings.shared[value]))
@@ -193,7 +198,10 @@ def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
 
 
 def _declared(whole: onnx.ModelProto, value: str) -> onnx.TypeProto:
-    return next(info.type for info in whole.graph.input if info.name == value)
+    for info in (*whole.graph.input, *whole.graph.value_info):
+        if info.name == value:
+            return info.type
+    raise GraphError(f"the model does not declare the type of value {value!r}")
 
 
 def _input(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
