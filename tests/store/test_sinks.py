@@ -144,7 +144,7 @@ class TestEverySink:
         stand_in, original = line.rstrip("\n").split(",")
         digits, _, suffix = stand_in.partition(".")
         assert original == LONG
-        assert "npy" == suffix  # noqa: SIM300 - the expected value stands on the left
+        assert "npy" == suffix
         assert digits.isdigit()
         assert len(digits) <= 10
         assert harness.read(sink, f"{folder}/{stand_in}") == b"headdata"
