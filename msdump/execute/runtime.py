@@ -31,6 +31,7 @@ _log = logging.getLogger("msdump.execute")
 
 _CUDA: Final = "CUDAExecutionProvider"
 _ERRORS_ONLY: Final = 3
+_GLOBAL_POOL: Final = "use_per_session_threads must be false"
 _DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
@@ -46,6 +47,7 @@ class Runtime:
         the same process, so each session has its own; equal operators share one.
         """
         self._threads = threads
+        self._has_own_threads = True
         memory = native.OrtMemoryInfo(
             "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
         )
@@ -74,8 +76,23 @@ class Runtime:
         return session
 
     def _create(self, model: bytes, shared: Mapping[str, Any]) -> Any:
+        try:
+            return self._opened(model, shared)
+        except RuntimeError as error:
+            if not self._has_own_threads or _GLOBAL_POOL not in str(error):
+                raise
+            self._has_own_threads = False  # the program has set up a pool for all of its sessions
+            return self._opened(model, shared)
+
+    def _opened(self, model: bytes, shared: Mapping[str, Any]) -> Any:
+        session = native.InferenceSession(self._options(shared), model, False, True)
+        session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
+        return session
+
+    def _options(self, shared: Mapping[str, Any]) -> Any:
         options = native.SessionOptions()
         options.intra_op_num_threads = self._threads
+        options.use_per_session_threads = self._has_own_threads
         options.graph_optimization_level = native.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.enable_mem_pattern = False  # shapes may change from run to run
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
@@ -86,9 +103,7 @@ class Runtime:
                 "session.model_external_initializers_file_folder_path", str(self._folder)
             )
             options.add_external_initializers(list(shared), list(shared.values()))
-        session = native.InferenceSession(options, model, False, True)
-        session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
-        return session
+        return options
 
     @functools.cached_property
     def limits(self) -> onenode.Limits:
@@ -117,14 +132,14 @@ def runtime() -> Runtime:
 
 
 def thread_count() -> int:
-    """Return the threads of one operator: MSDUMP_THREADS or the number of cores.
+    """Return the threads of one operator: MSDUMP_THREADS or the cores that the process may use.
 
     Raises:
         InputError: The variable is no positive number.
     """
     text = env.read(env.THREADS)
     if text is None:
-        return os.cpu_count() or 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isdecimal() or int(text) == 0:
         raise InputError(f"{env.THREADS} = {text!r}: a number of threads above 0 is expected")
     return int(text)
