@@ -508,10 +508,10 @@ class TestFailure:
         assert [path for path in files if path.suffix == ".tmp"] == []
 
 
-def on_terminal(arguments, cwd):
+def on_terminal(arguments, cwd, **variables):
     """Run the program with standard output and error on a terminal; return what it showed."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    environment = os.environ | {"TERM": "xterm"} | variables
     process = subprocess.Popen([*PROGRAM, *arguments], stdout=theirs, stderr=theirs, cwd=cwd, env=environment)
     os.close(theirs)
     shown = b""
@@ -543,8 +543,8 @@ class TestTerminal:
         assert "\x1b" not in done.output
 
     def test_kernels_are_a_table_on_a_terminal(self, tmp_path, config):
-        """The kernels get a heading on a terminal."""
-        shown = on_terminal(["check", config(), "--model", MINI], tmp_path)
+        """The kernels get a heading on a terminal, and no name is cut, however narrow it is."""
+        shown = on_terminal(["check", config(), "--model", MINI], tmp_path, COLUMNS="20")
 
         assert "operator type" in shown
         assert "Default/conv1-Conv2d/Conv2D-op0" in shown

@@ -24,6 +24,7 @@ from msdump.tools.inputs import check_sizes
 from msdump.tools.matches import Matches, matches
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
+_WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them
 
 
 @click.command(name="check")
@@ -82,10 +83,10 @@ def _print_table(operators: Sequence[OperatorRef]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("operator type", "full name", box=None, pad_edge=False, padding=(0, 2))
+    table = Table("  operator type", "full name", box=None, pad_edge=False)
     for operator in operators:
-        table.add_row(operator.op_type, operator.full_name)
-    Console().print(table, soft_wrap=True)
+        table.add_row(f"  {operator.op_type}", operator.full_name)
+    Console(width=_WIDE).print(table)
 
 
 def _forecast_lines(graph: Graph, plan: DumpPlan, sizes: dict[str, int]) -> Iterator[str]:
