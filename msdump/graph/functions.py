@@ -17,7 +17,7 @@ _MOST_CALLS: Final = 10_000  # recursion is forbidden by ONNX; a cycle must not 
 
 
 def inline(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its local functions inlined, node names ``{call}/{node}``.
+    """Return the model with its local functions inlined, node names ``{call}/{node}__{number}``.
 
     Functions whose opset imports differ from the model's stay calls; onnxruntime
     runs them as one kernel.

@@ -1,0 +1,229 @@
+"""Models that cannot be read, and what is read from those that can."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, parser
+
+from msdump.errors import GraphError, UnsupportedIRVersionError
+from msdump.graph import loader
+
+GRAPHS = pathlib.Path(__file__).resolve().parents[2] / "graphs"
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+RELU = HEAD + "g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }"
+
+
+def model_of(text: str, **initializers: np.ndarray) -> onnx.ModelProto:
+    """Return a parsed model with initializers."""
+    model = parser.parse_model(text)
+    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
+    return model
+
+
+FILES = {
+    "text": (b"not a model at all, just text", "no protobuf message|no ONNX model|truncated"),
+    "empty": (b"", "the file is empty; an ONNX model is expected"),
+    "npy": (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}", "no protobuf message|no ONNX model|truncated"),
+    "zip": (b"PK\x03\x04" + bytes(40), "no protobuf message|no ONNX model|truncated"),
+    "other message": (onnx.TensorProto(name="t", dims=[1]).SerializeToString(), "no ONNX model"),
+    "no graph": (onnx.ModelProto(ir_version=10).SerializeToString(), "no ONNX model: it has no graph"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), FILES.values(), ids=FILES)
+def test_files_that_are_no_model(tmp_path, data, message):
+    """A file that is no model is refused in one message that names it."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+
+    with pytest.raises(GraphError, match=message) as caught:
+        loader.load(path)
+
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_paths_that_are_no_file(tmp_path):
+    """A missing file and a directory are refused by name."""
+    with pytest.raises(GraphError, match=f"{tmp_path}/gone.onnx: the model cannot be read: No such file"):
+        loader.load(tmp_path / "gone.onnx")
+    with pytest.raises(GraphError, match=f"{tmp_path}: the model cannot be read: Is a directory"):
+        loader.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lenet", "if", "sequences", "int4"])
+def test_models_truncated_anywhere(name):
+    """A model that ends early is a GraphError wherever it ends."""
+    data = (GRAPHS / f"{name}.onnx").read_bytes()
+    stops = range(len(data)) if len(data) < 3000 else [*range(0, len(data), 97), len(data) - 1]
+
+    for stop in stops:
+        with pytest.raises(GraphError):
+            loader.load(data[:stop])
+
+
+NEWER = {
+    "IR version": (
+        lambda m: setattr(m, "ir_version", 999),
+        r"IR version 999 is newer than the installed onnx package knows \(\d+\); upgrade onnx",
+    ),
+    "opset": (
+        lambda m: setattr(m.opset_import[0], "version", 999),
+        r"opset 999 is newer than the installed onnx package knows \(\d+\); upgrade onnx",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), NEWER.values(), ids=NEWER)
+def test_models_from_the_future(change, message):
+    """A model newer than the installed packages is refused with its version and what to do."""
+    model = model_of(RELU)
+    change(model)
+
+    with pytest.raises(UnsupportedIRVersionError, match=f"<ModelProto>: {message}"):
+        loader.load(model)
+
+
+def _no_type(model):
+    model.graph.node[0].attribute.add(name="alpha")
+
+
+def _wrong_type(model):
+    model.graph.node[0].op_type = "LeakyRelu"
+    model.graph.node[0].attribute.append(helper.make_attribute("alpha", "much"))
+
+
+def _no_value(model):
+    model.graph.node[0].attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH)
+
+
+def _not_utf8(data: bytes) -> bytes:
+    return data.replace(b"Relu", b"Re\xff\xfe")
+
+
+FAULTS = {
+    "undefined value": (
+        lambda m: m.graph.node[0].input.__setitem__(0, "ghost"),
+        r"node 'n' \(Relu\) reads value 'ghost', which no node, input or initializer makes",
+    ),
+    "double producer": (
+        lambda m: m.graph.node.add(op_type="Neg", name="m", input=["x"], output=["y"]),
+        "node 'm' writes value 'y', which node 'n' already makes",
+    ),
+    "cycle": (
+        lambda m: m.graph.node[0].input.__setitem__(0, "y"),
+        "nodes wait for each other: 'n' reads from 'n'",
+    ),
+    "output of nobody": (
+        lambda m: m.graph.output.add(name="z"),
+        "graph output 'z': no node, input or initializer makes it",
+    ),
+    "nameless output": (lambda m: m.graph.output.add(), "graph output '': no node"),
+    "input twice": (lambda m: m.graph.input.add(name="x"), "graph input 'x': is listed twice"),
+    "nameless input": (lambda m: m.graph.input.add(), "graph input '': no name"),
+    "constant twice": (
+        lambda m: m.graph.node.extend(
+            helper.make_node("Constant", [], ["c"], name=name, value_int=1) for name in "pq"
+        ),
+        "node 'q' writes value 'c', which an initializer or a constant already makes",
+    ),
+    "attribute without type": (_no_type, r"node 'n' \(Relu\): attribute 'alpha' has no type"),
+    "attribute of wrong type": (
+        _wrong_type,
+        r"node 'n' \(LeakyRelu\): attribute 'alpha' is of type STRING, FLOAT is expected",
+    ),
+    "attribute without value": (_no_value, r"node 'n' \(Relu\): attribute 'then_branch' has no value"),
+    "faulty initializer": (
+        lambda m: m.graph.initializer.add(name="w", data_type=1, dims=[3], raw_data=b"12345"),
+        "initializer 'w'",
+    ),
+    "unknown element type": (
+        lambda m: m.graph.initializer.add(name="w", data_type=99, dims=[3], raw_data=b"123"),
+        "initializer 'w': unknown ONNX element type 99",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), FAULTS.values(), ids=FAULTS)
+def test_graphs_that_cannot_run(tmp_path, change, message):
+    """A graph that cannot run is refused when it is loaded, with the file and the node."""
+    model = model_of(RELU)
+    model.graph.node[0].name = "n"
+    change(model)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+
+    with pytest.raises(GraphError, match=message) as caught:
+        loader.load(path)
+
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_names_that_are_no_text():
+    """Names that are no UTF-8 are refused."""
+    data = model_of(RELU).SerializeToString()
+
+    with pytest.raises(GraphError, match=r"the name .* is no UTF-8"):
+        loader.load(_not_utf8(data))
+
+
+def test_initializers_that_are_inputs_may_be_fed():
+    """An initializer that is listed as an input need not be fed, but may; not so in old files."""
+    text = "g (float[3] x, float[3] b) => (float[3] y) { y = Add(x, b) }"
+    initializer = {"b": np.ones(3, np.float32)}
+
+    new = loader.load(model_of(HEAD + text, **initializer))
+    old = loader.load(model_of(HEAD.replace("10", "3") + text, **initializer))
+
+    assert (["x"], {"b"}) == ([value.name for value in new.inputs], new.overridable)
+    assert (["x"], set()) == ([value.name for value in old.inputs], old.overridable)
+
+
+def test_nodes_get_names_of_their_own():
+    """Nameless nodes and nodes of one name are told apart; a given name is kept where it can be."""
+    model = model_of(
+        HEAD + "g (float[3] x) => (float[3] y) { a = Relu(x) b = Relu(a) c = Neg(b) y = Neg(c) }"
+    )
+    for node, name in zip(model.graph.node, ("same", "same", "", "Neg_2"), strict=True):
+        node.name = name
+
+    names = [node.name for node in loader.load(model).nodes]
+
+    assert ["same", "same_1", "Neg_2_2", "Neg_2"] == names
+
+
+def test_types_are_inferred():
+    """Values get the type and shape that follow from the inputs', named dimensions included."""
+    graph = loader.load(model_of(HEAD + "g (float[N,3] x) => (y) { a = Transpose(x) y = Shape(a) }"))
+
+    assert ("float32", (3, "N")) == (graph.type_of("a").dtype.name, graph.type_of("a").shape)
+    assert ("int64", (2,)) == (graph.type_of("y").dtype.name, graph.type_of("y").shape)
+    assert "" == graph.type_of("nobody").kind
+
+
+def test_both_names_of_the_standard_domain():
+    """The domain "ai.onnx" is the same as "", for operators and opsets."""
+    model = model_of(RELU)
+    model.opset_import[0].domain = model.graph.node[0].domain = "ai.onnx"
+
+    graph = loader.load(model)
+
+    assert {"": 20} == graph.opsets
+    assert "" == graph.nodes[0].domain
+
+
+def test_path_message_and_bytes_give_the_same_graph(tmp_path):
+    """A model is the same by its path, as a message and as bytes."""
+    model = model_of(RELU.replace("Relu(x)", "MatMul(x, w)"), w=np.ones((3, 300), np.float32))
+    data = model.SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(data)
+
+    graphs = [loader.load(source) for source in (str(tmp_path / "m.onnx"), model, data)]
+
+    assert [[node.operator for node in graphs[0].nodes]] * 3 == [
+        [node.operator for node in graph.nodes] for graph in graphs
+    ]
+    assert all((graph.weights["w"] == 1).all() for graph in graphs)
