@@ -1,0 +1,1 @@
+"""The emulated Ascend device: memory formats, precision, placement, memory."""

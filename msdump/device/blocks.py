@@ -1,0 +1,299 @@
+"""Index rules of device formats: axes cut into blocks and put into another order.
+
+A rule reads "N C H W -> C/c*H*W N/16 N%16 C%c". The left side names the host's
+axes. Each word of the right side is one device axis; "*" merges axes, the last
+one running fastest; "C/c" counts the blocks of C and "C%c" is the place within a
+block. The letter c as a size is C0, which depends on the element type. "..." stands
+for any number of axes, which stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+import numpy as np
+
+Dims = tuple[int, ...]
+"""Sizes of axes; -1 where a size is not known before the run."""
+
+Transpose = Callable[[np.ndarray, Dims], np.ndarray]
+"""Returns an array in C order with its axes permuted."""
+
+DYNAMIC: Final = -1
+_FASTER_FROM: Final = 1 << 16  # bytes; below, calling the hook costs more than it saves
+_LARGEST_ITEM: Final = 8  # bytes of an element that the hook takes
+
+
+def numpy_transpose(array: np.ndarray, order: Dims) -> np.ndarray:
+    """Return an array in C order with its axes permuted."""
+    return np.array(array.transpose(order), order="C")
+
+
+transpose: Transpose = numpy_transpose
+"""Does the large conversions that move one axis and need no padding, such as NCHW to NC1HWC0.
+
+Replaced where something faster than numpy is at hand. It is given C-ordered arrays
+of unsigned integers of 1, 2, 4 or 8 bytes, whose last axis does not stay the last.
+"""
+
+
+class Stage(Protocol):
+    """One step of a conversion; arrays hold raw elements, padding is zero."""
+
+    def shape(self, dims: Dims, c0: int) -> Dims:
+        """Return the shape that the step makes of a shape."""
+
+    def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
+        """Return the array one step nearer to the device."""
+
+    def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:
+        """Undo ``encode`` for an array that had the shape ``dims``."""
+
+
+def blocks(size: int, length: int) -> int:
+    """Return how many blocks of a length hold a size; -1 for a size that is not known."""
+    return DYNAMIC if size < 0 else -(-size // length)
+
+
+def product(sizes: Iterable[int]) -> int:
+    """Return the product of sizes; -1 if one of them is not known."""
+    known = tuple(sizes)
+    return DYNAMIC if min(known, default=1) < 0 else math.prod(known)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The stage that follows an index rule.
+
+    Attributes:
+        rule: Its text.
+    """
+
+    rule: str
+
+    def shape(self, dims: Dims, c0: int) -> Dims:
+        """Return the device shape of a host shape."""
+        return _compiled(self.rule, len(dims), c0).shape(dims)
+
+    def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
+        """Return the device array of a host array."""
+        return _compiled(self.rule, array.ndim, c0).encode(array)
+
+    def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:
+        """Return the host array of a device array."""
+        return _compiled(self.rule, len(dims), c0).decode(array, dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """The stage that spreads the last axis over the diagonal of two."""
+
+    def shape(self, dims: Dims, c0: int) -> Dims:
+        """Return the shape with the last axis doubled."""
+        return (*dims, c0)
+
+    def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
+        """Return the array with the elements on the diagonal, zero elsewhere."""
+        device = np.zeros((*array.shape, c0), array.dtype)
+        np.einsum("...ii->...i", device)[...] = array
+        return device
+
+    def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:  # noqa: ARG002 - a Stage
+        """Return the diagonal."""
+        return np.array(np.einsum("...ii->...i", array), order="C")
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The stage that puts the groups of a convolution's weight on block diagonals.
+
+    A weight (N, C, H, W), C counted per group, becomes (G, E * N / groups, E * C, H, W):
+    E groups share a block, chosen so that they fill the 16 x C0 fractals best.
+
+    Attributes:
+        count: Number of groups; it divides N.
+    """
+
+    count: int
+
+    def shape(self, dims: Dims, c0: int) -> Dims:
+        """Return the shape of the blocks."""
+        outputs, channels, *window = dims
+        if outputs < 0 or channels < 0:
+            return (DYNAMIC, DYNAMIC, DYNAMIC, *window)
+        shared = self._shared(dims, c0)
+        return (blocks(self.count, shared), shared * outputs // self.count, shared * channels, *window)
+
+    def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
+        """Return the blocks."""
+        dims = array.shape
+        device = np.zeros(self.shape(dims, c0), array.dtype)
+        groups = array.reshape(self._split(dims))
+        for block, members in self._places(dims, c0):
+            device[block] = groups[members]
+        return device
+
+    def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:
+        """Return the weight."""
+        groups = np.empty(self._split(dims), array.dtype)
+        for block, members in self._places(dims, c0):
+            groups[members] = array[block]
+        return groups.reshape(dims)
+
+    def _split(self, dims: Dims) -> Dims:
+        return (self.count, dims[0] // self.count, *dims[1:])
+
+    def _places(self, dims: Dims, c0: int) -> Iterator[tuple[tuple[slice, slice, slice], slice]]:
+        """Yield where each E-th group stands in the blocks, and these groups."""
+        shared, outputs, channels = self._shared(dims, c0), dims[0] // self.count, dims[1]
+        for first in range(shared):
+            rows = slice(first * outputs, (first + 1) * outputs)
+            columns = slice(first * channels, (first + 1) * channels)
+            yield (slice(blocks(self.count - first, shared)), rows, columns), slice(first, None, shared)
+
+    def _shared(self, dims: Dims, c0: int) -> int:
+        outputs, channels = max(1, dims[0] // self.count), max(1, dims[1])
+        fills = math.lcm(math.lcm(channels, c0) // channels, math.lcm(outputs, 16) // outputs)
+        return min(fills, self.count)
+
+
+_Part = Literal["whole", "block", "place"]
+_Fine = tuple[int, _Part]
+"""A host axis, or one of the two halves of a host axis that is cut."""
+
+_TERM: Final = re.compile(r"(?P<axis>[A-Z]|\d+)(?:(?P<part>[/%])(?P<size>c|\d+))?")
+_PARTS: Final[dict[str | None, _Part]] = {None: "whole", "/": "block", "%": "place"}
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(rule: str, rank: int, c0: int) -> _Compiled:
+    left, right = (side.split() for side in rule.split("->"))
+    free = [str(number) for number in range(rank - len(left) + ("..." in left))]
+    axes, words = _expanded(left, free), _expanded(right, free)
+    lengths: dict[int, int] = {}
+    merged: list[tuple[_Fine, ...]] = []
+    for word in words:
+        fine: list[_Fine] = []
+        for term in map(_TERM.fullmatch, word.split("*")):
+            assert term is not None, word
+            axis = axes.index(term["axis"])
+            fine.append((axis, _PARTS[term["part"]]))
+            if term["part"]:
+                lengths[axis] = c0 if term["size"] == "c" else int(term["size"])
+        merged.append(tuple(fine))
+    return _Compiled(rank, lengths, tuple(merged))
+
+
+def _expanded(words: list[str], free: list[str]) -> list[str]:
+    return [part for word in words for part in (free if word == "..." else [word])]
+
+
+class _Compiled:
+    """A rule for one rank and one C0.
+
+    Cut axes count twice in *fine* order: first the block, then the place in it.
+    """
+
+    def __init__(self, rank: int, lengths: dict[int, int], merged: tuple[tuple[_Fine, ...], ...]) -> None:
+        self._lengths = lengths
+        self._merged = merged
+        self._host_order = [fine for axis in range(rank) for fine in self._halves(axis)]
+        device_order = [fine for word in merged for fine in word]
+        self._to_device = tuple(self._host_order.index(fine) for fine in device_order)
+        self._to_host = tuple(device_order.index(fine) for fine in self._host_order)
+
+    def shape(self, dims: Dims) -> Dims:
+        return tuple(product(self._size(fine, dims) for fine in word) for word in self._merged)
+
+    def encode(self, host: np.ndarray) -> np.ndarray:
+        fine = self._fine(host.shape)
+        if self._is_full(host.shape):
+            device = _moved(host.reshape(fine), self._to_device)
+        else:
+            device = np.empty([fine[at] for at in self._to_device], host.dtype)
+            target = device.transpose(self._to_host)
+            self._clear_padding(target, host.shape)
+            for part, place in self._pieces(host, target):
+                _assign(place, part)
+        return device.reshape(self.shape(host.shape))
+
+    def decode(self, device: np.ndarray, dims: Dims) -> np.ndarray:
+        fine = self._fine(dims)
+        source = device.reshape([fine[at] for at in self._to_device])
+        if self._is_full(dims):
+            return _moved(source, self._to_host).reshape(dims)
+        host = np.empty(dims, device.dtype)
+        for part, place in self._pieces(host, source.transpose(self._to_host)):
+            _assign(part, place)
+        return host
+
+    def _halves(self, axis: int) -> tuple[_Fine, ...]:
+        return ((axis, "block"), (axis, "place")) if axis in self._lengths else ((axis, "whole"),)
+
+    def _size(self, fine: _Fine, dims: Dims) -> int:
+        axis, part = fine
+        if part == "whole":
+            return dims[axis]
+        return self._lengths[axis] if part == "place" else blocks(dims[axis], self._lengths[axis])
+
+    def _fine(self, dims: Dims) -> Dims:
+        return tuple(self._size(fine, dims) for fine in self._host_order)
+
+    def _is_full(self, dims: Dims) -> bool:
+        return all(dims[axis] % length == 0 for axis, length in self._lengths.items())
+
+    def _clear_padding(self, target: np.ndarray, dims: Dims) -> None:
+        """Zero every block that is not filled; contiguous blocks clear faster than their padding alone."""
+        for axis, length in self._lengths.items():
+            if dims[axis] % length:
+                target[(slice(None),) * self._host_order.index((axis, "block")) + (-1,)] = 0
+
+    def _pieces(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield matching parts, full blocks and remainders apart, both in fine host order."""
+        cuts = [self._cuts(axis, size) for axis, size in enumerate(host.shape)]
+        for choice in itertools.product(*cuts):
+            place = device[tuple(index for _, indices in choice for index in indices)]
+            # axes are only cut here, so that the part stays a view that decode writes through
+            yield host[tuple(span for span, _ in choice)].reshape(place.shape), place
+
+    def _cuts(self, axis: int, size: int) -> Iterator[tuple[slice, tuple[slice, ...]]]:
+        everything = slice(None)
+        if axis not in self._lengths:
+            yield everything, (everything,)
+            return
+        full, rest = divmod(size, self._lengths[axis])
+        if full:
+            yield slice(size - rest), (slice(full), everything)
+        if rest:
+            yield slice(size - rest, size), (slice(full, full + 1), slice(rest))
+
+
+def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
+    """Return a C-ordered array with its axes permuted, by the way that suits the permutation."""
+    if order[-1] == len(order) - 1:
+        device = np.empty([array.shape[at] for at in order], array.dtype)
+        _assign(device, array.transpose(order))
+        return device
+    is_worth_it = array.nbytes >= _FASTER_FROM and array.itemsize <= _LARGEST_ITEM
+    return (transpose if is_worth_it and _moves_one(order) else numpy_transpose)(array, order)
+
+
+def _moves_one(order: Dims) -> bool:
+    """Tell whether a permutation only moves one axis elsewhere."""
+    rest = range(len(order) - 1)
+    return any(tuple(at - (at > axis) for at in order if at != axis) == tuple(rest) for axis in order)
+
+
+def _assign(target: np.ndarray, source: np.ndarray) -> None:
+    """Copy elements; rows that both sides hold in one piece go as one item, which is twice as fast."""
+    size = target.itemsize
+    if target.ndim and target.size and (target.strides[-1], source.strides[-1]) == (size, size):
+        row = np.dtype((np.void, size * target.shape[-1]))
+        target, source = target.view(row), source.view(row)
+    target[...] = source

@@ -1,0 +1,245 @@
+"""Memory formats of an Ascend device: codecs between the host's layout and the device's.
+
+The rules are those of MindSpore's format conversion and CANN's dump tools. Padding
+is zero. Arrays of packed types hold one element per item on both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device.blocks import Blocks, Diagonal, Dims, Groups, Stage
+from msdump.device.recurrent import Cell, ShapeRule, lstm_weight, rnn_bias, rnn_weight
+from msdump.dtypes import DType
+from msdump.errors import FormatError
+from msdump.record import DEFAULT_FORMAT
+
+NC1HWC0: Final = "NC1HWC0"
+FRACTAL_Z: Final = "FRACTAL_Z"
+FRACTAL_NZ: Final = "FRACTAL_NZ"
+C1HWNCOC0: Final = "C1HWNCoC0"
+NDC1HWC0: Final = "NDC1HWC0"
+FRACTAL_Z_3D: Final = "FRACTAL_Z_3D"
+FRACTAL_Z_C04: Final = "FRACTAL_Z_C04"
+
+IMAGE: Final = 4
+"""Rank of (N, C, H, W)."""
+
+VOLUME: Final = 5
+"""Rank of (N, C, D, H, W)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One device format.
+
+    Attributes:
+        name: Its name in file names and attributes.
+        number: Its number in GE and in binary dump files, None where GE has no such format.
+        stages: How a host array becomes a device array; none: as it is.
+        pads_to: Rank that smaller host shapes are padded to, 0: they are not.
+        least: Smallest rank.
+        most: Largest rank, None: any.
+        spelling: Its name in .ir texts where it differs.
+        shape_rule: The shape of a format whose bytes are not documented.
+    """
+
+    name: str
+    number: int | None
+    stages: tuple[Stage, ...] = ()
+    pads_to: int = 0
+    least: int = 0
+    most: int | None = None
+    spelling: str = ""
+    shape_rule: ShapeRule | None = None
+
+    @property
+    def ir(self) -> str:
+        """Name in .ir texts."""
+        return self.spelling or self.name
+
+
+def _image(name: str, number: int, *stages: Stage, spelling: str = "") -> Format:
+    return Format(name, number, stages, pads_to=IMAGE, most=IMAGE, spelling=spelling)
+
+
+def _volume(name: str, number: int, rule: str) -> Format:
+    return Format(name, number, (Blocks(rule),), pads_to=VOLUME, most=VOLUME)
+
+
+_Z_RULE: Final = "N C H W -> C/c*H*W N/16 N%16 C%c"
+# MindSpore counts ceil(N / C0) blocks of N here, which for int8 leaves half of the data no room; CANN 16
+_Z_GROUPS_RULE: Final = "G N C H W -> G*C/c*H*W N/16 N%16 C%c"
+
+FORMATS: Final = (
+    Format(DEFAULT_FORMAT, None),
+    Format("ND", 2),
+    Format("NCHW", 0),
+    _image("NHWC", 1, Blocks("N C H W -> N H W C")),
+    _image("HWCN", 16, Blocks("N C H W -> H W C N")),
+    Format("ChannelLast", None, (Blocks("N C ... -> N ... C"),), least=2),
+    _image(NC1HWC0, 3, Blocks("N C H W -> N C/c H W C%c")),
+    _image("NC1HWC0_C04", 12, Blocks("N C H W -> N C/4 H W C%4")),
+    _image(FRACTAL_Z, 4, Blocks(_Z_RULE), spelling="FracZ"),
+    _image(FRACTAL_Z_C04, 13, Blocks("N C H W -> N C/4*H*W*C%4"), Blocks("N K -> K/16 N/16 N%16 K%16")),
+    Format(FRACTAL_NZ, 29, (Blocks("... H W -> ... W/c H/16 H%16 W%c"),), least=1),
+    _image(C1HWNCOC0, 25, Blocks("N C H W -> C/c H W N C%c"), Diagonal()),
+    _volume(NDC1HWC0, 32, "N C D H W -> N D C/c H W C%c"),
+    _volume(FRACTAL_Z_3D, 33, "N C D H W -> D*C/c*H*W N/16 N%16 C%c"),
+    Format("FRACTAL_ZN_LSTM", 38, least=2, most=IMAGE, shape_rule=lstm_weight),
+    Format("FRACTAL_ZN_RNN", 44, least=2, shape_rule=rnn_weight),
+    Format("ND_RNN_BIAS", 43, least=1, shape_rule=rnn_bias),
+)
+
+_BY_NAME: Final = {row.name: row for row in FORMATS}
+
+_C0: Final = {"int8": 32, "uint8": 32, "int4": 64}
+_C0_OF_OTHERS: Final = 16  # whatever their size
+_C04: Final = 4
+
+_RAW: Final = {np.dtype(code).itemsize: np.dtype(code) for code in ("u1", "<u2", "<u4", "<u8", "<c16")}
+
+
+def find(name: str) -> Format:
+    """Return a format by its name.
+
+    Raises:
+        FormatError: No such format.
+    """
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise FormatError(f"unknown device format {name!r}; known are {', '.join(_BY_NAME)}") from None
+
+
+def c0(dtype: DType | None) -> int:
+    """Return the length of the innermost block of an element type; None stands for any other."""
+    return _C0.get(dtype.name, _C0_OF_OTHERS) if dtype else _C0_OF_OTHERS
+
+
+def shape(
+    name: str, host_shape: Dims, dtype: DType | None, groups: int = 1, *, cell: Cell | None = None
+) -> Dims:
+    """Return the device shape of a host shape.
+
+    Args:
+        name: Name of the format.
+        host_shape: Dimensions on the host, -1 where one is not known; so it is then in the result.
+        dtype: Element type.
+        groups: Groups of the convolution that reads the tensor; only FRACTAL_Z looks at them.
+        cell: Sizes of the recurrent operator, for FRACTAL_ZN_RNN and ND_RNN_BIAS.
+
+    Raises:
+        FormatError: The format cannot hold such a tensor.
+    """
+    return _shape(find(name), host_shape, c0(dtype), groups, cell)
+
+
+def encode(name: str, array: np.ndarray, groups: int = 1) -> np.ndarray:
+    """Return the device array of a host array; the same array where the format changes nothing.
+
+    Raises:
+        FormatError: The format cannot hold such a tensor.
+    """
+    row, length = find(name), c0(dtypes.from_numpy(array.dtype))
+    stages, dims = _conversion(row, array.shape, length, groups)
+    if not stages:
+        return array
+    raw = np.asarray(_raw(array), order="C").reshape(dims)
+    for stage in stages:
+        raw = stage.encode(raw, length)
+    return raw.view(array.dtype)
+
+
+def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> np.ndarray:
+    """Return the host array of a device array; the same array where the format changes nothing.
+
+    C0 is the array's last dimension, so that widened arrays (int4 as int8) can be read too.
+
+    Raises:
+        FormatError: The array is not what the format makes of the host shape.
+    """
+    row, length = find(name), array.shape[-1] if array.ndim and array.shape[-1] else _C0_OF_OTHERS
+    stages, dims = _conversion(row, host_shape, length, groups)
+    shapes = [dims]
+    for stage in stages:
+        shapes.append(stage.shape(shapes[-1], length))
+    if shapes[-1] != array.shape:
+        usual = _shape(row, host_shape, c0(dtypes.from_numpy(array.dtype)), groups, None)
+        split = f" in {groups} groups" if groups > 1 else ""
+        raise FormatError(
+            f"a {array.dtype} array of shape {array.shape} is not the {name} form of {host_shape}{split};"
+            f" that has shape {usual}"
+        )
+    if not stages:
+        return array
+    raw = np.asarray(_raw(array), order="C")
+    for stage, before in zip(reversed(stages), reversed(shapes[:-1]), strict=True):
+        raw = stage.decode(raw, before, length)
+    return raw.reshape(host_shape).view(array.dtype)
+
+
+def padded(name: str, host_shape: Dims) -> Dims:
+    """Return the shape that a format pads a host shape to: (a, b) becomes (1, a, b, 1) in NC1HWC0.
+
+    Raises:
+        FormatError: The format has no place for the rank.
+    """
+    row, rank = find(name), len(host_shape)
+    if rank < row.least:
+        raise FormatError(f"{name} holds tensors of rank {row.least} or more, got shape {host_shape}")
+    if row.most is not None and rank > row.most:
+        raise FormatError(f"{name} holds tensors of rank {row.most} or less, got shape {host_shape}")
+    if rank >= row.pads_to:
+        return host_shape
+    return (1, *host_shape, *(1,) * (row.pads_to - rank - 1))
+
+
+def _shape(row: Format, host_shape: Dims, length: int, groups: int, cell: Cell | None) -> Dims:
+    if row.shape_rule is not None:
+        return row.shape_rule(padded(row.name, host_shape), length, cell)
+    stages, dims = _conversion(row, host_shape, length, groups)
+    for stage in stages:
+        dims = stage.shape(dims, length)
+    return dims
+
+
+def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tuple[tuple[Stage, ...], Dims]:
+    """Return the stages for a tensor, and the padded shape that they start from."""
+    dims = padded(row.name, host_shape)
+    if row.shape_rule is not None:
+        raise FormatError(f"only the shape of {row.name} is known, not its bytes; use another format")
+    if groups != 1:
+        return _grouped(row, dims, groups), dims
+    if row.name == FRACTAL_NZ and len(dims) == 1:
+        return _vector(row, dims, length)
+    if row.name == FRACTAL_Z_C04 and dims[1] > _C04:
+        raise FormatError(f"{row.name} holds weights of {_C04} channels or less, got shape {dims}")
+    return row.stages, dims
+
+
+def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
+    if row.name != FRACTAL_Z:
+        raise FormatError(f"only {FRACTAL_Z} knows groups, got {groups} groups for {row.name}")
+    if groups < 1 or (dims[0] >= 0 and dims[0] % groups):
+        raise FormatError(f"{groups} groups do not divide the {dims[0]} outputs of a weight of shape {dims}")
+    return (Groups(groups), Blocks(_Z_GROUPS_RULE))
+
+
+def _vector(row: Format, dims: Dims, length: int) -> tuple[tuple[Stage, ...], Dims]:
+    """Return the conversion of a vector to FRACTAL_NZ: as it is where it fills blocks, else as one row."""
+    if dims[0] == 1 or (dims[0] >= 0 and dims[0] % length == 0):
+        return (), dims
+    return row.stages, (1, *dims)
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """Return the array as plain items of the same size, which copy fast whatever their type."""
+    if array.dtype.kind in "OUS":
+        raise FormatError("text has no device format")
+    raw: np.ndarray = array.view(_RAW[array.dtype.itemsize])
+    return raw

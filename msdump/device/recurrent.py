@@ -1,0 +1,80 @@
+"""Device shapes of recurrent networks' weights and biases; their bytes are not documented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.device.blocks import DYNAMIC, Dims, blocks, product
+from msdump.errors import FormatError
+
+_CUBE: Final = 16
+_GATES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The sizes of a recurrent operator that the shapes of its weights depend on.
+
+    Attributes:
+        input_size: Features of its input.
+        hidden_size: Features of its state.
+    """
+
+    input_size: int
+    hidden_size: int
+
+
+ShapeRule = Callable[[Dims, int, Cell | None], Dims]
+
+
+def lstm_weight(dims: Dims, _c0: int, _cell: Cell | None) -> Dims:
+    """Return the FRACTAL_ZN_LSTM shape of a weight (4 * hidden, input + hidden)."""
+    if min(dims[:2]) < 0:
+        return (DYNAMIC, DYNAMIC, _CUBE, _CUBE)
+    hidden, rest = divmod(dims[0], _GATES)
+    if rest or dims[1] < hidden:
+        raise FormatError(f"FRACTAL_ZN_LSTM holds weights (4 * hidden, input + hidden), got shape {dims}")
+    rows = blocks(dims[1] - hidden, _CUBE) + blocks(hidden, _CUBE)
+    return (rows, _GATES * blocks(hidden, _CUBE), _CUBE, _CUBE)
+
+
+def rnn_weight(dims: Dims, c0: int, cell: Cell | None) -> Dims:
+    """Return the FRACTAL_ZN_RNN shape of a weight (..., input or hidden or both, k * hidden)."""
+    cell = _needed("FRACTAL_ZN_RNN", cell)
+    rows, columns = dims[-2:]
+    return (*dims[:-2], _rows(rows, cell), _gates(columns, c0, cell), _CUBE, c0)
+
+
+def rnn_bias(dims: Dims, c0: int, cell: Cell | None) -> Dims:
+    """Return the ND_RNN_BIAS shape of a bias (..., k * hidden)."""
+    cell = _needed("ND_RNN_BIAS", cell)
+    return (*dims[:-1], product((_gates(dims[-1], c0, cell), c0)))
+
+
+def _rows(size: int, cell: Cell) -> int:
+    if size < 0 or size in (cell.input_size, cell.hidden_size):
+        return blocks(size, _CUBE)
+    if size == cell.input_size + cell.hidden_size:
+        return blocks(cell.input_size, _CUBE) + blocks(cell.hidden_size, _CUBE)
+    raise FormatError(
+        f"FRACTAL_ZN_RNN needs {cell.input_size} (input), {cell.hidden_size} (hidden) or their sum as the"
+        f" last dimension but one, got {size}"
+    )
+
+
+def _gates(size: int, c0: int, cell: Cell) -> int:
+    if size < 0:
+        return DYNAMIC
+    if size % cell.hidden_size:
+        raise FormatError(
+            f"the last dimension must be a multiple of the hidden size {cell.hidden_size}, got {size}"
+        )
+    return size // cell.hidden_size * blocks(cell.hidden_size, c0)
+
+
+def _needed(name: str, cell: Cell | None) -> Cell:
+    if cell is None or cell.hidden_size < 1:
+        raise FormatError(f"the shape of {name} depends on the operator: give its input and hidden size")
+    return cell
