@@ -91,8 +91,9 @@ class Runtime:
 
     def _options(self, shared: Mapping[str, Any]) -> Any:
         options = native.SessionOptions()
-        options.intra_op_num_threads = self._threads
         options.use_per_session_threads = self._has_own_threads
+        if self._has_own_threads:
+            options.intra_op_num_threads = self._threads
         options.graph_optimization_level = native.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.enable_mem_pattern = False  # shapes may change from run to run
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions

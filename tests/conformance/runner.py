@@ -18,15 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
-from msdump.execute import values
 from msdump.execute.runtime import short
 from msdump.graph import loader
 from msdump.session import Network
+from tests.execute import whole
 
 KINDS: Final = ("node", "simple", "pytorch-operator", "pytorch-converted")
 
@@ -134,26 +133,6 @@ def _decoded(data: bytes, kind: onnx.TypeProto) -> Any:
     return numpy_helper.to_array(onnx.TensorProto.FromString(data))
 
 
-def run_whole(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
-    """Return the outputs of one onnxruntime session without optimisations, other settings untouched."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    if not _has_types_unknown_to_numpy(model):
-        return list(session.run(None, feeds))
-    given = {name: onnxruntime.OrtValue(values.from_python(item)) for name, item in feeds.items()}
-    names = [value.name for value in session.get_outputs()]
-    return [values.to_python(value._ortvalue) for value in session.run_with_ort_values(names, given)]
-
-
-def _has_types_unknown_to_numpy(model: onnx.ModelProto) -> bool:
-    infos = (*model.graph.input, *model.graph.output)
-    return any(info.type.tensor_type.elem_type >= onnx.TensorProto.BFLOAT16 for info in infos)
-
-
 def run_by_operator(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
     """Return the outputs of msdump's run."""
     outputs = Network(loader.load(model)).run(feeds)
@@ -199,14 +178,14 @@ def outcomes(kind: str) -> tuple[Outcome, ...]:
 
 
 def _outcome(case: Case) -> Outcome:
-    whole, by_operator = failure(case, run_whole), failure(case, run_by_operator)
-    return Outcome(case, whole, by_operator, _explanation(case, whole, by_operator))
+    as_whole, by_operator = failure(case, whole.run), failure(case, run_by_operator)
+    return Outcome(case, as_whole, by_operator, _explanation(case, as_whole, by_operator))
 
 
-def _explanation(case: Case, whole: str, by_operator: str) -> str:
+def _explanation(case: Case, as_whole: str, by_operator: str) -> str:
     if not by_operator:
         return ""
-    if not whole:
+    if not as_whole:
         is_rounding = _computes_in_float16(case) and not failure(case, run_by_operator, _TWO_FLOAT16_ULPS)
         return _FLOAT16_CHAIN if is_rounding else ""
     return next((reason for pattern, reason in REASONS.items() if re.search(pattern, case.name)), "")
@@ -220,8 +199,8 @@ def report(kind: str) -> str:
     """Return the counts of one part of the suite and every case that fails, with its reason."""
     done = outcomes(kind)
     passed = sum(not outcome.by_operator for outcome in done)
-    whole = sum(not outcome.whole for outcome in done)
-    lines = [f"{kind}: {passed} of {len(done)} cases pass operator by operator, {whole} as a whole"]
+    passed_whole = sum(not outcome.whole for outcome in done)
+    lines = [f"{kind}: {passed} of {len(done)} cases pass operator by operator, {passed_whole} as a whole"]
     for outcome in done:
         if outcome.by_operator:
             mark = " (passes as a whole)" if not outcome.whole else ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import helper, numpy_helper, parser
 
 from msdump.errors import GraphError, UnsupportedIRVersionError
@@ -63,6 +66,21 @@ def test_models_truncated_anywhere(name):
     for stop in stops:
         with pytest.raises(GraphError):
             loader.load(data[:stop])
+
+
+@given(
+    st.sampled_from(["if", "functions", "opset7", "sequences", "strings"]), st.randoms(use_true_random=False)
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_damaged_models_load_or_are_refused(name, generator):
+    """A model with a few wrong bytes is a model still, or a GraphError; nothing else is raised."""
+    data = bytearray((GRAPHS / f"{name}.onnx").read_bytes())
+    for _ in range(generator.randrange(1, 5)):
+        data[generator.randrange(len(data))] = generator.randrange(256)
+
+    with contextlib.suppress(GraphError):
+        graph = loader.load(bytes(data))
+        assert "<ModelProto>" == graph.source
 
 
 NEWER = {

@@ -1,0 +1,146 @@
+"""Inputs of a run, checked against what the network declares."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import helper, parser
+
+from msdump.errors import InputError
+from msdump.execute import feeds
+from msdump.graph import loader
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+X = np.zeros((2, 3), np.float32)
+
+
+def graph_of(text: str):
+    """Return a loaded graph of ONNX's text form."""
+    return loader.load(parser.parse_model(HEAD + text))
+
+
+PAIR = graph_of("g (float[N,3] x, int64[N] lengths) => (float[N,3] y) { y = Relu(x) z = Neg(lengths) }")
+LENGTHS = np.zeros(2, np.int64)
+OPTIONAL = graph_of("g (optional(float[3]) x) => (bool y) { y = OptionalHasElement(x) }")
+SEQUENCE = graph_of("g (seq(float[N]) x) => (int64 y) { y = SequenceLength(x) }")
+TEXTS = graph_of("g (string[N] x) => (string[N] y) { y = Identity(x) }")
+BOOLS = graph_of("g (bool[N] x) => (bool[N] y) { y = Not(x) }")
+BYTES = graph_of("g (uint8[N] x) => (uint8[N] y) { y = Identity(x) }")
+BFLOAT16 = graph_of("g (bfloat16[N] x) => (bfloat16[N] y) { y = Identity(x) }")
+NOTHING = graph_of("g () => (float[1] y) { y = Constant<value_floats=[1.0]>() }")
+
+FAULTS = {
+    "missing": (PAIR, (X,), {}, r"input 'lengths' \(int64, shape \(N,\)\) is missing"),
+    "all missing": (PAIR, (), {}, r"input 'x' \(float32, shape \(N, 3\)\) is missing; input 'lengths'"),
+    "too many": (PAIR, (X, LENGTHS, X), {}, r"3 inputs given, the network takes 2 \(x, lengths\)"),
+    "too many for none": (NOTHING, (X,), {}, "1 inputs given, the network takes none"),
+    "twice": (PAIR, (X, LENGTHS), {"x": X}, "input 'x' is given twice"),
+    "unknown": (
+        PAIR,
+        (X,),
+        {"length": LENGTHS},
+        r"no input 'length'; the inputs are x, lengths \(did you mean 'lengths'",
+    ),
+    "unknown for none": (NOTHING, (), {"x": X}, "no input 'x'; the network takes none"),
+    "dtype": (
+        PAIR,
+        (X.astype(np.float64), LENGTHS),
+        {},
+        "input 'x': dtype float64 given, float32 expected; convert it with astype",
+    ),
+    "rank": (PAIR, (X[0], LENGTHS), {}, r"input 'x': shape \(3,\) given, \(N, 3\) expected"),
+    "size": (PAIR, (X.T, LENGTHS), {}, r"input 'x': shape \(3, 2\) given, \(N, 3\) expected"),
+    "dynamic dimension": (PAIR, (X, LENGTHS[:1]), {}, "dimension 'N' is 1 on axis 0, but 2 in input 'x'"),
+    "two faults": (PAIR, (X.T, LENGTHS.astype(np.int32)), {}, r"input 'x': .*; input 'lengths': dtype int32"),
+    "none": (PAIR, (None, LENGTHS), {}, r"input 'x': None given, float32, shape \(N, 3\) expected"),
+    "no tensor": (PAIR, ({}, LENGTHS), {}, "input 'x': an array of objects holds|dtype"),
+    "ragged": (PAIR, ([[1.0], [1.0, 2.0]], LENGTHS), {}, "input 'x': .* is no tensor of float32"),
+    "text for number": (PAIR, ("many", LENGTHS), {}, "input 'x': 'many' is no tensor of float32"),
+    "float for integer": (
+        PAIR,
+        (X, [1.5, 2.0]),
+        {},
+        r"input 'lengths': \[1.5, 2.0\] would lose its value as int64",
+    ),
+    "number for bool": (BOOLS, ([0, 2],), {}, "input 'x': .* would lose its value as bool"),
+    "overflow": (BYTES, ([1, 300],), {}, "input 'x': .* is no tensor of uint8"),
+    "tensor for sequence": (SEQUENCE, (X,), {}, "input 'x': ndarray given, a list of tensors expected"),
+    "dtype in sequence": (SEQUENCE, ([X[0], LENGTHS],), {}, "input 'x': dtype int64 given, float32 expected"),
+    "objects": (TEXTS, (np.array(["a", 1], object),), {}, "input 'x': an array of objects holds 1"),
+    "objects in list": (TEXTS, (["a", None],), {}, "input 'x': an array of objects holds None"),
+    "date": (
+        PAIR,
+        (np.zeros((2, 3), "M8[s]"), LENGTHS),
+        {},
+        "input 'x': dtype datetime64.* has no ONNX counterpart",
+    ),
+    "float32 for bfloat16": (BFLOAT16, (X[0],), {}, "input 'x': dtype float32 given, bfloat16 expected"),
+}
+
+
+@pytest.mark.parametrize(("graph", "positional", "named", "message"), FAULTS.values(), ids=FAULTS)
+def test_faults(graph, positional, named, message):
+    """An input that does not fit is refused with the model, its name, what was given and what is wanted."""
+    with pytest.raises(InputError, match=message) as caught:
+        feeds.bind(graph, positional, named)
+
+    assert str(caught.value).startswith("<ModelProto>: ")
+
+
+PYTHON = {
+    "numbers": (PAIR, {"x": [[1, 2, 3]], "lengths": [7]}, {"x": np.float32, "lengths": np.int64}),
+    "empty": (BYTES, {"x": []}, {"x": np.uint8}),
+    "bools": (BOOLS, {"x": [True, False]}, {"x": np.bool_}),
+    "texts": (TEXTS, {"x": ["a", "b"]}, {"x": np.object_}),
+    "bfloat16": (BFLOAT16, {"x": [1.5]}, {"x": ml_dtypes.bfloat16}),
+}
+
+
+@pytest.mark.parametrize(("graph", "given", "expected"), PYTHON.values(), ids=PYTHON)
+def test_python_values_take_the_declared_type(graph, given, expected):
+    """Lists and numbers become arrays of the type that the network declares."""
+    bound = feeds.bind(graph, (), given)
+
+    assert {name: np.dtype(dtype) for name, dtype in expected.items()} == {
+        n: a.dtype for n, a in bound.items()
+    }
+    assert {name: list(item) for name, item in given.items()} == {n: a.tolist() for n, a in bound.items()}
+
+
+def test_positional_and_named_inputs_mix():
+    """Inputs are given in order, by name, or both."""
+    bound = feeds.bind(PAIR, (X,), {"lengths": LENGTHS})
+
+    assert bound["x"] is X
+    assert bound["lengths"] is LENGTHS
+
+
+def test_optional_inputs_may_stay_away():
+    """An optional input is a tensor, None, or not given."""
+    assert {"x": None} == feeds.bind(OPTIONAL, (), {}) == feeds.bind(OPTIONAL, (None,), {})
+    assert X[0].tolist() == feeds.bind(OPTIONAL, (X[0],), {})["x"].tolist()
+
+
+def test_initializers_may_be_replaced():
+    """An initializer that is an input is fed by name only, and checked as an input is."""
+    model = parser.parse_model(HEAD + "g (float[3] x, float[3] b) => (float[3] y) { y = Add(x, b) }")
+    model.graph.initializer.append(helper.make_tensor("b", 1, [3], [1, 2, 3]))
+    graph = loader.load(model)
+
+    assert ["x"] == list(feeds.bind(graph, (X[0],), {}))
+    assert ["x", "b"] == list(feeds.bind(graph, (X[0],), {"b": X[1]}))
+    with pytest.raises(InputError, match=r"input 'b': shape \(2, 3\) given, \(3,\) expected"):
+        feeds.bind(graph, (X[0],), {"b": X})
+
+
+def test_maps_are_dicts():
+    """A network that takes a map is given a dict, and nothing else."""
+    kind = helper.make_map_type_proto(8, helper.make_tensor_type_proto(1, None))
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a"])
+    inputs, outputs = [helper.make_value_info("x", kind)], [helper.make_empty_tensor_value_info("y")]
+    graph = loader.load(helper.make_model(helper.make_graph([node], "g", inputs, outputs)))
+
+    assert {"x": {"a": 1.0}} == feeds.bind(graph, ({"a": 1.0},), {})
+    with pytest.raises(InputError, match="input 'x': ndarray given, a dict expected"):
+        feeds.bind(graph, (X,), {})

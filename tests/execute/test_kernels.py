@@ -1,0 +1,343 @@
+"""Operators of every awkward kind, next to the same network in one session."""
+
+from __future__ import annotations
+
+import logging
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, parser
+
+from msdump.errors import ExecutionError, UnsupportedOpError
+from msdump.execute import kernels
+from msdump.graph import loader
+from msdump.session import Network
+from tests.execute import whole
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.ml" : 3]>'
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+W = np.random.default_rng(0).standard_normal((3, 400)).astype(np.float32)
+ONE = np.array(1, np.float32)
+YES, NO = np.array(True), np.array(False)
+
+
+def model_of(text: str, head: str = HEAD, **initializers) -> onnx.ModelProto:
+    """Return a model of ONNX's text form."""
+    model = parser.parse_model(head + text)
+    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
+    return model
+
+
+def map_model(node: onnx.NodeProto, kind: onnx.TypeProto) -> onnx.ModelProto:
+    """Return a model that feeds a map to an operator of ai.onnx.ml, and a Relu behind it."""
+    graph = helper.make_graph(
+        [node, helper.make_node("Relu", node.output, ["z"])],
+        "g",
+        [helper.make_value_info("x", kind)],
+        [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def zip_map() -> onnx.ModelProto:
+    """Return a classifier's end: a list of dicts."""
+    model = model_of("""g (float[N,3] x) => (z) {
+        y = Softmax(x)  z = ai.onnx.ml.ZipMap<classlabels_strings=["a","b","c"]>(y) }""")
+    kind = helper.make_map_type_proto(8, helper.make_tensor_type_proto(1, None))
+    model.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(kind))
+    return model
+
+
+FLOATS_BY_TEXT = helper.make_map_type_proto(8, helper.make_tensor_type_proto(1, None))
+FLOATS_BY_NUMBER = helper.make_map_type_proto(7, helper.make_tensor_type_proto(1, None))
+
+# Name: model and the inputs of each run.
+CASES = {
+    "input as output": (model_of("g (float[2,3] x) => (float[2,3] x) { y = Relu(x) }"), [{"x": X}]),
+    "output twice": (
+        model_of("g (float[2,3] x) => (float[2,3] y, float[2,3] y) { y = Relu(x) }"),
+        [{"x": X}],
+    ),
+    "weight as output": (
+        model_of("g (float[2,3] x) => (float[3,400] w, float[2,400] y) { y = MatMul(x, w) }", w=W),
+        [{"x": X}, {"x": X}],
+    ),
+    "constant as output": (
+        model_of("g (float[3] x) => (float[2] c) { c = Constant<value_floats=[1.0, 2.0]>() y = Relu(x) }"),
+        [{"x": X[0]}],
+    ),
+    "overridden weight": (
+        model_of("g (float[2,3] x, float[3,400] w) => (float[2,400] y) { y = MatMul(x, w) }", w=W),
+        [{"x": X}, {"x": X, "w": W + 1}, {"x": X}],
+    ),
+    "weight first": (
+        model_of("g (float[400,2] x) => (float[3,2] y) { y = MatMul(w, x) }", w=W),
+        [{"x": W.T[:, :2]}],
+    ),
+    "repeated input": (model_of("g (float[2,3] x) => (float[2,3] y) { y = Mul(x, x) }"), [{"x": X}]),
+    "unsorted": (
+        model_of("g (float[2,3] x) => (float[2,3] y) { y = Add(a, b)  b = Relu(a)  a = Neg(x) }"),
+        [{"x": X}],
+    ),
+    "absent input": (
+        model_of("g (float[2,3] x) => (float[2,3] y) { y = Clip(x, , one) }", one=ONE),
+        [{"x": X}],
+    ),
+    "unused output": (
+        model_of(
+            "g (float[1,2,3] x) => (float[1,1,2] h) { , h = GRU<hidden_size=2>(x, w, r) }",
+            w=W[:, :6].T.reshape(1, 6, 3),
+            r=W[:2, 6:12].T.reshape(1, 6, 2),
+        ),
+        [{"x": X[None]}],
+    ),
+    "training": (
+        model_of(
+            """g (float[2,3] x) => (float[2,3] y, bool[2,3] m) {
+            yes = Constant<value=bool {1}>()  y, m = Dropout(x, none, yes) }""",
+            none=np.array(0, np.float32),
+        ),
+        [{"x": X}],
+    ),
+    "empty": (
+        model_of("g (float[N,3] x) => (float[N,400] y, float[N,3] z) { y = MatMul(x, w)  z = Relu(x) }", w=W),
+        [{"x": X[:0]}, {"x": X}],
+    ),
+    "scalar": (model_of("g (float x) => (float y, float z) { y = Relu(x)  z = ReduceSum(y) }"), [{"x": ONE}]),
+    "If": (
+        model_of(
+            """g (float[2,3] x, bool c) => (float[2,3] y) { a = Neg(x)
+            y = If(c) <then_branch = t () => (float[2,3] z) { z = Add(a, x) },
+                       else_branch = e () => (float[2,3] z) { z = Mul(a, one) }> }""",
+            one=ONE,
+        ),
+        [{"x": X, "c": YES}, {"x": X, "c": NO}],
+    ),
+    "Loop": (
+        model_of("""g (float[2,3] x, int64 n) => (float[2,3] y, float[K,2,3] s) {
+            yes = Constant<value=bool {1}>()
+            y, s = Loop(n, yes, x) <body = b (int64 i, bool c, float[2,3] v)
+                => (bool d, float[2,3] u, float[2,3] o)
+                { d = Identity(c)  u = Add(v, x)  o = Relu(u) }> }"""),
+        [{"x": X, "n": np.array(3)}, {"x": X, "n": np.array(0)}],
+    ),
+    "Scan": (
+        model_of("""g (float[K] i, float[N,K] x) => (float[K] y, float[N,K] s) {
+            y, s = Scan<num_scan_inputs=1, body = b (a, v) => (u, o)
+                { u = Add(a, v)  o = Relu(u) }>(i, x) }"""),
+        [{"i": X[0], "x": X}, {"i": X[0, :2], "x": X[:1, :2]}],
+    ),
+    "SequenceMap": (
+        model_of("""g (seq(float[2,3]) x, float b) => (seq(float[2,3]) y) {
+            y = SequenceMap<body = f (float[2,3] v) => (float[2,3] o) { o = Add(v, b) }>(x) }"""),
+        [{"x": [X, X + 1], "b": ONE}, {"x": [], "b": ONE}],
+    ),
+    "empty sequence": (
+        model_of(
+            "g (seq(int64[N]) x) => (int64 y, seq(int64[N]) z) { y = SequenceLength(x)  z = Identity(x) }"
+        ),
+        [{"x": [np.array([1]), np.array([2, 3])]}, {"x": []}],
+    ),
+    "absent optional into If": (
+        model_of(
+            """g (optional(float[2,3]) x) => (float[2,3] y) { h = OptionalHasElement(x)
+            y = If(h) <then_branch = t () => (float[2,3] z) { z = OptionalGetElement(x) },
+                       else_branch = e () => (float[2,3] z) { z = Identity(w) }> }""",
+            w=X + 5,
+        ),
+        [{"x": X}, {"x": None}, {"x": X + 1}],
+    ),
+    "absent optional first": (
+        model_of("""g (optional(seq(float[2,3])) x) => (bool h, optional(seq(float[2,3])) y) {
+            h = OptionalHasElement(x)  y = Identity(x) }"""),
+        [{"x": None}, {"x": [X]}, {"x": []}, {"x": None}],
+    ),
+    "optional as output": (
+        model_of("""g (bool c, float[2,3] x) => (optional(float[2,3]) y) {
+            y = If(c) <then_branch = t () => (optional(float[2,3]) z) { z = Optional(x) },
+                       else_branch = e () => (optional(float[2,3]) z)
+                { z = Optional<type=float[2,3]>() }> }"""),
+        [{"x": X, "c": YES}, {"x": X, "c": NO}],
+    ),
+    "strings": (
+        model_of("g (string[N] x) => (string[N] y) { y = StringConcat(x, w) }", w=np.array(["é"], object)),
+        [{"x": np.array(["a", ""], object)}, {"x": np.array([], object)}, {"x": np.array(["ab"])}],
+    ),
+    "string constants": (
+        model_of(
+            """g () => (string[2] y, string z) {
+            y = Constant<value_strings=["a", "b"]>()  z = Constant<value_string="c">() }"""
+        ),
+        [{}],
+    ),
+    "bfloat16": (
+        model_of("g (bfloat16[3] x) => (bfloat16[3] y, float[3] z) { y = Identity(x)  z = Cast<to=1>(x) }"),
+        [{"x": np.array([1, 2.5, -3], ml_dtypes.bfloat16)}],
+    ),
+    "int4": (
+        model_of(
+            "g (int4[3] x) => (int4[3] x, float[3] z) { z = DequantizeLinear(x, one) }",
+            HEAD.replace("20", "21"),
+            one=ONE,
+        ),
+        [{"x": np.array([-8, 0, 7], ml_dtypes.int4)}],
+    ),
+    "maps as output": (zip_map(), [{"x": X}, {"x": X[:1]}]),
+    "map by text": (
+        map_model(
+            helper.make_node(
+                "DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b"]
+            ),
+            FLOATS_BY_TEXT,
+        ),
+        [{"x": {"a": 1.0, "b": -2.0}}, {"x": {"b": 3.0}}],
+    ),
+    "map by number": (
+        map_model(helper.make_node("CastMap", ["x"], ["y"], domain="ai.onnx.ml"), FLOATS_BY_NUMBER),
+        [{"x": {1: 1.0, 2: -2.0}}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "runs"), CASES.values(), ids=CASES)
+def test_the_values_of_one_session(model, runs, caplog):
+    """Operator by operator, each run of each kind of network gives what one session gives, bit for bit."""
+    network = Network(loader.load(model))
+
+    for feeds in runs:
+        expected = whole.run(model, feeds)
+        found = network.run(feeds)
+        assert whole.same(expected, [found[value.name] for value in model.graph.output])
+
+    assert [] == caplog.records  # the reference was not needed
+
+
+OLD = {
+    "Add": ("Add<broadcast=1, axis=1>(x, b)", lambda x, b: x + b[:, None]),
+    "Mul": ("Mul<broadcast=1, axis=1>(x, b)", lambda x, b: x * b[:, None]),
+    "Pow": ("Pow<broadcast=1>(x, c)", lambda x, b: x**2),  # noqa: ARG005 - one signature for all
+    "Sub": ("Sub(x, x)", lambda x, b: x - x),  # noqa: ARG005 - the same
+    "Less": ("Less<broadcast=1, axis=1>(x, b)", lambda x, b: x < b[:, None]),
+    "Concat": ("Concat<axis=2>(x, x)", lambda x, b: np.concatenate([x, x], 2)),  # noqa: ARG005
+    "Dropout": ("Dropout<is_test=1>(x)", lambda x, b: x),  # noqa: ARG005
+    "BatchNormalization": (
+        "BatchNormalization<is_test=1, epsilon=0.0>(x, b, b, b, b)",
+        lambda x, b: (x - b[:, None]) / np.sqrt(b[:, None]) * b[:, None] + b[:, None],
+    ),
+}
+
+
+@pytest.mark.parametrize(("operator", "expected"), OLD.values(), ids=OLD)
+def test_operators_before_opset_7(operator, expected):
+    """Operators of opset 6, of which onnxruntime has lost many kernels, run with their old attributes."""
+    text = f"g (float[2,3,4] x) => (float[2,3,M] y) {{ y = {operator} }}"
+    head = '<ir_version: 3, opset_import: ["" : 6]>'
+    b, c = np.array([1, 2, 3], np.float32), np.array([2], np.float32)
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+    found = Network(loader.load(model_of(text, head, b=b, c=c))).run({"x": x})["y"]
+
+    np.testing.assert_allclose(expected(x, b), found, rtol=1e-6)
+
+
+def test_the_reference_helps_out(caplog):
+    """Where onnxruntime has no kernel, ONNX's reference computes the operator and one warning says so."""
+    network = Network(loader.load(model_of("g (bfloat16[3] x) => (bfloat16[3] y) { y = Add(x, x) }")))
+    x = np.array([1, 2, 3], ml_dtypes.bfloat16)
+
+    results = [network(x) for _ in range(3)]
+
+    assert [[2, 4, 6]] * 3 == [result.tolist() for result in results]
+    (warning,) = caplog.records
+    assert logging.WARNING == warning.levelno
+    assert (
+        "Default/Add-op0: onnxruntime cannot run Add (Could not find an implementation"
+        in warning.getMessage()
+    )
+
+
+def test_complex_numbers():
+    """Complex tensors, which onnxruntime lacks altogether, pass through and are computed with."""
+    network = Network(
+        loader.load(model_of("g (complex64[2] x) => (complex64[2] x, complex64[2] y) { y = Mul(x, x) }"))
+    )
+
+    found = network.run({"x": np.array([1j, 2], np.complex64)})
+
+    assert [1j, 2] == found["x"].tolist()
+    assert [-1, 4] == found["y"].tolist()
+
+
+def test_a_kernel_that_refuses_a_run_is_replaced_for_it(caplog):
+    """A kernel that lacks a case when it runs is rescued by the reference; other runs are its own."""
+    text = "g (bool[N,M] x) => (bool[N] y) { y = ReduceMax<keepdims=0>(x, one) }"
+    network = Network(loader.load(model_of(text, one=np.array([1]))))
+
+    filled = [network(np.ones((2, 3), np.bool_)) for _ in range(2)]
+    empty = [network(np.ones((2, 0), np.bool_)) for _ in range(2)]
+    again = network(np.zeros((1, 3), np.bool_))
+
+    assert [[True, True]] * 2 + [[False, False]] * 2 + [[False]] == [
+        a.tolist() for a in (*filled, *empty, again)
+    ]
+    assert 1 == len(caplog.records)
+
+
+FAILING = {
+    "index": ("y = Gather(x, i)", {"i": np.array([9])}, "out of data bounds"),
+    "shapes": ("y = Add(x, i)", {"i": np.ones((5, 7), np.float32)}, r"float32\[2, 3\], float32\[5, 7\]"),
+    "reshape": ("y = Reshape(x, i)", {"i": np.array([5, 5])}, "input tensor cannot be reshaped"),
+}
+
+
+@pytest.mark.parametrize(("body", "initializers", "message"), FAILING.values(), ids=FAILING)
+def test_what_the_reference_refuses_too_fails(body, initializers, message):
+    """An operator that nothing can compute fails with its full name, the runtime's reason and its inputs."""
+    network = Network(loader.load(model_of(f"g (float[2,3] x) => (y) {{ {body} }}", **initializers)))
+
+    with pytest.raises(ExecutionError, match=message) as caught:
+        network(X)
+
+    assert network.graph.nodes[0].operator.full_name == caught.value.operator
+
+
+def test_out_of_memory_is_not_tried_again():
+    """An operator that runs out of memory fails at once: the reference would take the machine's memory."""
+    text = "g (int64[1] n) => (float[N] y) { y = ConstantOfShape(n) }"
+    network = Network(loader.load(model_of(text)))
+
+    with pytest.raises(ExecutionError, match=r"allocate memory|bad_alloc|bad allocation|Integer overflow"):
+        network(np.array([2**45]))
+
+
+UNSUPPORTED = {
+    "operator": ("y = Nonsense(x)", r"node 'n': nothing can run ai.onnx.Nonsense \(opset 20\): "),
+    "domain": ("y = somewhere.Relu(x)", r"node 'n': nothing can run somewhere.Relu \(opset 1\): "),
+    "too new": (
+        "y = LinearAttention(x, x, x)",
+        r"node 'n': nothing can run ai.onnx.LinearAttention \(opset 20\): ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message"), UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_unsupported_operators(tmp_path, body, message):
+    """An operator that nobody implements is named with the file, its node, domain and opset."""
+    head = HEAD.replace("3]", '3, "somewhere" : 1]')
+    model = model_of(f"g (float[2,3] x) => (float[2,3] y) {{ {body} }}", head)
+    model.graph.node[0].name = "n"
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+
+    with pytest.raises(UnsupportedOpError, match=message) as caught:
+        Network(loader.load(path))(X)
+
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_packed_slots_are_bound():
+    """Every operator with packed weights is one that binds its weights."""
+    assert set(kernels._PACKED_SLOTS) <= kernels._BOUND_OPS

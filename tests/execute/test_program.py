@@ -1,0 +1,184 @@
+"""Running operator by operator: the values of a whole-graph session, and memory that stays valid."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from msdump.execute import values
+from msdump.execute.runtime import runtime
+from msdump.graph import functions, loader
+from msdump.session import Network
+from msdump.tools import inputs
+from tests.execute import whole
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+# What a network needs where made-up numbers will not do.
+FEEDS = {
+    "loop": {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)},
+    "optional": {"x": X},
+}
+
+
+class Recorder:
+    """Keeps a copy of every tensor that every operator makes."""
+
+    wants_inputs = False
+    wants_outputs = True
+
+    def __init__(self, graph) -> None:
+        """Watch every operator of a graph."""
+        self.graph = graph
+        self.watched = [True] * len(graph.nodes)
+        self.found = {}
+
+    def ran(self, position, inputs, outputs) -> None:  # noqa: ARG002 - the observer's signature
+        """Take what an operator has made."""
+        made = zip(self.graph.nodes[position].outputs, outputs, strict=True)
+        self.found |= {name: array.copy() for name, array in made if array is not None}
+
+
+def run_watched(network: Network, feeds) -> dict[str, np.ndarray]:
+    """Return every tensor of a run by its name."""
+    recorder = Recorder(network.graph)
+    network._program.run({name: values.from_python(item) for name, item in feeds.items()}, recorder)
+    return recorder.found
+
+
+def network_of(text: str, **initializers) -> Network:
+    """Return a network of ONNX's text form."""
+    return Network(loader.load(model_of(text, **initializers)))
+
+
+def model_of(text: str, **initializers) -> onnx.ModelProto:
+    """Return a model of ONNX's text form."""
+    model = parser.parse_model(HEAD + text)
+    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
+    return model
+
+
+@pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_every_value_of_the_committed_models(path):
+    """Each value of each committed model is, bit for bit, that of a session over the whole graph.
+
+    Not so in float16: there the session computes chains of operators in float32.
+    """
+    network = Network(loader.load(path))
+    feeds = FEEDS.get(path.stem) or inputs.made_up(network.graph, {}, 0, 0)
+
+    found = run_watched(network, feeds)
+
+    expected = whole.every_value(functions.inline(onnx.load(path)), feeds)
+    tensors = {name: item for name, item in expected.items() if isinstance(item, np.ndarray)}
+    names = {name for node in network.graph.nodes for name in node.outputs} & set(tensors)
+    equal = close if path.stem == "float16" else whole.same
+    assert names == set(found)
+    assert [] == [name for name in names if not equal(tensors[name], found[name])]
+
+
+def close(expected, found) -> bool:
+    """Tell whether two arrays are of one type and within two units in the last place of float16."""
+    return expected.dtype == found.dtype and np.allclose(expected, found, rtol=2**-9, atol=2**-12)
+
+
+def litter() -> list[np.ndarray]:
+    """Overwrite memory that nobody keeps."""
+    gc.collect()
+    return [np.full(size, -7, np.float32) for size in (6, 600, 6000) for _ in range(50)]
+
+
+PASSING = {
+    "input": ("g (float[N] x) => (float[N] x) { y = Relu(x) }", "x"),
+    "made": ("g (float[N] x) => (float[N] y) { y = Relu(x) }", "y"),
+    "shaped": ("g (float[N] x) => (float[1,N] y) { y = Unsqueeze(x, zero) }", "y"),
+}
+
+
+@pytest.mark.parametrize(("text", "name"), PASSING.values(), ids=PASSING)
+def test_outputs_outlive_inputs_and_network(text, name):
+    """An output keeps its values when the input, the network and everything else is gone."""
+    network = network_of(text, zero=np.array([0]))
+    outputs = [network.run({"x": np.full(600, number, np.float32)})[name] for number in range(20)]
+    del network
+
+    garbage = litter()
+
+    assert [float(number) for number in range(20)] == [float(output.max()) for output in outputs]
+    assert all(output.min() == output.max() for output in outputs)
+    assert garbage
+
+
+def test_weights_as_outputs_outlive_the_network(tmp_path):
+    """A weight that is an output stays valid without the network and its file, used by an operator or not."""
+    model = model_of(
+        "g (float[2,3] x) => (float[3,500] w, float[700] free, float[2,500] y) { y = MatMul(x, w) }",
+        w=np.full((3, 500), 5, np.float32),
+        free=np.full(700, 6, np.float32),
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    network = Network(loader.load(tmp_path / "m.onnx"))
+    outputs = network.run({"x": X})
+    del network
+    (tmp_path / "m.onnx").unlink()
+
+    garbage = litter()
+
+    assert (outputs["w"] == 5).all()
+    assert (outputs["free"] == 6).all()
+    assert garbage
+
+
+def test_runs_do_not_disturb_each_other():
+    """A later run changes neither the outputs of an earlier one nor the caller's input."""
+    network = network_of("g (float[N] x) => (float[N] y, float[N] z) { y = Relu(x) z = Neg(y) }")
+    given = np.full(500, 3, np.float32)
+
+    first, _ = network(given)
+    network(np.full(500, 9, np.float32))
+    first += 1
+
+    assert (given == 3).all()
+    assert (first == 4).all()
+
+
+def test_dropped_networks_leave_nothing():
+    """Networks that are dropped free their sessions, and with them their threads."""
+    dropped = []
+    gc.collect()
+    sessions, threads = len(runtime()._sessions), len(list(Path("/proc/self/task").iterdir()))
+
+    for number in range(20):
+        network = network_of(
+            f"g (float[2,3] x) => (float[2,3] y) {{ a = LeakyRelu<alpha={number}.5>(x) y = MatMul(a, w) }}",
+            w=np.ones((3, 3), np.float32),
+        )
+        network(X)
+        dropped.append(weakref.ref(network))
+    del network
+    gc.collect()
+
+    assert [None] * 20 == [reference() for reference in dropped]
+    assert sessions == len(runtime()._sessions)
+    assert threads >= len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_values_die_after_their_last_use():
+    """A value is dropped after the last operator that reads it; outputs and weights are not."""
+    program = network_of(
+        """g (float[N] x) => (float[N] out) {
+            a = Neg(x)  b, unread = Dropout(a)  out = Add(a, b)  late = Add(out, w) }""",
+        w=np.ones(1, np.float32),
+    )._program
+
+    names = {slot: name for name, slot in program._slots.items()}
+    assert [["x"], ["unread"], ["a", "b"], ["late"]] == [
+        sorted(names[slot] for slot in operator.dead) for operator in program._operators
+    ]

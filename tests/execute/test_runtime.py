@@ -1,0 +1,125 @@
+"""The process's sessions: shared while they are used, and no burden for the program's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from msdump import env
+from msdump.errors import InputError
+from msdump.execute import runtime
+from msdump.graph import probe
+
+BESIDE = """
+import numpy as np, onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as native
+from onnx import parser
+head = '<ir_version: 8, opset_import: ["": 13]>'
+model = parser.parse_model(head + "g (float[2] x) => (float[2] y) {{ y = Neg(x) }}")
+x = np.ones(2, np.float32)
+options = ort.SessionOptions()
+{before}
+import msdump
+network = msdump.load(model)
+session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+results = [network(x), session.run(None, {{"x": x}})[0], network(x)]
+del network
+results.append(session.run(None, {{"x": x}})[0])
+print([result.tolist() for result in results])
+"""
+SETTINGS = {
+    "none": "",
+    "own session first": 'ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})',
+    "shared thread pool": "ort.set_global_thread_pool_sizes(2, 1); options.use_per_session_threads = False",
+    "shared allocator": """
+info = native.OrtMemoryInfo("Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT)
+native.create_and_register_allocator(info, None)
+options.add_session_config_entry("session.use_env_allocators", "1")
+""",
+}
+
+
+@pytest.mark.parametrize("before", SETTINGS.values(), ids=SETTINGS)
+def test_the_program_keeps_its_own_sessions(before):
+    """A program's own sessions and msdump's run side by side, whatever the program has set up for all."""
+    variables = {name: text for name, text in os.environ.items() if name != env.DUMP_CONFIG}
+
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE.format(before=before)],
+        capture_output=True,
+        check=False,
+        text=True,
+        env=variables,
+    )
+
+    assert ("", f"{[[-1.0, -1.0]] * 4}\n") == (done.stderr, done.stdout)
+
+
+def test_sessions_are_shared_while_they_are_used():
+    """Equal models share a session; it goes when nobody runs it any more."""
+    model = probe.model(ir_version=7)
+    shared = runtime.runtime()
+
+    run = shared.session(model).run_with_ort_values
+
+    assert shared.session(model).run_with_ort_values.__self__ is run.__self__
+    assert model in shared._sessions
+    del run
+    assert model not in shared._sessions
+
+
+def test_limits_are_the_installed_runtimes():
+    """The newest versions that are told are read, and one more is not."""
+    shared = runtime.runtime()
+    limits = shared.limits
+
+    shared.session(probe.model(ir_version=limits.ir_version, opset=limits.opset))
+    for newer in ({"ir_version": limits.ir_version + 1}, {"opset": limits.opset + 1}):
+        with pytest.raises(Exception, match=r"max supported|till opset"):
+            shared.session(probe.model(**newer))
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("12", 12)])
+def test_threads_from_the_environment(monkeypatch, text, expected):
+    """The environment says how many threads an operator has."""
+    monkeypatch.setenv(env.THREADS, text)
+
+    assert expected == runtime.thread_count()
+
+
+def test_threads_are_the_cores_of_the_process(monkeypatch):
+    """Without a word, an operator has the cores that the process may use."""
+    monkeypatch.delenv(env.THREADS, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
+
+    assert 3 == runtime.thread_count()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+def test_faulty_threads(monkeypatch, text):
+    """A number of threads that is none is refused with its variable."""
+    monkeypatch.setenv(env.THREADS, text)
+
+    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': a number of threads above 0"):
+        runtime.thread_count()
+
+
+MESSAGES = {
+    "status": ("[ONNXRuntimeError] : 1 : FAIL : wrong model", "wrong model"),
+    "location": (
+        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : /src/core/a.cc:12 void run(int) it was false",
+        "it was false",
+    ),
+    "lines": ("one\ntwo", "one"),
+    "plain": ("plain", "plain"),
+    "empty": ("", "RuntimeError"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), MESSAGES.values(), ids=MESSAGES)
+def test_messages_are_short(text, expected):
+    """A runtime's message loses its status, its source location and its further lines."""
+    assert expected == runtime.short(RuntimeError(text))

@@ -1,0 +1,56 @@
+"""The same network in one session of the runtime: what operator-by-operator runs are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from msdump.execute import values
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """Return the outputs of one session without optimisations, other settings untouched."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [value.name for value in session.get_outputs()]
+    if not _has_types_unknown_to_numpy(session):
+        return list(session.run(names, dict(feeds)))
+    given = {name: onnxruntime.OrtValue(values.from_python(item)) for name, item in feeds.items()}
+    return [values.to_python(value._ortvalue) for value in session.run_with_ort_values(names, given)]
+
+
+def _has_types_unknown_to_numpy(session: onnxruntime.InferenceSession) -> bool:
+    kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
+    return any(text in kind for kind in kinds for text in ("bfloat16", "float8", "int4", "float4", "int2"))
+
+
+def every_value(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every value that the graph's nodes make, by name."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    names = [name for node in model.graph.node for name in node.output if name]
+    del shown.graph.output[:]
+    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return dict(zip(names, run(shown, feeds), strict=True))
+
+
+def same(expected: Any, found: Any) -> bool:
+    """Tell whether two values are equal in type, shape and every bit; lists and maps item by item."""
+    if isinstance(expected, list):
+        return len(expected) == len(found) and all(map(same, expected, found))
+    if expected is None or isinstance(expected, dict):
+        return expected == found
+    expected, found = np.asarray(expected), np.asarray(found)
+    if expected.dtype != found.dtype or expected.shape != found.shape:
+        return False
+    if expected.dtype == object:
+        return expected.tolist() == found.tolist()
+    return expected.tobytes() == found.tobytes()
