@@ -1,0 +1,145 @@
+"""Which operators hold which formats: one table by MindSpore primitive name.
+
+It follows the format registrations of MindSpore's Ascend kernels. An operator
+without an entry holds every tensor as the host does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.device.formats import (
+    C1HWNCOC0,
+    FRACTAL_NZ,
+    FRACTAL_Z,
+    FRACTAL_Z_3D,
+    IMAGE,
+    NC1HWC0,
+    NDC1HWC0,
+    VOLUME,
+)
+from msdump.graph.graph import Node
+from msdump.record import DEFAULT_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Formats that an operator always holds.
+
+    Attributes:
+        inputs: Format of each input; the last one also stands for those beyond.
+        outputs: Format of each output, likewise.
+        rank: Rank that the first input must have, 0: any.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """An operator that computes in the format in which its first input arrives.
+
+    Attributes:
+        formats: Formats that it takes; any other arrives as on the host.
+    """
+
+    formats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """An operator that computes in the format of its inputs where their elements still meet.
+
+    Attributes:
+        formats: Formats that it takes, None: every one.
+    """
+
+    formats: tuple[str, ...] | None = None
+
+
+Habit = Fixed | Follows | Elementwise
+
+HOST: Final = Fixed((DEFAULT_FORMAT,), (DEFAULT_FORMAT,))
+"""The habit of operators without an entry."""
+
+_IMAGE_CONV: Final = Fixed((NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
+_VOLUME_CONV: Final = Fixed((NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,), VOLUME)
+_IMAGE: Final = Fixed((NC1HWC0,), (NC1HWC0,), IMAGE)
+_IMAGE_OF_FIRST: Final = Fixed((NC1HWC0, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
+_VOLUME: Final = Fixed((NDC1HWC0,), (NDC1HWC0,), VOLUME)
+_MATRIX: Final = Fixed((FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT), (FRACTAL_NZ,))
+_RECURRENT: Final = Fixed(
+    (
+        FRACTAL_NZ,
+        FRACTAL_NZ,
+        FRACTAL_NZ,
+        DEFAULT_FORMAT,
+        DEFAULT_FORMAT,
+        FRACTAL_NZ,
+        FRACTAL_NZ,
+        DEFAULT_FORMAT,
+    ),
+    (FRACTAL_NZ,),
+)
+
+_TABLE: Final[Mapping[Habit, str]] = {
+    _IMAGE_CONV: "Conv2D Conv2DTranspose Conv2DBackpropInput DepthwiseConv2dNative",
+    Fixed((NC1HWC0,), (FRACTAL_Z,), IMAGE): "Conv2DBackpropFilter",
+    Fixed((NC1HWC0,), (C1HWNCOC0,), IMAGE): "DepthwiseConv2dNativeBackpropFilter",
+    _VOLUME_CONV: "Conv3D Conv3DTranspose Conv3DBackpropInput",
+    Fixed((NDC1HWC0,), (FRACTAL_Z_3D,), VOLUME): "Conv3DBackpropFilter",
+    _VOLUME: "AvgPool3D MaxPool3D MaxPool3DGrad MaxPool3DGradGrad",
+    _IMAGE: """
+        MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax AvgPool AvgPoolGrad
+        Pooling AdaptiveMaxPool2D BNInfer BNInferGrad BNTrainingReduce BNTrainingUpdate Dilation
+        SpaceToBatch SpaceToBatchND BatchToSpace BatchToSpaceND ReLUV2 StridedRead StridedWrite
+    """,
+    # sizes, regions and other parameters beside the image stay as they are
+    _IMAGE_OF_FIRST: """
+        ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
+        ResizeNearestNeighbor ResizeNearestNeighborGrad ROIAlign ROIAlignGrad PSROIPooling
+    """,
+    _MATRIX: "MatMul BatchMatMul Dense",
+    _RECURRENT: "LSTM DynamicGRUV2 RNN",
+    Follows((NC1HWC0,)): """
+        BatchNorm BatchNormGrad LayerNormGrad SmoothL1Loss SmoothL1LossGrad Gather
+        Assign AssignAdd AssignSub ApplyMomentum ApplyAdam ApplyAdagrad ApplyAdagradV2 ApplyFtrl
+        ApplyRMSProp ApplyCenteredRMSProp
+    """,
+    Elementwise((NC1HWC0,)): """
+        Add SigmoidGrad TanhGrad SqrtGrad RsqrtGrad GeLUGrad FastGeLUGrad EluGrad ReLU6Grad SoftplusGrad
+    """,
+    # the first four lines are agnostic of formats, the others broadcast
+    Elementwise(): """
+        Abs ACos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil CeLU ClipByValue Cos Cosh Dropout Elu Erf
+        Exp FastGeLU Floor GeLU HShrink HSigmoid HSwish Identity IsInf IsNan LeakyRelu Log LogicalNot Mish
+        Neg Reciprocal ReLU ReLU6 Round Rsqrt SeLU Shrink Sigmoid Sign SiLU Sin Sinh Softplus SoftShrink
+        Softsign Sqrt Square Tan Tanh
+        AddN BitwiseAnd BitwiseOr BitwiseXor Div Equal FloorMod Greater GreaterEqual LeftShift Less
+        LessEqual LogicalAnd LogicalOr LogicalXor Maximum Minimum Mod Mul Pow RealDiv ReluGrad RightShift
+        Select Sub
+    """,
+}
+
+HABITS: Final[Mapping[str, Habit]] = {
+    name: habit for habit, names in _TABLE.items() for name in names.split()
+}
+"""Habit of each primitive."""
+
+
+def habit(node: Node) -> Habit:
+    """Return the habit of an operator; a fused one computes only where all of its parts can."""
+    parts: tuple[Node, ...] = getattr(node, "parts", ())
+    if not parts:
+        return HABITS.get(node.operator.op_type, HOST)
+    formats: tuple[str, ...] | None = None
+    for part in map(habit, parts):
+        if not isinstance(part, Elementwise):
+            return HOST
+        if part.formats is not None:
+            formats = part.formats if formats is None else tuple(f for f in formats if f in part.formats)
+    return Elementwise(formats)

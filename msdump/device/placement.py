@@ -1,0 +1,279 @@
+"""How each operator of a graph holds its tensors on the device, and where formats change.
+
+Graph inputs and weights arrive as on the host. A format travels through the
+operators that can compute in it; where a value is read in another format than it
+was made in, a TransData converts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msdump.device import formats
+from msdump.device.blocks import DYNAMIC, Dims, blocks, product
+from msdump.device.habits import HOST, Elementwise, Fixed, Follows, Habit, habit
+from msdump.dtypes import DType
+from msdump.errors import FormatError
+from msdump.graph.graph import Graph, Node
+from msdump.record import DEFAULT_FORMAT, IO
+
+UNKNOWN_RANK: Final = (-2,)
+"""Shape of a tensor of which not even the rank is known, as in .ir texts."""
+
+SlotDType = Callable[[Node, IO, int], DType | None]
+"""Tells the element type in which an operator holds an input or output; None where unknown."""
+
+View = Callable[[str, Node], tuple[str, str, Dims]]
+"""Tells dtype title, format and dimensions of a value of an operator, for .ir texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTensor:
+    """How a tensor lies in device memory.
+
+    Attributes:
+        format: Name of its format.
+        dtype: Element type, None where unknown.
+        shape: Device dimensions, -1 where one is not known, ``(-2,)`` where the rank is not.
+        groups: Groups that a FRACTAL_Z weight is laid out for.
+    """
+
+    format: str
+    dtype: DType | None
+    shape: Dims
+    groups: int = 1
+
+    @property
+    def nbytes(self) -> int | None:
+        """Size in bytes, packed; None where it is not known."""
+        count = DYNAMIC if self.shape == UNKNOWN_RANK else product(self.shape)
+        if self.dtype is None or count < 0:
+            return None
+        return blocks(count, self.dtype.per_byte) * self.dtype.numpy.itemsize
+
+
+Shape = tuple[int | str | None, ...]
+"""Host dimensions of a value, as a graph knows them."""
+
+Slots = tuple[DeviceTensor | None, ...]
+"""One entry for each input or output, None for an absent one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlacement:
+    """How one operator holds its tensors."""
+
+    inputs: Slots
+    outputs: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class TransData:
+    """A value that is read in another format than it was made in.
+
+    Attributes:
+        value: Its name.
+        source: How it was made.
+        target: How it is read.
+        producer: Position of the operator that made it, None for graph inputs and weights.
+        consumer: Position of the operator that reads it, None for graph outputs.
+        slot: Which input of the consumer, or which graph output.
+    """
+
+    value: str
+    source: DeviceTensor
+    target: DeviceTensor
+    producer: int | None
+    consumer: int | None
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a graph lies on the device.
+
+    Attributes:
+        nodes: One entry for each operator, in execution order.
+        transfers: The format changes, in the order in which they happen.
+    """
+
+    nodes: tuple[NodePlacement, ...]
+    transfers: tuple[TransData, ...]
+
+
+def host_dtype(graph: Graph) -> SlotDType:
+    """Return the element types of the host."""
+
+    def dtype_of(node: Node, io: IO, slot: int) -> DType | None:
+        return graph.type_of((node.inputs if io is IO.INPUT else node.outputs)[slot]).dtype
+
+    return dtype_of
+
+
+def place(graph: Graph, dtype_of: SlotDType | None = None) -> Placement:
+    """Return how the operators of a graph hold their tensors.
+
+    Args:
+        graph: The graph.
+        dtype_of: Element types on the device, by default those of the host.
+    """
+    return _Placer(graph, dtype_of or host_dtype(graph)).run()
+
+
+def device_view(graph: Graph, placement: Placement) -> View:
+    """Return the placement as .ir texts show it, with their spelling of formats.
+
+    A value that an operator reads twice is shown as its first reading.
+    """
+    positions = {node.operator.full_name: position for position, node in enumerate(graph.nodes)}
+
+    def view(value: str, node: Node) -> tuple[str, str, Dims]:
+        placed = placement.nodes[positions[node.operator.full_name]]
+        is_input = value in node.inputs
+        names, slots = (node.inputs, placed.inputs) if is_input else (node.outputs, placed.outputs)
+        tensor = slots[names.index(value)]
+        assert tensor is not None, value
+        title = tensor.dtype.title if tensor.dtype else "Unknown"
+        return title, formats.find(tensor.format).ir, tensor.shape
+
+    return view
+
+
+class _Placer:
+    """Walks one graph in execution order."""
+
+    def __init__(self, graph: Graph, dtype_of: SlotDType) -> None:
+        self._graph = graph
+        self._dtype_of = dtype_of
+        self._made: dict[str, tuple[DeviceTensor, int]] = {}
+        self._transfers: list[TransData] = []
+
+    def run(self) -> Placement:
+        nodes = tuple(self._place(node, position) for position, node in enumerate(self._graph.nodes))
+        for slot, value in enumerate(self._graph.outputs):
+            source, producer = self._source(value.name)
+            target = self._tensor(value.name, source.dtype, DEFAULT_FORMAT)
+            self._note(TransData(value.name, source, target, producer, None, slot))
+        return Placement(nodes, tuple(self._transfers))
+
+    def _place(self, node: Node, position: int) -> NodePlacement:
+        chosen = self._formats(node, habit(node))
+        groups: Any = node.attributes.get("group", 1)
+        inputs = self._slots(node, IO.INPUT, chosen.inputs, groups)
+        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, groups)
+        for slot, (name, target) in enumerate(zip(node.inputs, inputs, strict=True)):
+            if target is not None:
+                source, producer = self._source(name)
+                self._note(TransData(name, source, target, producer, position, slot))
+        made = zip(node.outputs, outputs, strict=True)
+        self._made.update({name: (tensor, position) for name, tensor in made if tensor})
+        return NodePlacement(inputs, outputs)
+
+    def _note(self, change: TransData) -> None:
+        if (change.source.format, change.source.groups) != (change.target.format, change.target.groups):
+            self._transfers.append(change)
+
+    def _source(self, name: str) -> tuple[DeviceTensor, int | None]:
+        made = self._made.get(name)
+        return made or (self._tensor(name, self._graph.type_of(name).dtype, DEFAULT_FORMAT), None)
+
+    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], groups: int) -> Slots:
+        names = node.inputs if io is IO.INPUT else node.outputs
+        return tuple(
+            self._tensor(name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], groups)
+            if name
+            else None
+            for slot, name in enumerate(names)
+        )
+
+    def _tensor(self, name: str, dtype: DType | None, wanted: str, groups: int = 1) -> DeviceTensor:
+        """Return a tensor in a format, or as on the host where the format cannot hold it."""
+        host = self._host_shape(name)
+        if host is None:
+            return DeviceTensor(wanted, dtype, UNKNOWN_RANK)
+        groups = groups if wanted == formats.FRACTAL_Z else 1
+        try:
+            return DeviceTensor(wanted, dtype, formats.shape(wanted, host, dtype, groups), groups)
+        except FormatError:
+            return DeviceTensor(DEFAULT_FORMAT, dtype, host)
+
+    def _host_shape(self, name: str) -> Dims | None:
+        shape = self._graph.type_of(name).shape
+        return None if shape is None else tuple(d if isinstance(d, int) else DYNAMIC for d in shape)
+
+    def _formats(self, node: Node, usual: Habit) -> Fixed:
+        """Return the format of each slot under an operator's habit."""
+        if isinstance(usual, Fixed):
+            return usual if self._has_rank(node, usual.rank) else HOST
+        if isinstance(usual, Follows):
+            return self._followed(node, usual)
+        return self._elementwise(node, usual)
+
+    def _has_rank(self, node: Node, rank: int) -> bool:
+        first = self._host_shape(node.inputs[0]) if node.inputs else None
+        return rank == 0 or first is None or len(first) == rank
+
+    def _followed(self, node: Node, usual: Follows) -> Fixed:
+        arriving = self._source(node.inputs[0])[0].format if node.inputs else DEFAULT_FORMAT
+        if arriving not in usual.formats or not self._all_fit(node, arriving):
+            return HOST
+        return Fixed((arriving,), (arriving,))
+
+    def _all_fit(self, node: Node, name: str) -> bool:
+        tensors = [self._tensor(value, None, name) for value in (*node.inputs, *node.outputs) if value]
+        return all(tensor.format == name for tensor in tensors)
+
+    def _elementwise(self, node: Node, usual: Elementwise) -> Fixed:
+        arriving = next(self._special(node), DEFAULT_FORMAT)
+        if arriving == DEFAULT_FORMAT or (usual.formats is not None and arriving not in usual.formats):
+            return HOST
+        if not self._has_one_c0(node) or not self._all_meet(node, arriving):
+            return HOST
+        singles = (not name or _is_single(self._graph.type_of(name).shape) for name in node.inputs)
+        inputs = tuple(DEFAULT_FORMAT if is_single else arriving for is_single in singles)
+        return Fixed(inputs, (arriving,))
+
+    def _all_meet(self, node: Node, name: str) -> bool:
+        shapes = [self._graph.type_of(value).shape for value in node.inputs if value]
+        result = self._graph.type_of(node.outputs[0]).shape
+        return len(shapes) == 1 or all(_meets(shape, result, name) for shape in shapes)
+
+    def _special(self, node: Node) -> Iterator[str]:
+        made = (self._source(name)[0].format for name in node.inputs if name)
+        return (name for name in made if name != DEFAULT_FORMAT)
+
+    def _has_one_c0(self, node: Node) -> bool:
+        """Tell whether all tensors have blocks of one length; a cast from float16 to int8 has not."""
+        sides = ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs))
+        found = {
+            formats.c0(self._dtype_of(node, io, slot))
+            for io, names in sides
+            for slot, name in enumerate(names)
+            if name and not _is_single(self._graph.type_of(name).shape)
+        }
+        return len(found) <= 1
+
+
+def _is_single(shape: Shape | None) -> bool:
+    return shape is not None and all(size == 1 for size in shape)
+
+
+_CUT_AXES: Final = {formats.NC1HWC0: (1,), formats.NDC1HWC0: (1,), formats.FRACTAL_NZ: (-2, -1)}
+
+
+def _meets(shape: Shape | None, result: Shape | None, name: str) -> bool:
+    """Tell whether an input in a device format can be broadcast to a result in the same format.
+
+    A single element always can. Others need the result's rank, and its size on every
+    axis that the format cuts; in formats of weights, its whole shape.
+    """
+    if shape is None or result is None:
+        return False
+    if _is_single(shape):
+        return len(shape) <= len(result)
+    if len(shape) != len(result):
+        return False
+    axes = _CUT_AXES.get(name, range(len(shape)))
+    return all(shape[axis] == result[axis] and shape[axis] is not None for axis in axes)

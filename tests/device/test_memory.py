@@ -1,0 +1,196 @@
+"""The emulated device memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msdump.device.memory import BASE, DeviceMemory, DeviceMemoryError, lifetimes, plan_memory
+
+CHAIN = """g (float[1,128] x, float[1,128] k) => (y) {
+    a = Relu(x)
+    b, left = Dropout(a)
+    c = Add(a, b)
+    y = Mul(c, k)
+}"""
+
+
+def offsets(blocks):
+    """Return offsets and sizes by name."""
+    return {name: (block.address - BASE, block.size) for name, block in blocks.items()}
+
+
+def test_addresses_are_aligned_and_reused():
+    """Sizes round up to 512 bytes; the smallest fitting hole is used first, the lowest among equals."""
+    memory = DeviceMemory()
+    for name, nbytes in {"a": 1, "b": 1025, "c": 512, "d": 0}.items():
+        memory.allocate(name, nbytes)
+    memory.release("b")
+    memory.release("a")
+    memory.release("c")
+
+    memory.allocate("e", 600)
+    memory.allocate("f", 2000)
+    memory.allocate("g", 100)
+
+    assert {"d": (2560, 512), "e": (0, 1024), "f": (3072, 2048), "g": (1024, 512)} == offsets(memory.blocks)
+    assert (4096, 4096, 6656, 5120) == (memory.in_use, memory.peak, memory.total, memory.extent)
+
+
+def test_best_fit():
+    """A hole that fits exactly is preferred to a larger one before it."""
+    memory = DeviceMemory()
+    for name, nbytes in {"a": 2048, "b": 512, "c": 512, "d": 512}.items():
+        memory.allocate(name, nbytes)
+    memory.release("a")
+    memory.release("c")
+
+    block = memory.allocate("e", 512)
+
+    assert 2560 == block.address - BASE
+
+
+def test_a_hole_at_the_end_grows():
+    """Free space at the end is part of what a larger tensor gets."""
+    memory = DeviceMemory(limit=2048)
+    memory.allocate("a", 512)
+    memory.allocate("b", 512)
+    memory.release("b")
+
+    block = memory.allocate("c", 1536)
+
+    assert 512 == block.address - BASE
+    assert 2048 == memory.extent
+
+
+def test_a_limit_that_is_too_small_names_the_tensor():
+    """The refusal tells the tensor, its size, what is in use, the limit, the largest piece, the remedy."""
+    memory = DeviceMemory(limit=4096)
+    memory.allocate("conv1.weight", 1000)
+    memory.allocate("x", 1024)
+    memory.allocate("h", 512)
+    memory.release("x")
+
+    with pytest.raises(DeviceMemoryError) as refusal:
+        memory.allocate("conv1 output", 2000)
+
+    assert (
+        "tensor 'conv1 output' of 2000 bytes does not fit the device: 1536 of 4096 bytes are in use by 2"
+        " tensors, the largest free piece has 1536 bytes; raise max_device_memory"
+    ) == str(refusal.value)
+    assert ["conv1.weight", "h"] == list(memory.blocks)
+    assert 1536 == memory.in_use
+
+
+def test_a_name_has_memory_once():
+    """Two tensors of one name are a mistake of the caller."""
+    memory = DeviceMemory()
+    memory.allocate("a", 1)
+
+    with pytest.raises(ValueError, match=r"'a' already has device memory; release it first"):
+        memory.allocate("a", 1)
+
+
+ACTIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5000)), max_size=60)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ACTIONS)
+def test_live_tensors_never_overlap(actions):
+    """Whatever comes and goes, live pieces are disjoint and aligned, and all counts are true."""
+    memory, wanted, most, total = DeviceMemory(), {}, 0, 0
+    for number, nbytes in actions:
+        if str(number) in wanted:
+            memory.release(str(number))
+            del wanted[str(number)]
+        else:
+            wanted[str(number)] = nbytes
+            total += memory.allocate(str(number), nbytes).size
+        most = max(most, sum(wanted.values()))
+        pieces = sorted((block.address, block.end) for block in memory.blocks.values())
+
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(pieces))
+        assert all(start % 512 == 0 and start >= BASE for start, _ in pieces)
+        assert all(memory.blocks[name].size >= size for name, size in wanted.items())
+        assert sum(end - start for start, end in pieces) == memory.in_use
+        assert most <= memory.peak <= memory.extent
+    assert total == memory.total
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_freeing_everything_gives_one_piece(sizes, order):
+    """After all tensors are released in any order, one tensor can take the whole memory."""
+    names = [str(number) for number in range(len(sizes))]
+    whole = sum(-(-size // 512) * 512 for size in sizes)
+    memory = DeviceMemory(limit=whole)
+    for name, size in zip(names, sizes, strict=True):
+        memory.allocate(name, size)
+    order.shuffle(names)
+    for name in names:
+        memory.release(name)
+
+    block = memory.allocate("all", whole)
+
+    assert (BASE, whole) == (block.address, block.size)
+    assert whole == memory.extent
+
+
+def test_values_die_after_their_last_use(network):
+    """Results that nobody reads die at once, inputs after their last use, outputs never."""
+    graph = network(CHAIN)
+
+    lives = lifetimes(graph)
+
+    assert ("x", "k") == lives.first
+    assert (("a",), ("b", "left"), ("c",), ("y",)) == lives.born
+    assert [{"x"}, {"left"}, {"a", "b"}, {"c", "k"}] == [set(names) for names in lives.dead]
+
+
+def test_a_plan_reuses_what_is_dead(network):
+    """Each value takes the space of one that died before; the peak counts what lives together."""
+    graph = network(CHAIN)
+    sizes = dict.fromkeys(("x", "k", "a", "b", "left", "c", "y"), 512)
+
+    plan = plan_memory(graph, sizes)
+
+    expected = {"x": 0, "k": 512, "a": 1024, "b": 0, "left": 1536, "c": 1536, "y": 0}
+    assert expected == {name: offset for name, (offset, _) in offsets(plan.blocks).items()}
+    assert (0, 2048, 3584, 2048) == (plan.weights, plan.peak, plan.total, plan.extent)
+
+
+def test_weights_and_outputs_live_all_the_time(network):
+    """Nothing lies on a weight or a graph output."""
+    graph = network(
+        "g (float[2] x) => (y, a) <float[2] v = {1, 2}> { a = Mul(x, v) b = Add(a, x) y = Relu(b) }"
+    )
+
+    plan = plan_memory(graph, dict.fromkeys(("x", "v", "a", "b", "y"), 8))
+
+    assert {"v": 0, "x": 512, "a": 1024, "b": 1536, "y": 512} == {
+        name: offset for name, (offset, _) in offsets(plan.blocks).items()
+    }
+    assert 512 == plan.weights
+
+
+def test_a_plan_that_does_not_fit_names_the_tensor(network):
+    """The first value without room is named; a limit of the peak is enough here."""
+    graph = network(CHAIN)
+    sizes = dict.fromkeys(("x", "k", "a", "b", "left", "c", "y"), 512)
+
+    plan_memory(graph, sizes, limit=2048)
+
+    with pytest.raises(DeviceMemoryError, match=r"tensor 'left' of 512 bytes does not fit"):
+        plan_memory(graph, sizes, limit=2047)
+
+
+def test_values_without_a_size_get_no_memory(network):
+    """Values whose size is known only at run time are left out."""
+    graph = network(CHAIN)
+
+    plan = plan_memory(graph, {"x": 4, "c": 4})
+
+    assert {"x", "c"} == set(plan.blocks)

@@ -1,0 +1,262 @@
+"""Which operator holds which format, and where formats change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from msdump import dtypes
+from msdump.device import placement
+from msdump.device.habits import HABITS, Elementwise, Fixed, Follows, habit
+from msdump.device.habits import HOST as HOST_HABIT
+from msdump.graph import ir_text
+from msdump.graph.primitives import PRIMITIVES
+from msdump.record import IO
+
+CONV = "c = Conv<pads = [1, 1, 1, 1]>(x, w)"
+IMAGE = "float[2,16,8,8]"
+HEAD = f"g ({IMAGE} x, float[16,16,3,3] w"
+
+HOST, HD, Z, NZ = "DefaultFormat", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ"
+
+CHAINS = {
+    "convolution": ("float[16] b", "y = Conv(x, w, b)", [([HD, Z, HOST], [HD])]),
+    "agnostic": ("", f"{CONV} y = Relu(c)", [([HD, Z], [HD]), ([HD], [HD])]),
+    "agnostic on the host": ("", "y = Relu(x)", [([HOST], [HOST])]),
+    "Add follows": (f"{IMAGE} s", f"{CONV} y = Add(c, s)", [([HD, Z], [HD]), ([HD, HD], [HD])]),
+    "Add follows its second input": (
+        f"{IMAGE} s",
+        f"{CONV} y = Add(s, c)",
+        [([HD, Z], [HD]), ([HD, HD], [HD])],
+    ),
+    "a single element stays": ("float s", f"{CONV} y = Mul(c, s)", [([HD, Z], [HD]), ([HD, HOST], [HD])]),
+    "axes that are not cut may differ": (
+        "float[2,16,1,1] s",
+        f"{CONV} y = Mul(c, s)",
+        [([HD, Z], [HD]), ([HD, HD], [HD])],
+    ),
+    "channels must not be broadcast": (
+        "float[2,1,8,8] s",
+        f"{CONV} y = Mul(c, s)",
+        [([HD, Z], [HD]), ([HOST, HOST], [HOST])],
+    ),
+    "ranks must agree": ("float[8] s", f"{CONV} y = Sub(c, s)", [([HD, Z], [HD]), ([HOST, HOST], [HOST])]),
+    "a reshape is on the host": (
+        "int64[2] s",
+        f"{CONV} y = Reshape(c, s)",
+        [([HD, Z], [HD]), ([HOST, HOST], [HOST])],
+    ),
+    "pooling": ("", "y = MaxPool<kernel_shape = [2, 2]>(x)", [([HD], [HD])]),
+    "pooling of lines": (
+        "float[1,3,9] l",
+        "y = MaxPool<kernel_shape = [2]>(l)",
+        [([HOST], [HOST])],
+    ),
+    "batch norm follows": (
+        "float[16] a, float[16] b, float[16] m, float[16] v",
+        f"{CONV} y = BatchNormalization(c, a, b, m, v)",
+        [([HD, Z], [HD]), ([HD] * 5, [HD])],
+    ),
+    "batch norm on the host": (
+        "float[16] a, float[16] b, float[16] m, float[16] v",
+        "y = BatchNormalization(x, a, b, m, v)",
+        [([HOST] * 5, [HOST])],
+    ),
+    "matrices": (
+        "float[17,33] a, float[33,5] b",
+        "m = MatMul(a, b) y = Tanh(m)",
+        [([NZ, NZ], [NZ]), ([NZ], [NZ])],
+    ),
+    "Add takes no FRACTAL_NZ": (
+        "float[17,33] a, float[33,5] b, float[17,5] s",
+        "m = MatMul(a, b) y = Add(m, s)",
+        [([NZ, NZ], [NZ]), ([HOST, HOST], [HOST])],
+    ),
+    "Mul takes FRACTAL_NZ": (
+        "float[17,33] a, float[33,5] b, float[17,5] s",
+        "m = MatMul(a, b) y = Mul(m, s)",
+        [([NZ, NZ], [NZ]), ([NZ, NZ], [NZ])],
+    ),
+    "Gemm": (
+        "float[17,33] a, float[33,5] b, float[5] s",
+        "y = Gemm(a, b, s)",
+        [([NZ, NZ, HOST], [NZ])],
+    ),
+    "a product that is a number": ("float[3] a, float[3] b", "y = MatMul(a, b)", [([NZ, NZ], [HOST])]),
+    "volumes": (
+        "float[1,3,4,5,5] v, float[8,3,3,3,3] k",
+        "y = Conv(v, k)",
+        [(["NDC1HWC0", "FRACTAL_Z_3D"], ["NDC1HWC0"])],
+    ),
+    "a cast to another C0": (
+        "",
+        f"{CONV} y = Cast<to = 3>(c)",
+        [([HD, Z], [HD]), ([HOST], [HOST])],
+    ),
+    "a cast to the same C0": ("", f"{CONV} y = Cast<to = 10>(c)", [([HD, Z], [HD]), ([HD], [HD])]),
+    "absent inputs": (
+        "float m",
+        f"{CONV} y = Clip(c, , m)",
+        [([HD, Z], [HD]), ([HD, None, HOST], [HD])],
+    ),
+}
+
+
+def held(slots):
+    """Return the names of formats."""
+    return [slot and slot.format for slot in slots]
+
+
+@pytest.mark.parametrize(("inputs", "code", "expected"), CHAINS.values(), ids=CHAINS)
+def test_operators_hold_formats(network, inputs, code, expected):
+    """Each operator holds its inputs and outputs in the formats of the table, as far as they travel."""
+    graph = network(f"{HEAD}{', ' if inputs else ''}{inputs}) => (y) {{ {code} }}")
+
+    placed = placement.place(graph)
+
+    assert expected == [(held(node.inputs), held(node.outputs)) for node in placed.nodes]
+
+
+BLOCK = f"""{HEAD}, float[16,1,3,3] d) => (y, c) {{
+    {CONV}
+    r = Relu(c)
+    p = Conv<group = 16, pads = [1, 1, 1, 1]>(r, d)
+    s = Add(p, x)
+    f = Flatten(s)
+    y = Relu(f)
+}}"""
+
+
+def test_formats_change_where_maker_and_reader_differ(network):
+    """Weights and inputs are converted for their readers, results for host operators and the user."""
+    placed = placement.place(network(BLOCK))
+
+    changes = [
+        (t.value, t.source.format, t.target.format, t.producer, t.consumer, t.slot) for t in placed.transfers
+    ]
+
+    assert [
+        ("x", HOST, HD, None, 0, 0),
+        ("w", HOST, Z, None, 0, 1),
+        ("d", HOST, Z, None, 2, 1),
+        ("x", HOST, HD, None, 3, 1),
+        ("s", HD, HOST, 3, 4, 0),
+        ("c", HD, HOST, 0, None, 1),
+    ] == changes
+
+
+def test_grouped_weights_are_laid_out_for_their_groups(network):
+    """A depthwise weight carries its groups, and its shape is that of grouped FRACTAL_Z."""
+    placed = placement.place(network(BLOCK))
+
+    weight = placed.nodes[2].inputs[1]
+
+    assert ("FRACTAL_Z", (9, 1, 16, 16), 16) == (weight.format, weight.shape, weight.groups)
+    assert 9 * 16 * 16 * 4 == weight.nbytes
+
+
+def test_unknown_sizes_stay_unknown(network):
+    """A dynamic batch is -1 on the device too; a tensor of unknown rank keeps only its format."""
+    graph = network(
+        "g (float[n,20,8,8] x, float[16,20,3,3] w, float u) => (y, z) { y = Conv(x, w) z = Relu(u) }"
+    )
+    hidden = replace(graph, types={**graph.types, "u": replace(graph.types["u"], shape=None)})
+
+    placed = placement.place(hidden)
+
+    assert (-1, 2, 8, 8, 16) == placed.nodes[0].inputs[0].shape
+    assert placed.nodes[0].inputs[0].nbytes is None
+    assert (HOST, (-2,)) == (placed.nodes[1].inputs[0].format, placed.nodes[1].inputs[0].shape)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [("n,8", NZ), ("1,8", HOST), ("m,8", HOST)],
+    ids=["same name", "broadcast", "other name"],
+)
+def test_unknown_sizes_meet_by_name(network, sizes, expected):
+    """Two unknown sizes count as equal only under one name."""
+    graph = network(
+        f"g (float[n,4] a, float[4,8] b, float[{sizes}] s) => (y) {{ m = MatMul(a, b) y = Mul(m, s) }}"
+    )
+
+    placed = placement.place(graph)
+
+    assert expected == placed.nodes[1].inputs[0].format
+
+
+def cube_precision(graph):
+    """Return element types of a device whose convolutions read float16."""
+    usual, half = placement.host_dtype(graph), dtypes.from_name("float16")
+
+    def dtype_of(node, io, slot):
+        reads_half = node.op_type == "Conv" and io is IO.INPUT
+        return half if reads_half else usual(node, io, slot)
+
+    return dtype_of
+
+
+def test_ir_shows_the_documented_device_line(network):
+    """AlexNet's third convolution has the very device line of MindSpore's example."""
+    graph = network(
+        "g (float[32,256,13,13] x, float[384,256,3,3] w) => (y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }"
+    )
+    placed = placement.place(graph, cube_precision(graph))
+
+    text = ir_text.text(graph, 0, placement.device_view(graph, placed))
+
+    assert (
+        "      : (<Float16xNC1HWC0[const vector][32, 16, 13, 13, 16]>,"
+        " <Float16xFracZ[const vector][144, 24, 16, 16]>)"
+        " -> (<Float32xNC1HWC0[const vector][32, 24, 13, 13, 16]>)\n"
+    ) in text
+
+
+def test_ir_of_a_host_operator_is_as_without_a_device(network):
+    """An operator without device formats shows what it shows on the CPU, absent inputs included."""
+    graph = network("g (float[2,3] x, float m) => (y) { y = Clip(x, , m) }")
+    placed = placement.place(graph)
+
+    text = ir_text.text(graph, 0, placement.device_view(graph, placed))
+
+    assert ir_text.text(graph, 0) == text
+
+
+def test_bytes_of_packed_elements():
+    """Two int4 share a byte."""
+    tensor = placement.DeviceTensor(HOST, dtypes.from_name("int4"), (3, 3))
+
+    assert 5 == tensor.nbytes
+
+
+def test_the_table_knows_the_primitives():
+    """Unary and binary primitives that ONNX operators become have a habit."""
+    known = {name for name in PRIMITIVES.values() if isinstance(name, str)}
+
+    assert {Elementwise} == {type(HABITS[name]) for name in ("ReLU", "Cast", "Mul", "Select", "Add")}
+    assert isinstance(HABITS["BatchNorm"], Follows)
+    assert isinstance(HABITS["Conv2D"], Fixed)
+    assert {"Exp", "RealDiv", "GeLU", "LogicalNot", "Dense"} <= known & HABITS.keys()
+
+
+def part(primitive, parts=()):
+    """Return what the table of habits looks at in an operator."""
+    return SimpleNamespace(operator=SimpleNamespace(op_type=primitive), parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("primitives", "expected"),
+    [
+        (("ReLU", "Mul"), Elementwise()),
+        (("ReLU", "Add", "Mul"), Elementwise((HD,))),
+        (("BiasAdd", "ReLU"), HOST_HABIT),
+    ],
+    ids=["any format", "one part is choosy", "one part is on the host"],
+)
+def test_fused_operators_do_what_all_their_parts_can(primitives, expected):
+    """A fused operator computes in the formats that each of its parts takes."""
+    fused = part("".join(primitives), [part(name) for name in primitives])
+
+    assert expected == habit(fused)
