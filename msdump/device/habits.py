@@ -133,11 +133,10 @@ HABITS: Final[Mapping[str, Habit]] = {
 
 def habit(node: Node) -> Habit:
     """Return the habit of an operator; a fused one computes only where all of its parts can."""
-    parts: tuple[Node, ...] = getattr(node, "parts", ())
-    if not parts:
+    if not node.parts:
         return HABITS.get(node.operator.op_type, HOST)
     formats: tuple[str, ...] | None = None
-    for part in map(habit, parts):
+    for part in map(habit, node.parts):
         if not isinstance(part, Elementwise):
             return HOST
         if part.formats is not None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.errors import MsdumpError
-from msdump.graph.graph import Graph, Node
-from msdump.graph.order import outer_values
+from msdump.graph.graph import Graph
+from msdump.graph.order import reads
 
 BASE: Final = 0x12C0_C000_0000
 """Where the memory begins; any aligned number that looks like a device address would do."""
@@ -183,15 +183,11 @@ def lifetimes(graph: Graph) -> Lifetimes:
     born = [tuple(filter(None, node.outputs)) for node in graph.nodes]
     dead = []
     for node, made in zip(reversed(graph.nodes), reversed(born), strict=True):
-        names = dict.fromkeys((*_reads(node), *made))
+        names = dict.fromkeys((*reads(node), *made))
         dead.append(tuple(name for name in names if name not in seen and name not in kept))
         seen.update(names)
     inputs = (value.name for value in graph.inputs if value.name not in graph.weights)
     return Lifetimes((*graph.weights, *inputs), tuple(born), tuple(reversed(dead)))
-
-
-def _reads(node: Node) -> Iterator[str]:
-    return filter(None, (*node.inputs, *outer_values(node.proto)))
 
 
 def plan_memory(graph: Graph, sizes: Mapping[str, int], limit: int | None = None) -> MemoryPlan:
