@@ -35,7 +35,7 @@ VARIABLES: Final = (
     Variable(JIT_LEVEL, "O0, O1 or O2: how Ascend compiles and dumps the graph."),
     Variable(DEVICE_ID, "Number of the device, 0 by default; support_device selects by it."),
     Variable(ENABLE_GE_DUMP, "1: dump through GE options under Ascend O2."),
-    Variable(THREADS, "Threads of one operator; the number of cores by default."),
+    Variable(THREADS, "Threads of one operator; the number of cores, at most 8, by default."),
 )
 
 

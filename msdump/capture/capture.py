@@ -12,7 +12,7 @@ from msdump.capture.steps import Step, compile_steps
 from msdump.encode import npy
 from msdump.graph import arguments
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan
+from msdump.plan import DumpPlan
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import names
 from msdump.store.clock import Clock
@@ -39,7 +39,7 @@ class Capture:
         self._clock = clock
         self._steps: tuple[Step, ...] = compile_steps(sink.skip)
         self._file_name = names.namer(plan.naming, plan.context.device_target)
-        self._keeps_args = plan.saves_kernel_args and plan.context.device_target is not DeviceTarget.CPU
+        self._keeps_args = plan.saves_kernel_args
         self._directory = ""
 
     def begin(self, directory: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from msdump.execute.runtime import OrtValue, Runtime, short
 from msdump.execute.weights import WeightStore
 from msdump.graph import legacy, onenode
 from msdump.graph.graph import Graph, Node
-from msdump.graph.order import used_values
+from msdump.graph.order import reads
 from msdump.graph.reference import ReferenceNode
 from msdump.graph.wire import SMALL_BYTES
 
@@ -125,7 +126,7 @@ class KernelFactory:
 
     def _absence_kernel(self, node: Node) -> Kernel:
         """Return a kernel for inputs that some runs lack: the runtime cannot be fed an absent one."""
-        names = tuple(used_values(node.proto))
+        names = reads(node)
 
         def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> Any:
             absent = ",".join(name for name, value in fed.items() if value is None)
@@ -166,7 +167,7 @@ class KernelFactory:
     def _all_fed(
         self, node: Node, fed: Mapping[str, OrtValue | None], bound: tuple[str, ...]
     ) -> dict[str, OrtValue | None]:
-        names = [name for name in used_values(node.proto) if name in self._weights]
+        names = [name for name in reads(node) if name in self._weights]
         weights = (name for name in names if name not in bound and name not in fed)
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
@@ -199,9 +200,7 @@ class KernelFactory:
         return Kernel(_checked(node, pinned), tuple((name, name) for name in names), _used_outputs(node))
 
     def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Kernel:
-        arrays = {
-            name: self._weights.array(name) for name in used_values(node.proto) if name in self._weights
-        }
+        arrays = {name: self._weights.array(name) for name in reads(node) if name in self._weights}
         try:
             reference = ReferenceNode(self._graph, node, (*fed, *arrays))
         except Exception as error:
@@ -209,16 +208,13 @@ class KernelFactory:
                 f"{self._graph.source}: node {node.name!r}: nothing can run {node.domain or 'ai.onnx'}"
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
             ) from error
-        _log.warning(
-            "%s: onnxruntime cannot run %s (%s); ONNX's reference implementation computes it, slowly",
-            node.operator.full_name,
-            node.op_type,
-            short(reason),
-        )
+        warn = _warn_once(node, reason)
 
         def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue | None]:
             given = {name: values.to_python(value) for name, value in fed.items()}
-            return [_kept(item) for item in reference.run(arrays | given)]
+            results = [_kept(item) for item in reference.run(arrays | given)]
+            warn()
+            return results
 
         return Kernel(run, tuple((name, name) for name in fed), _used_outputs(node))
 
@@ -230,7 +226,7 @@ class _Pinned:
         self._graph = graph
         self._node = node
         self._runtime = runtime
-        self._embedded = {name: weights.array(name) for name in used_values(node.proto) if name in weights}
+        self._embedded = {name: weights.array(name) for name in reads(node) if name in weights}
         self._sessions: dict[Any, tuple[Run, onenode.NodeModel]] = {}
 
     def session(self, fed: Mapping[str, OrtValue]) -> tuple[Run, onenode.NodeModel]:
@@ -252,6 +248,21 @@ class _Pinned:
         run, model = self.session(fed)
         feeds = {inner: fed[name] for inner, name in model.feeds}
         return run(feeds, [name for name, _ in model.outputs], None)
+
+
+def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:
+    """Return what tells, the first time, that the reference took an operator over."""
+
+    @functools.cache
+    def warn() -> None:
+        _log.warning(
+            "%s: onnxruntime cannot run %s (%s); ONNX's reference implementation computes it, slowly",
+            node.operator.full_name,
+            node.op_type,
+            short(reason),
+        )
+
+    return warn
 
 
 def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:

@@ -15,7 +15,7 @@ from msdump.execute.kernels import Kernel, KernelFactory, Run
 from msdump.execute.runtime import OrtValue, runtime, short
 from msdump.execute.weights import WeightStore
 from msdump.graph.graph import Graph, Node
-from msdump.graph.order import used_values
+from msdump.graph.order import reads
 
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""
@@ -83,7 +83,7 @@ class Program:
         seen: set[str] = set()
         dead = []
         for node in reversed(self.graph.nodes):
-            names = [*used_values(node.proto), *filter(None, node.outputs)]
+            names = [*reads(node), *filter(None, node.outputs)]
             last = dict.fromkeys(name for name in names if name not in seen and name not in kept)
             dead.append(tuple(self._slots[name] for name in last))
             seen.update(names)
@@ -156,7 +156,7 @@ class Program:
     def _fed(self, node: Node, current: list[OrtValue | None]) -> dict[str, OrtValue | None]:
         return {
             name: current[self._slots[name]]
-            for name in used_values(node.proto)
+            for name in reads(node)
             if name not in self._weights or current[self._slots[name]] is not None
         }
 

@@ -10,8 +10,6 @@ import functools
 import logging
 import os
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +29,10 @@ _log = logging.getLogger("msdump.execute")
 
 _CUDA: Final = "CUDAExecutionProvider"
 _ERRORS_ONLY: Final = 3
+_PLACEHOLDER: Final = Path(__file__).parent / "placeholder"
+"""Folder of an empty file that stands for shared initializers: the runtime wants it to exist."""
+
+_MOST_THREADS: Final = 8  # every session has a pool: more cores would mean thousands of threads
 _GLOBAL_POOL: Final = "use_per_session_threads must be false"
 _DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
@@ -52,9 +54,6 @@ class Runtime:
             "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
         )
         native.create_and_register_allocator(memory, None)
-        self._folder = Path(tempfile.mkdtemp(prefix="msdump-"))
-        (self._folder / onenode.EXTERNAL_FILE).touch()
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._sessions: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self.providers: tuple[str, ...] = ()
         self.gpu_refused = False
@@ -101,7 +100,7 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if shared:
             options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", str(self._folder)
+                "session.model_external_initializers_file_folder_path", str(_PLACEHOLDER)
             )
             options.add_external_initializers(list(shared), list(shared.values()))
         return options
@@ -133,14 +132,15 @@ def runtime() -> Runtime:
 
 
 def thread_count() -> int:
-    """Return the threads of one operator: MSDUMP_THREADS or the cores that the process may use.
+    """Return the threads of one operator: MSDUMP_THREADS, or the cores that the process may use up to 8.
 
     Raises:
         InputError: The variable is no positive number.
     """
     text = env.read(env.THREADS)
     if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return min(usable or 1, _MOST_THREADS)
     if not text.isdecimal() or int(text) == 0:
         raise InputError(f"{env.THREADS} = {text!r}: a number of threads above 0 is expected")
     return int(text)

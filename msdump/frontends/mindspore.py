@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +44,7 @@ class State:
         config: The configuration file and its bytes, read at the first load; a faulty one is
             read again at the next.
         plans: The plan of each context that a network was loaded in.
-        networks: Every network that was loaded, for ``set_dump`` by name.
+        networks: The networks that are in use, for ``set_dump`` by name.
     """
 
     process: Process = PROCESS
@@ -53,7 +54,7 @@ class State:
     config: tuple[str, bytes] | None = None
     is_read: bool = False
     plans: dict[Context, DumpPlan] = field(default_factory=dict)
-    networks: list[Network] = field(default_factory=list)
+    networks: weakref.WeakSet[Network] = field(default_factory=weakref.WeakSet)
 
 
 _state = State()
@@ -158,7 +159,7 @@ def load(model: Any) -> Network:
         runtime.use_gpu()
     graph = loader.load(model, keeps_classes=context.reserves_class_names)
     network = Network(graph, plan, _state.process)
-    _state.networks.append(network)
+    _state.networks.add(network)
     return network
 
 

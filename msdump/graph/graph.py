@@ -64,7 +64,8 @@ class Node:
         attributes: Decoded attributes in the model's order.
         operator: Primitive name and full scoped name.
         source: Source lines, outermost call first.
-        proto: The NodeProto.
+        proto: The NodeProto; of a fused operator, that of its last part.
+        parts: The original operators of a fused one, in order.
     """
 
     name: str
@@ -76,6 +77,12 @@ class Node:
     operator: OperatorRef
     source: tuple[SourceLine, ...]
     proto: Any = field(repr=False)
+    parts: tuple[Node, ...] = ()
+
+    @property
+    def members(self) -> tuple[Node, ...]:
+        """The original operators of a fused one, else the node itself."""
+        return self.parts or (self,)
 
     @property
     def scope(self) -> str:

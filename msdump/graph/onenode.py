@@ -8,7 +8,7 @@ its subgraphs refer to outer values by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from msdump import dtypes
+from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
+from msdump.graph.emulation import STATUS, Rounding, rounded_operators
 from msdump.graph.graph import Graph, Node
-from msdump.graph.order import outer_values
+from msdump.graph.order import reads
 
 OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
 EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
@@ -54,6 +56,7 @@ class Bindings:
         embedded: Values that are copied into the model.
         shared: Values that the session is given as external initializers.
         absent: Optionals without a value; the model makes them itself, as none can be fed.
+        rounded: Values that already are in the type that the operator reads.
     """
 
     types: Mapping[str, str]
@@ -61,6 +64,7 @@ class Bindings:
     embedded: Mapping[str, np.ndarray]
     shared: Mapping[str, np.ndarray]
     absent: frozenset[str] = frozenset()
+    rounded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,59 +76,110 @@ class NodeModel:
         feeds: (name in the model, value of the graph) for every fed input.
         shared: (name in the model, value of the graph) for every external initializer.
         outputs: (name in the model, position in the node's outputs) for every used output.
+        has_status: Whether the model also gives the device's overflow status, ``STATUS``.
     """
 
     data: bytes
     feeds: tuple[tuple[str, str], ...]
     shared: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, int], ...]
+    has_status: bool = False
 
 
-def build(graph: Graph, node: Node, bindings: Bindings, limits: Limits) -> NodeModel:
-    """Return the model of one node.
+def build(
+    graph: Graph,
+    node: Node,
+    bindings: Bindings,
+    limits: Limits,
+    roundings: Sequence[Rounding] | None = None,
+) -> NodeModel:
+    """Return the model of one operator, or of the chain that a fused one is.
+
+    Args:
+        graph: Its graph.
+        node: The operator.
+        bindings: How its values are given.
+        limits: What the runtime reads.
+        roundings: The emulated device's arithmetic for each member; None: as the model says.
 
     Raises:
         UnsupportedOpError: The node's opset is newer than the runtime reads and the
             operator changed since.
     """
-    outer = outer_values(node.proto)
-    keeps_names = bool(outer) or any(a.HasField("g") or a.graphs for a in node.proto.attribute)
-    proto = onnx.NodeProto()
-    proto.CopyFrom(node.proto)
-    proto.ClearField("metadata_props")
-    proto.ClearField("doc_string")
-    if not keeps_names:
-        _rename(proto)
-    model_names = dict(zip(node.inputs, proto.input, strict=True)) | {name: name for name in outer}
-    model_names.pop("", None)
-    message = _message(graph, node, proto, limits)
-    feeds, shared = _declare_inputs(message.graph, model_names, bindings, graph.proto)
-    outputs = tuple((name, slot) for slot, name in enumerate(proto.output) if name)
-    message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name, _ in outputs)
-    return NodeModel(message.SerializeToString(deterministic=True), feeds, shared, outputs)
+    names = _model_names(node)
+    protos = [_renamed(part.proto, names) for part in node.members]
+    message = _message(graph, node, limits)
+    has_status = False
+    if roundings is not None:
+        types = _element_types(graph, node, bindings, names)
+        kept = frozenset(names[value] for value in bindings.rounded)
+        opset = _version(message)
+        protos, constants, has_status = rounded_operators(protos, types, roundings, opset, kept)
+        message.graph.initializer.extend(constants)
+    message.graph.node.extend(protos)
+    given = {value: names[value] for value in reads(node)}
+    feeds, shared = _declare_inputs(message.graph, given, bindings, graph.proto)
+    outputs = tuple((names[value], slot) for slot, value in enumerate(node.outputs) if value)
+    results = [name for name, _ in outputs] + [STATUS] * has_status
+    message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in results)
+    data = message.SerializeToString(deterministic=True)
+    return NodeModel(data, feeds, shared, outputs, has_status=has_status)
 
 
-def _rename(proto: onnx.NodeProto) -> None:
-    proto.ClearField("name")
-    places: dict[str, str] = {"": ""}
-    for slot, name in enumerate(proto.input):
-        places.setdefault(name, f"i{slot}")
-    inputs = [places[name] for name in proto.input]
-    outputs = [f"o{slot}" if name else "" for slot, name in enumerate(proto.output)]
-    del proto.input[:], proto.output[:]
-    proto.input.extend(inputs)
-    proto.output.extend(outputs)
+def _model_names(node: Node) -> dict[str, str]:
+    """Return the name in the model of every value that the operator touches; "" stays ""."""
+    if any(a.HasField("g") or a.graphs for part in node.members for a in part.proto.attribute):
+        return {name: name for name in (*reads(node), *node.proto.output, "")}
+    names = {"": ""}
+    for slot, name in enumerate(node.inputs):
+        names.setdefault(name, f"i{slot}")
+    for slot, name in enumerate(node.outputs):
+        names.setdefault(name, f"o{slot}")
+    for part in node.parts:
+        for name in part.outputs:
+            names.setdefault(name, f"t{len(names)}")
+    return names
 
 
-def _message(graph: Graph, node: Node, proto: onnx.NodeProto, limits: Limits) -> onnx.ModelProto:
+def _renamed(proto: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    own = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
+    own.input.extend(names[name] for name in proto.input)
+    own.output.extend(names[name] for name in proto.output)
+    own.attribute.extend(proto.attribute)
+    return own
+
+
+def _element_types(
+    graph: Graph, node: Node, bindings: Bindings, names: Mapping[str, str]
+) -> dict[str, DType | None]:
+    types = {names[value]: graph.type_of(value).dtype for value in names if value}
+    types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
+    for arrays in (bindings.embedded, bindings.shared):
+        types |= {names[value]: dtypes.from_numpy(array.dtype) for value, array in arrays.items()}
+    for part in node.members:  # an operator mostly writes the type that it reads
+        first = next((types.get(names[name]) for name in part.inputs if name), None)
+        for name in filter(None, part.outputs):
+            types[names[name]] = types[names[name]] or first
+    return types
+
+
+def _tensor_dtype(text: str) -> DType | None:
+    proto = type_proto(text)
+    return dtypes.from_onnx(proto.tensor_type.elem_type) if proto.HasField("tensor_type") else None
+
+
+def _version(model: onnx.ModelProto) -> int:
+    return next((opset.version for opset in model.opset_import if not opset.domain), 1)
+
+
+def _message(graph: Graph, node: Node, limits: Limits) -> onnx.ModelProto:
     model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
     versions = dict(graph.opsets)
     if versions.get("", 0) > limits.opset:
-        versions[""] = lowered_opset(node, versions[""], limits.opset)
+        versions[""] = min(lowered_opset(part, versions[""], limits.opset) for part in node.members)
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
     model.functions.extend(graph.proto.functions)
     model.graph.name = "node"
-    model.graph.node.append(proto)
     return model
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import onnx
 
 from msdump.errors import GraphError
+from msdump.graph.graph import Node
 
 
 def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[onnx.NodeProto]:
@@ -69,6 +70,13 @@ def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, in
                     " initializer makes"
                 )
     return made
+
+
+def reads(node: Node) -> tuple[str, ...]:
+    """Return the values that an operator takes from outside itself, without repeats."""
+    made = {name for part in node.parts for name in part.outputs}
+    names = (name for part in node.members for name in used_values(part.proto))
+    return tuple(dict.fromkeys(name for name in names if name not in made))
 
 
 def used_values(node: onnx.NodeProto) -> Iterator[str]:

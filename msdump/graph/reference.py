@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
@@ -27,11 +26,9 @@ class ReferenceNode:
         Raises:
             Exception: The reference has no implementation of the operator.
         """
-        proto = onnx.NodeProto()
-        proto.CopyFrom(node.proto)
         outputs = [name for name in node.outputs if name]
         message = helper.make_graph(
-            [proto],
+            [part.proto for part in node.members],
             "node",
             [helper.make_empty_tensor_value_info(name) for name in values],
             [helper.make_empty_tensor_value_info(name) for name in outputs],

@@ -152,7 +152,7 @@ def op_name(operator: OperatorRef, style: Style) -> str:
     """Return the op_name field of an operator; a parameter is never cut to its last component."""
     if style.is_scoped or operator.op_type == PARAMETER:
         return sanitize(operator.full_name)
-    return sanitize(operator.full_name.rpartition("/")[2])
+    return sanitize(operator.full_name.rpartition("/")[2] or "/")
 
 
 def dtype_field(dtype: DType, style: Style) -> str | None:

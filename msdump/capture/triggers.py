@@ -1,0 +1,106 @@
+"""Overflow: which operators are dumped under ``op_debug_mode`` 3, and what is said about them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.record import OperatorRef
+
+_log = logging.getLogger("msdump.capture")
+
+Arrays = Sequence[np.ndarray | None]
+
+_EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80}
+"""Bits that are all set in an infinity or a NaN, for the types whose reductions numpy does slowly."""
+
+CHECKED = frozenset({"float32", *_EXPONENTS})
+"""Types that are looked at, as MindSpore's AllFinite kernel has them."""
+
+
+class OverflowLimit:
+    """Counts the overflowing operators of the whole process."""
+
+    def __init__(self, most: int) -> None:
+        """Allow ``most`` operators, 0: any number (``overflow_number``)."""
+        self._most = most
+        self._count = 0
+
+    def take(self) -> bool:
+        """Take one more operator; False where the number is used up."""
+        if self._most and self._count >= self._most:
+            return False
+        self._count += 1
+        return True
+
+
+class OverflowTrigger:
+    """Finds the operators that overflow: any infinity or NaN in an output, or a saturated one."""
+
+    def __init__(self, limit: OverflowLimit) -> None:
+        """Share the limit with every network of the process."""
+        self._limit = limit
+        self._warned: set[str] = set()
+
+    def fires(
+        self, operator: OperatorRef, step: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
+    ) -> bool:
+        """Tell whether an operator is to be dumped, and log what it did.
+
+        Args:
+            operator: The operator.
+            step: Number of the iteration.
+            inputs: Its inputs.
+            outputs: Its outputs.
+            saturated: The device's overflow status after the operator.
+        """
+        seen = self._seen(operator, outputs)
+        if saturated:
+            seen.append((0, "saturated"))
+        if not seen or not self._limit.take():
+            return False
+        what = ", ".join(f"output.{slot} {kinds}" for slot, kinds in seen)
+        bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(array)]
+        cause = f"its {', '.join(bad)} was already bad" if bad else "its inputs were finite"
+        _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, what, cause)
+        return True
+
+    def _seen(self, operator: OperatorRef, outputs: Arrays) -> list[tuple[int, str]]:
+        found = []
+        for slot, array in enumerate(outputs):
+            if array is None or array.size == 0:
+                continue
+            name = dtypes.from_numpy(array.dtype).name
+            if name not in CHECKED:
+                self._warn(operator, name)
+            elif not is_finite(array):
+                found.append((slot, _kinds(array)))
+        return found
+
+    def _is_bad(self, array: np.ndarray | None) -> bool:
+        if array is None or array.size == 0 or dtypes.from_numpy(array.dtype).name not in CHECKED:
+            return False
+        return not is_finite(array)
+
+    def _warn(self, operator: OperatorRef, dtype: str) -> None:
+        if dtype.startswith(("float", "complex")) and dtype not in self._warned:
+            self._warned.add(dtype)
+            _log.warning("overflow detection does not support %s (%s)", dtype, operator.full_name)
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Tell whether a float32, float16 or bfloat16 array has neither infinities nor NaN."""
+    exponent = _EXPONENTS.get(dtypes.from_numpy(array.dtype).name)
+    if exponent is not None:
+        return not ((array.view(np.uint16) & exponent) == exponent).any()
+    # NaN wins in both reductions, and two reads cost less than one array of flags.
+    return bool(np.isfinite(array.max()) and np.isfinite(array.min()))
+
+
+def _kinds(array: np.ndarray) -> str:
+    values = array.astype(np.float32, copy=False)
+    kinds = (("nan", np.isnan(values)), ("inf", np.isposinf(values)), ("-inf", np.isneginf(values)))
+    return ", ".join(f"{name} ({int(flags.sum())})" for name, flags in kinds if flags.any())

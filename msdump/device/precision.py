@@ -1,0 +1,97 @@
+"""Element types that the emulated Ascend computes in, by precision mode.
+
+Results are defined as float32 arithmetic on rounded inputs, rounded again:
+an operator's float inputs are rounded to the type it reads, the operator runs
+in float32, and its float outputs are rounded to the type it writes. Rounding is
+to nearest, ties to even.
+
+    mode                      float32 inputs read as            float32 outputs written as
+    allow_fp32_to_fp16        float16 by cube operators         float32
+    allow_fp32_to_bf16        bfloat16 by cube operators        float32
+    force_fp16                float16 by every operator         float16
+    force_fp32                float32                           float32
+    must_keep_origin_dtype    float32                           float32
+
+float16 and bfloat16 tensors of the model are read and written as what they are
+in every mode. Cube operators are convolutions and matrix products.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from msdump.dtypes import BFLOAT16, DType
+from msdump.graph.emulation import FLOAT16, FLOAT32, Rounding
+
+FLOAT16_MOST: Final = 65504.0
+
+
+class PrecisionMode(enum.StrEnum):
+    """``precision_mode``: when a float32 network may compute in a smaller type."""
+
+    ALLOW_FP32_TO_FP16 = "allow_fp32_to_fp16"
+    FORCE_FP16 = "force_fp16"
+    FORCE_FP32 = "force_fp32"
+    MUST_KEEP_ORIGIN_DTYPE = "must_keep_origin_dtype"
+    ALLOW_FP32_TO_BF16 = "allow_fp32_to_bf16"
+
+
+class OverflowMode(enum.StrEnum):
+    """MS_ASCEND_CHECK_OVERFLOW_MODE: what a float16 result beyond the type's range becomes."""
+
+    INFNAN = "INFNAN_MODE"
+    SATURATION = "SATURATION_MODE"
+
+
+_NARROW: Final[Mapping[PrecisionMode, DType]] = {
+    PrecisionMode.ALLOW_FP32_TO_FP16: FLOAT16,
+    PrecisionMode.ALLOW_FP32_TO_BF16: BFLOAT16,
+}
+
+CUBE_OPS: Final = frozenset(
+    {
+        *("Conv2D", "Conv3D", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv2dNative"),
+        *("MatMul", "BatchMatMul", "Dense"),
+        *("Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInput", "Conv3DBackpropFilter"),
+    }
+)
+"""Primitives that the matrix unit computes."""
+
+
+def rounding(
+    primitive: str, mode: PrecisionMode, overflow: OverflowMode, *, reports: bool = False
+) -> Rounding:
+    """Return how an operator computes.
+
+    Args:
+        primitive: Its MindSpore name.
+        mode: The precision mode.
+        overflow: The overflow mode.
+        reports: Whether saturation is to be told (``op_debug_mode`` 3).
+    """
+    saturates = overflow is OverflowMode.SATURATION
+    reports = reports and saturates
+    if mode is PrecisionMode.FORCE_FP16:
+        return Rounding(FLOAT16, FLOAT16, saturates, reports)
+    narrow = _NARROW.get(mode) if primitive in CUBE_OPS else None
+    return Rounding(narrow or FLOAT32, FLOAT32, saturates, reports)
+
+
+def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.ndarray:
+    """Return a float array in a device type.
+
+    Args:
+        array: Values of float32 or a smaller type.
+        dtype: float32, float16 or bfloat16.
+        saturates: Keep float16 within its range and turn NaN into 0.
+    """
+    if array.dtype == dtype.numpy:
+        return array
+    if saturates and dtype is FLOAT16:
+        array = np.nan_to_num(np.clip(array, -FLOAT16_MOST, FLOAT16_MOST), nan=0.0)
+    with np.errstate(over="ignore"):  # an infinity is the documented result
+        return array.astype(dtype.numpy)

@@ -1,0 +1,200 @@
+"""The emulated device's arithmetic, written into the model of an operator as casts around it.
+
+A float32 input is rounded to the type that the operator reads and widened again;
+float16 and bfloat16 inputs are widened; what comes out is rounded to the type
+that is written. So every operator computes in float32 on rounded inputs, and the
+runtime needs no kernels for the small types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from msdump import dtypes
+from msdump.dtypes import DType
+
+FLOAT32: Final = dtypes.from_name("float32")
+FLOAT16: Final = dtypes.from_name("float16")
+HALVES: Final = (FLOAT16, dtypes.BFLOAT16)
+STATUS: Final = "status"
+"""Name of the extra output that tells whether a result left float16's range."""
+
+_MOST: Final = 65504.0
+_OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
+_CLIP_INPUTS_SINCE: Final = 11
+_IS_NAN_SINCE: Final = 9
+
+MOVES: Final = frozenset(
+    {
+        *("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Expand", "Tile", "Pad"),
+        *("Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Shape", "Size", "Cast"),
+        *("CastLike", "ScatterElements", "ScatterND", "Scatter", "SpaceToDepth", "DepthToSpace", "OneHot"),
+        *("If", "Loop", "Scan", "SequenceMap", "ConstantOfShape", "Compress", "Trilu", "ReverseSequence"),
+        *("Optional", "OptionalGetElement", "OptionalHasElement", "SequenceConstruct", "SequenceEmpty"),
+        *("SequenceInsert", "SequenceErase", "SequenceAt", "SequenceLength", "ConcatFromSequence"),
+        *("SplitToSequence", "QuantizeLinear", "DequantizeLinear", "EyeLike", "Unique", "NonZero"),
+    }
+)
+"""Operators that move elements, or that convert on purpose: they keep the types they are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """How one operator computes.
+
+    Attributes:
+        reads: Type that float32 inputs are rounded to.
+        writes: Type that float32 outputs are rounded to.
+        saturates: float16 results stay within the type's range, and NaN becomes 0.
+        reports: Add the ``STATUS`` output, 1 where saturation changed a result.
+    """
+
+    reads: DType = FLOAT32
+    writes: DType = FLOAT32
+    saturates: bool = False
+    reports: bool = False
+
+    def read_type(self, dtype: DType) -> DType:
+        """Return the device type of an input of a host type."""
+        return self.reads if dtype is FLOAT32 else dtype
+
+    def write_type(self, dtype: DType) -> DType:
+        """Return the device type of an output of a host type."""
+        return self.writes if dtype is FLOAT32 else dtype
+
+
+def rounded_operators(
+    protos: Sequence[onnx.NodeProto],
+    types: Mapping[str, DType | None],
+    roundings: Sequence[Rounding],
+    opset: int,
+    kept: frozenset[str] = frozenset(),
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
+    """Return the operators with casts around them, the constants they need, and whether STATUS is made.
+
+    Args:
+        protos: Operators in order; the values of their names are unique.
+        types: Element types of the values that they read and write, where known.
+        roundings: For each operator.
+        opset: Version of ai.onnx of the model.
+        kept: Inputs that already are in the type they are read in.
+    """
+    writer = _Writer(dict(types), opset, kept)
+    for proto, rounding in zip(protos, roundings, strict=True):
+        writer.add(proto, rounding)
+    return writer.finish()
+
+
+@dataclass(slots=True)
+class _Writer:
+    types: dict[str, DType | None]
+    opset: int
+    kept: frozenset[str]
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, proto: onnx.NodeProto, rounding: Rounding) -> None:
+        """Append an operator and the casts around it."""
+        own = onnx.NodeProto()
+        own.CopyFrom(proto)
+        moves = own.op_type in MOVES or bool(own.domain)
+        had_half = not moves and any(self.types.get(name) in HALVES for name in own.input)
+        for slot, name in enumerate(proto.input):
+            own.input[slot] = self._read(name, rounding, moves=moves)
+        before = self._before_conversion(own, rounding)
+        self.nodes.append(own)
+        for slot, name in enumerate(proto.output):
+            wanted = self._written(name, rounding, moves=moves, had_half=had_half)
+            if name and wanted is not None and before is None:
+                own.output[slot] = self._name()
+                self._write(own.output[slot], name, wanted, rounding)
+
+    def finish(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
+        """Join the flags of all results into STATUS."""
+        if self.flags:
+            self._node("Max", self.flags, STATUS)
+        return self.nodes, list(self.constants.values()), bool(self.flags)
+
+    def _read(self, name: str, rounding: Rounding, *, moves: bool) -> str:
+        dtype = self.types.get(name)
+        if not name or dtype is None or (moves and dtype in HALVES):
+            return name
+        if dtype in HALVES:
+            return self._cast(name, FLOAT32)
+        if dtype is not FLOAT32 or rounding.reads is FLOAT32 or name in self.kept:
+            return name
+        return self._cast(self._narrow(name, rounding.reads, rounding), FLOAT32)
+
+    def _before_conversion(self, own: onnx.NodeProto, rounding: Rounding) -> str | None:
+        """Bound what a Cast of the model itself turns into float16; None for other operators."""
+        if own.op_type != "Cast" or own.domain:
+            return None
+        to = next((attribute.i for attribute in own.attribute if attribute.name == "to"), 0)
+        if to == FLOAT16.onnx and rounding.saturates and self.types.get(own.input[0]) is FLOAT32:
+            if rounding.reports:
+                self._flag(own.input[0])
+            own.input[0] = self._bounded(own.input[0])
+        return own.input[0]
+
+    def _written(self, name: str, rounding: Rounding, *, moves: bool, had_half: bool) -> DType | None:
+        """Return the type that a float32 result is to be rounded to, None for none."""
+        declared = self.types.get(name)
+        if had_half and declared in HALVES:
+            return declared
+        if declared is FLOAT32 and rounding.writes is not FLOAT32 and not moves:
+            return rounding.writes
+        return None
+
+    def _write(self, made: str, name: str, wanted: DType, rounding: Rounding) -> None:
+        if wanted is FLOAT16 and rounding.saturates and rounding.reports:
+            self._flag(made)
+        narrow = self._narrow(made, wanted, rounding, name if self.types.get(name) is wanted else "")
+        if self.types.get(name) is not wanted:
+            self._cast(narrow, FLOAT32, name)
+
+    def _narrow(self, name: str, dtype: DType, rounding: Rounding, result: str = "") -> str:
+        bounded = self._bounded(name) if dtype is FLOAT16 and rounding.saturates else name
+        return self._cast(bounded, dtype, result)
+
+    def _bounded(self, name: str) -> str:
+        clean = name
+        if self.opset >= _IS_NAN_SINCE:
+            zero = self._constant("zero", np.array(0, np.float32))
+            clean = self._node("Where", [self._node("IsNaN", [name]), zero, name])
+        if self.opset < _CLIP_INPUTS_SINCE:
+            return self._node("Clip", [clean], min=-_MOST, max=_MOST)
+        least = self._constant("least", np.array(-_MOST, np.float32))
+        most = self._constant("most", np.array(_MOST, np.float32))
+        return self._node("Clip", [clean, least, most])
+
+    def _flag(self, name: str) -> None:
+        """Note whether any element of a float32 value is beyond float16's range, or NaN."""
+        edge = self._constant("edge", np.array(_OVERFLOWS_FROM, np.float32))
+        within = self._node("Less", [self._node("Abs", [name]), edge])  # NaN is within nothing
+        beyond = self._cast(self._node("Not", [within]), FLOAT32)
+        self.flags.append(self._node("ReduceMax", [beyond], keepdims=0))
+
+    def _cast(self, name: str, dtype: DType, result: str = "") -> str:
+        return self._node("Cast", [name], result, to=dtype.onnx)
+
+    def _constant(self, name: str, value: np.ndarray) -> str:
+        full = f"msdump_{name}"
+        self.constants.setdefault(full, numpy_helper.from_array(value, full))
+        return full
+
+    def _node(self, op_type: str, inputs: Sequence[str], result: str = "", **attributes: Any) -> str:
+        name = result or self._name()
+        self.nodes.append(helper.make_node(op_type, list(inputs), [name], **attributes))
+        return name
+
+    def _name(self) -> str:
+        self.count += 1
+        return f"msdump_{self.count}"
