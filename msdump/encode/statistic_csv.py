@@ -1,0 +1,72 @@
+"""The lines of ``statistic.csv``: one row a tensor.
+
+    Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value
+    Add,Default_Add-op0,0,0,1795217009720246,input,0,24,float32,"(2,3)",6
+
+Numbers are what a C++ stream prints of a double: six significant digits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from msdump.record import TensorRecord
+
+COLUMNS: Final = (
+    *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp"),
+    *("IO", "Slot", "Data Size", "Data Type", "Shape"),
+)
+"""Titles of the columns that every file has; those of the statistics follow."""
+
+NULL: Final = "null"
+"""The cell of a statistic that the emulated device does not compute for a type."""
+
+Cell = float | int | bool | str | None
+"""A statistic: a number, a truth value of a device, the digits of a hash, or none."""
+
+_TASK_ID: Final = 0  # only Ascend O2 numbers tasks
+
+
+def header(titles: Iterable[str]) -> bytes:
+    """Return the first line.
+
+    Args:
+        titles: Titles of the statistics, in the user's order.
+    """
+    return f"{','.join((*COLUMNS, *titles))}\n".encode()
+
+
+def row(record: TensorRecord, cells: Iterable[Cell], op_type: str, op_name: str, stream_id: int = 0) -> bytes:
+    """Return the line of a tensor.
+
+    Args:
+        record: The tensor; of its elements only number, shape and type matter.
+        cells: Its statistics, in the order of the titles.
+        op_type: Operator type as file names spell it.
+        op_name: Operator name as file names spell it.
+        stream_id: Stream of the emulated device, 0 elsewhere.
+    """
+    shape = ",".join(map(str, record.array.shape))
+    fields = (
+        f"{op_type},{op_name},{_TASK_ID},{stream_id},{record.timestamp},{record.io},{record.slot},"
+        f'{data_size(record)},{record.dtype.name},"({shape})"'
+    )
+    # vendor: the reference ends every row, but not the header, with a comma, which shifts readers' columns.
+    return f"{','.join((fields, *map(text, cells)))}\n".encode()
+
+
+def data_size(record: TensorRecord) -> int:
+    """Return the bytes of a tensor's elements, packed where its type is."""
+    if record.dtype.per_byte > 1:
+        return -(-record.array.size // record.dtype.per_byte)
+    return record.array.nbytes
+
+
+def text(cell: Cell) -> str:
+    """Return a cell as it is written."""
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    return NULL if cell is None else str(cell)

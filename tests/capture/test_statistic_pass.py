@@ -1,0 +1,173 @@
+"""The blocked pass against a slow one that follows the definitions."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from msdump import dtypes
+from msdump.capture import statistic_pass
+from msdump.capture.statistic_pass import BLOCK, Need, measure
+from msdump.capture.statistic_table import BY_CATEGORY
+from tests.capture.statistic_cases import HOST, literal, record
+
+ALL = Need(extremes=True, counts=True, total=True, squares=True)
+LENGTHS = st.integers(1, 80)  # up to ten short blocks
+
+BITS = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+NARROW = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
+DOUBLES = st.floats(-1e100, 1e100) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324])
+
+SINGLES = st.floats(width=32)
+
+
+def _patterns(name):
+    dtype = dtypes.from_name(name).numpy
+    unsigned = f"u{dtype.itemsize}"
+    return hnp.arrays(unsigned, LENGTHS).map(lambda bits: bits.view(dtype))
+
+
+def _narrow(name):
+    low, high = NARROW[name]
+    arrays = hnp.arrays(np.int8, LENGTHS, elements=st.integers(low, high))
+    return arrays.map(lambda array: array.astype(dtypes.from_name(name).numpy))
+
+
+ARRAYS = st.one_of(
+    *(_patterns(name) for name in BITS),
+    *(hnp.arrays(name, LENGTHS) for name in (*INTEGERS, "bool")),
+    *(_narrow(name) for name in NARROW),
+    hnp.arrays(np.float64, LENGTHS, elements=DOUBLES),
+)
+
+
+@pytest.fixture
+def short_blocks(monkeypatch):
+    """Make every short tensor cross several block borders, and sum float32 in short runs."""
+    monkeypatch.setattr(statistic_pass, "BLOCK", 16)
+    monkeypatch.setattr(statistic_pass, "_RUN", 4)
+    monkeypatch.setattr(statistic_pass, "_SINGLES_FROM", 8)
+    monkeypatch.setattr(statistic_pass, "_ZERO_BLOCK", 4)
+    ones = {size: ones[:4] for size, ones in statistic_pass._ONES.items()}
+    monkeypatch.setattr(statistic_pass, "_ONES", ones)
+
+
+def measured(array):
+    """Return all statistics of the fast pass by category."""
+    tensor = record(array)
+    totals = measure(array, tensor.dtype, ALL)
+    return {category: BY_CATEGORY[category].value(totals, tensor) for category in HOST}
+
+
+def assert_agree(values, found):
+    """Extremes and counts are equal, even in the sign of zero; sums agree to float32 rounding."""
+    expected = literal(values)
+    finite = [abs(value) for value in values if math.isfinite(value)]
+    spread = 1e-6 * math.fsum(finite) / len(values) + 1e-300
+    assert found.pop("avg") == pytest.approx(expected.pop("avg"), rel=1e-12, abs=spread, nan_ok=True)
+    assert found.pop("l2norm") == pytest.approx(expected.pop("l2norm"), rel=1e-6, nan_ok=True)
+    assert repr(expected) == repr(found)
+
+
+@pytest.mark.usefixtures("short_blocks")
+@settings(max_examples=300, deadline=None)
+@given(ARRAYS)
+def test_every_type_agrees_with_the_definitions(array):
+    """Whatever the bits, the pass over blocks gives what one element after the other gives."""
+    values = [float(value) for value in array]
+
+    found = measured(array)
+
+    assert_agree(values, found)
+
+
+@pytest.mark.usefixtures("short_blocks")
+@settings(max_examples=50, deadline=None)
+@given(hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 9)), elements=SINGLES))
+def test_strides_do_not_matter(array):
+    """A transposed, a reversed or a thinned-out view is measured in its own order."""
+    for view in (array.T, array[::-1], array[:, ::2], array.astype(">f4")):
+        found = measured(view)
+
+        assert_agree([float(value) for value in view.reshape(-1)], found)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "int32", "uint8"])
+@pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5000])
+def test_sizes_around_a_block(name, size):
+    """Real blocks, whole and broken, give numpy's own numbers."""
+    dtype = dtypes.from_name(name).numpy
+    array = (np.random.default_rng(size).standard_normal(size) * 20).astype(np.int8).astype(dtype)
+    doubles = array.astype(np.float64)
+
+    found = measured(array)
+
+    assert (doubles.max(), doubles.min()) == (found["max"], found["min"])
+    assert np.count_nonzero(doubles < 0) == found["negative zero count"]
+    assert np.count_nonzero(doubles == 0) == found["zero count"]
+    assert found["avg"] == pytest.approx(doubles.mean(), rel=1e-12, abs=1e-15)
+    assert found["l2norm"] == pytest.approx(np.linalg.norm(doubles), rel=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1.0, 1e15, 1e30], ids=str)
+def test_squares_neither_overflow_nor_vanish(scale):
+    """float32 whose squares float32 cannot hold are summed in double."""
+    array = np.tile(np.array([scale, scale / 2], np.float32), BLOCK)
+    doubles = array.astype(np.float64)
+
+    found = measured(array)
+
+    assert found["l2norm"] == pytest.approx(np.linalg.norm(doubles), rel=1e-7)
+    assert found["avg"] == pytest.approx(doubles.mean(), rel=2e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32], ids=str)
+def test_constant_tensors_are_exact(dtype):
+    """Equal elements have their own size as mean, whatever their number."""
+    array = np.full(2 * BLOCK + 1, 3.14159, dtype)
+
+    found = measured(array)
+
+    assert float(array[0]) == found["avg"]
+    assert found["l2norm"] == pytest.approx(float(array[0]) * math.sqrt(len(array)), rel=1e-15)
+
+
+def test_float32_sums_are_right_to_1e_8():
+    """A norm of a million elements has eight right digits, a mean as many of the elements' size."""
+    array = np.random.default_rng(1).standard_normal(1_000_000, dtype=np.float32)
+    doubles = array.astype(np.float64)
+
+    found = measured(array)
+
+    assert found["l2norm"] == pytest.approx(np.linalg.norm(doubles), rel=2e-8)
+    assert found["avg"] == pytest.approx(doubles.mean(), abs=2e-8)
+
+
+def test_one_nan_in_the_last_block():
+    """One NaN anywhere makes extremes, mean and norm NaN, and is counted."""
+    array = np.ones(2 * BLOCK, np.float16)
+    array[-1] = math.nan
+
+    found = measured(array)
+
+    assert all(math.isnan(found[category]) for category in ("max", "min", "avg", "l2norm"))
+    assert (1, 2 * BLOCK - 1) == (found["nan count"], found["positive zero count"])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16], ids=str)
+def test_threads_do_not_share_buffers(dtype):
+    """Tensors measured in several threads at once get their own numbers."""
+    arrays = [np.full(3 * BLOCK, number, dtype) for number in range(1, 9)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(measured, arrays * 4))
+
+    assert [*range(1, 9)] * 4 == [each["avg"] for each in found]
