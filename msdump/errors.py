@@ -10,6 +10,7 @@ MsdumpError
 ├── InputError                  (also ValueError)
 ├── ExecutionError              (also RuntimeError)
 ├── NotAvailableError           (also NotImplementedError)
+├── DeviceMemoryError           (also MemoryError)
 ├── FormatError                 (also ValueError)
 ├── DumpReadError               (also OSError)
 ├── DumpWriteError              (also OSError)
@@ -103,6 +104,10 @@ class ExecutionError(MsdumpError, RuntimeError):
 
 class NotAvailableError(MsdumpError, NotImplementedError):
     """A setting that msdump reads and checks but cannot execute yet."""
+
+
+class DeviceMemoryError(MsdumpError, MemoryError):
+    """A tensor that the emulated device's memory has no room for."""
 
 
 class FormatError(MsdumpError, ValueError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.errors import MsdumpError
+from msdump.errors import DeviceMemoryError
 from msdump.graph.graph import Graph
 from msdump.graph.order import reads
 
@@ -19,10 +19,6 @@ BASE: Final = 0x12C0_C000_0000
 
 ALIGNMENT: Final = 512
 """Bytes; every address and every reserved size is a multiple of it."""
-
-
-class DeviceMemoryError(MsdumpError, MemoryError):
-    """A tensor that does not fit the device's memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,6 @@ WITHOUT_EFFECT = {
     "no enable": {"enable": None},
     "trans_flag": {"trans_flag": False},
     "samples": {"sample_mode": 1},
-    "kernel arguments": {"save_kernel_args": True},
     "device": {"support_device": [5]},
     "format of files": {"file_format": "bin"},
     "categories without statistics": {"statistic_category": ["max", "none"]},

@@ -147,7 +147,7 @@ def check(root, *, may_leave_names):
 
 
 ROWS = {
-    "mapping.csv": r"\d{1,10}\.npy,\w+\..+\.npy",
+    "mapping.csv": r"\d{1,10}\.(npy|json),\w+\..+\.\1",
     "ms_global_execution_order_graph_0.csv": r"\d+",
     "ms_execution_order_graph_0.csv": r"NodeExecutionOrder-FullNameWithScope|Default/.+-op0",
 }
