@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import time
 from pathlib import Path
@@ -36,6 +37,7 @@ _MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")
 
 _NAMELESS: Final[int] = getattr(os, "O_TMPFILE", 0)
 _HAS_FD_LINKS: Final = Path("/proc/self/fd").is_dir()
+_NUMBERS: Final = itertools.count()  # threads may ask for a temporary name in the same nanosecond
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 
@@ -264,7 +266,7 @@ def _rest(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
 
 
 def _temporary() -> str:
-    return f".{os.getpid()}-{time.time_ns()}.tmp"
+    return f".{os.getpid()}-{time.time_ns()}-{next(_NUMBERS)}.tmp"
 
 
 def _open_directory(path: str) -> int:

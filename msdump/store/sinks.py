@@ -65,11 +65,19 @@ class Summary:
 class Sink(Protocol):
     """Takes complete files."""
 
+    @property
+    def holds_buffers(self) -> bool:
+        """Whether the buffers of ``write`` must stay as they are until ``flush`` has returned.
+
+        Who changes or reuses one before must hand over a copy.
+        """
+
     def write(self, artifact: Artifact) -> None:
         """Write a new file; one that exists stays as it is and the new one is lost.
 
         Raises:
-            DumpWriteError: It could not be written and the plan wants to know.
+            DumpWriteError: It could not be written and the plan wants to know; an asynchronous
+                sink tells of every failure only when it is flushed or closed.
         """
 
     def replace(self, artifact: Artifact) -> None:
@@ -124,6 +132,8 @@ class Budget:
 class SyncSink:
     """Writes each file before the call returns."""
 
+    holds_buffers = False
+
     def __init__(
         self,
         on_write_error: OnWriteError = OnWriteError.RAISE,
@@ -149,25 +159,15 @@ class SyncSink:
     def write(self, artifact: Artifact) -> None:
         """Write a new file; one that exists stays as it is and the new one is lost."""
         size = size_of(artifact.buffers)
-        if artifact.tensor_bytes and not self._budget.take(size):
-            self._skip_over_limit(artifact, size)
-            return
-        try:
-            self._files.create(artifact.directory, self._name(artifact), artifact.buffers)
-        except OSError as error:
-            if artifact.tensor_bytes:
-                self._budget.give_back(size)
-            self._lose(_path(artifact), error)
-            return
-        self._count += 1
-        self._bytes += size
+        if self._admits(artifact, size):
+            self._create(artifact, size)
 
     def replace(self, artifact: Artifact) -> None:
         """Write a file in place of an older one."""
         try:
             self._files.replace(artifact.directory, self._name(artifact), artifact.buffers)
         except OSError as error:
-            self._lose(_path(artifact), error)
+            self._lose(path_of(artifact), error)
             return
         self._count += 1
         self._bytes += size_of(artifact.buffers)
@@ -175,7 +175,7 @@ class SyncSink:
     def keep(self, artifact: Artifact) -> None:
         """Write a file unless it exists, which is only logged."""
         if self._files.exists(artifact.directory, artifact.name):
-            _LOG.warning("%s already exists, kept", _path(artifact))
+            _LOG.warning("%s already exists, kept", path_of(artifact))
             return
         self.write(artifact)
 
@@ -205,6 +205,23 @@ class SyncSink:
         """Release what is held open; a later write opens it again."""
         self._files.close()
 
+    def _admits(self, artifact: Artifact, size: int) -> bool:
+        """Take the bytes of a file from the budget, or skip it."""
+        if not artifact.tensor_bytes or self._budget.take(size):
+            return True
+        self._skip_over_limit(artifact, size)
+        return False
+
+    def _create(self, artifact: Artifact, size: int) -> None:
+        try:
+            self._files.create(artifact.directory, self._name(artifact), artifact.buffers)
+        except OSError as error:
+            self._budget.give_back(size if artifact.tensor_bytes else 0)
+            self._lose(path_of(artifact), error)
+            return
+        self._count += 1
+        self._bytes += size
+
     def _name(self, artifact: Artifact) -> str:
         if is_too_long(artifact.name):
             return self._stand_ins.name(artifact.directory, artifact.name)
@@ -215,7 +232,7 @@ class SyncSink:
             _LOG.warning(
                 "%s of %d bytes is skipped: %d of max_bytes %d are used; "
                 "it and every other file that does not fit is counted as skipped",
-                _path(artifact),
+                path_of(artifact),
                 size,
                 self._budget.used,
                 self._budget.most,
@@ -229,7 +246,10 @@ class SyncSink:
             _LOG.error("%s", message)
         self._lost[cause] += 1
         if self._raises:
-            raise DumpWriteError(message) from error
+            self._fail(message, error)
+
+    def _fail(self, message: str, error: OSError) -> None:
+        raise DumpWriteError(message) from error
 
 
 class MemorySink(SyncSink):
@@ -243,7 +263,8 @@ class MemorySink(SyncSink):
         super().__init__(on_write_error, budget, self.files)
 
 
-def _path(artifact: Artifact) -> str:
+def path_of(artifact: Artifact) -> str:
+    """Return the path that messages name: the stand-in of a long name means nothing to a reader."""
     return f"{artifact.directory}/{artifact.name}"
 
 

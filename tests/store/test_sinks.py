@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.record import Artifact
 from msdump.store import files
+from msdump.store.async_sink import AsyncSink
 from msdump.store.sinks import OVER_LIMIT, Budget, MemorySink, SyncSink
 
 LONG = f"ReLU.{'very_long_' * 25}ReLU-op0.0.0.1795216920861338.output.0.DefaultFormat.npy"
@@ -29,14 +32,47 @@ class Harness:
     fail: Any
 
 
-@pytest.fixture(params=["disk", "disk without nameless files", "memory"])
+KINDS = [
+    "disk",
+    "disk without nameless files",
+    "memory",
+    "async",
+    "async, all in threads",
+    "async, without nameless files",
+]
+
+
+@pytest.fixture(params=KINDS)
 def harness(request, monkeypatch):
     """Give each kind of sink in turn."""
     if request.param == "memory":
-        return _memory_harness()
-    if request.param == "disk without nameless files":
+        yield _memory_harness()
+        return
+    if request.param.endswith("without nameless files"):
         monkeypatch.setattr(files, "_NAMELESS", 0)
-    return Harness(SyncSink, _read, lambda _, error: monkeypatch.setattr(os, "writev", _raiser(error)))
+    fail = lambda _, error: monkeypatch.setattr(os, "writev", _raiser(error))  # noqa: E731 - a field
+    if not request.param.startswith("async"):
+        yield Harness(SyncSink, _read, fail)
+        return
+    with contextlib.ExitStack() as stack:
+        inline = 1000 if request.param == "async" else 0
+        yield Harness(partial(_async_sink, stack, inline), _read_complete, fail)
+
+
+def _async_sink(stack, inline, *arguments, **options):
+    sink = AsyncSink(*arguments, inline_bytes=inline, writer_threads=2, **options)
+    stack.callback(_close, sink)
+    return sink
+
+
+def _close(sink):
+    with contextlib.suppress(DumpWriteError):
+        sink.close()
+
+
+def _read_complete(sink, path):
+    sink.complete()
+    return _read(sink, path)
 
 
 def _read(_, path):
@@ -68,6 +104,12 @@ def tensor(folder, name="a.npy", data=b"data"):
     return Artifact(folder, name, (b"head", memoryview(data)), len(data))
 
 
+def put(sink, artifact):
+    """Hand a file over and wait until it is written."""
+    sink.write(artifact)
+    sink.flush()
+
+
 def full_disk():
     """Return the error of a full disk."""
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -91,6 +133,7 @@ class TestEverySink:
         sink.write(tensor(folder))
         sink.replace(tensor(folder, "b.ir"))
         sink.append(f"{folder}/c.csv", b"row\n")
+        sink.flush()
 
         assert (sink.summary.files, sink.summary.bytes) == (2, 20)
         assert sink.summary.lost == {}
@@ -98,10 +141,10 @@ class TestEverySink:
     def test_never_destroys_a_tensor(self, harness, folder):
         """A second file of the same name is lost and the first stays."""
         sink = harness.make()
-        sink.write(tensor(folder, data=b"first"))
+        put(sink, tensor(folder, data=b"first"))
 
         with pytest.raises(DumpWriteError, match=r"a\.npy': File exists; two runs write into"):
-            sink.write(tensor(folder, data=b"second"))
+            put(sink, tensor(folder, data=b"second"))
 
         assert harness.read(sink, f"{folder}/a.npy") == b"headfirst"
         assert sink.summary.lost == {"File exists": 1}
@@ -120,6 +163,7 @@ class TestEverySink:
         sink = harness.make()
 
         sink.keep(tensor(folder, "config.json", b"old"))
+        sink.flush()
         sink.keep(tensor(folder, "config.json", b"new"))
 
         assert harness.read(sink, f"{folder}/config.json") == b"headold"
@@ -174,11 +218,11 @@ class TestEverySink:
     def test_failure_raises_with_path_and_remedy(self, harness, folder, caplog):
         """A file that cannot be written raises, is logged and counted, and does not appear."""
         sink = harness.make()
-        sink.write(tensor(folder, "before.npy"))
+        put(sink, tensor(folder, "before.npy"))
         harness.fail(sink, full_disk())
 
         with pytest.raises(DumpWriteError) as raised:
-            sink.write(tensor(folder))
+            put(sink, tensor(folder))
 
         message = f"cannot write '{folder}/a.npy': No space left on device; free space, dump less"
         assert str(raised.value).startswith(message)
@@ -189,13 +233,14 @@ class TestEverySink:
     def test_warn_goes_on_and_logs_once_per_cause(self, harness, folder, caplog):
         """Under "warn" every loss is counted and only the first of a cause is logged."""
         sink = harness.make(OnWriteError.WARN)
-        sink.write(tensor(folder, "before.npy"))
+        put(sink, tensor(folder, "before.npy"))
 
         harness.fail(sink, full_disk())
         for number in range(3):
-            sink.write(tensor(folder, f"{number}.npy"))
+            put(sink, tensor(folder, f"{number}.npy"))
         harness.fail(sink, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         sink.replace(tensor(folder, "g.ir"))
+        sink.flush()
 
         assert sink.summary.lost == {"No space left on device": 3, "Permission denied": 1}
         assert sink.summary.files == 1
@@ -209,6 +254,7 @@ class TestEverySink:
         for number, size in enumerate([8, 9, 100, 3]):
             sink.write(tensor(folder, f"{number}.npy", bytes(size)))
         sink.replace(tensor(folder, "g.ir", bytes(1000)))
+        sink.flush()
 
         assert sink.summary.skipped == {OVER_LIMIT: 2}
         assert sink.summary.files == 3
@@ -219,9 +265,9 @@ class TestEverySink:
         """A file that could not be written uses nothing of max_bytes."""
         budget = Budget(24)
         sink = harness.make(OnWriteError.WARN, budget)
-        sink.write(tensor(folder, "same.npy"))
+        put(sink, tensor(folder, "same.npy"))
 
-        sink.write(tensor(folder, "same.npy"))
+        put(sink, tensor(folder, "same.npy"))
 
         assert budget.used == 8
 
@@ -231,7 +277,7 @@ class TestEverySink:
 
         sinks = [harness.make(budget=budget) for _ in range(3)]
         for number, sink in enumerate(sinks):
-            sink.write(tensor(f"{folder}/{number}"))
+            put(sink, tensor(f"{folder}/{number}"))
 
         assert [sink.summary.files for sink in sinks] == [1, 1, 0]
 

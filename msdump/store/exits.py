@@ -1,0 +1,92 @@
+"""What happens to unwritten files when a process ends, is told to end, or forks.
+
+An interpreter that ends, also after an exception, and a process that gets
+SIGTERM first finish what was captured. A SIGTERM handler is installed only where
+the process has none, and only while something may be unwritten.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msdump.errors import DumpWriteError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+class Writer(Protocol):
+    """Something that may hold unwritten files."""
+
+    def close(self) -> None:
+        """Write everything; DumpWriteError where something was lost, which is logged by then."""
+
+    def complete(self) -> None:
+        """Write everything, in a signal handler too, and raise nothing about what was lost."""
+
+    def forget(self) -> None:
+        """In a forked child: drop what the parent writes."""
+
+
+_known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_active: Final[dict[Writer, None]] = {}
+
+
+def know(writer: Writer) -> None:
+    """Tell a writer about forks from now on, while it lives."""
+    _known.add(writer)
+
+
+def activate(writer: Writer) -> None:
+    """Complete a writer before the process ends; it lives until ``deactivate``."""
+    if writer in _active:
+        return
+    _active[writer] = None
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and _is_main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def deactivate(writer: Writer) -> None:
+    """Forget a writer that has nothing more to write."""
+    _active.pop(writer, None)
+    if not _active and signal.getsignal(signal.SIGTERM) is _terminate and _is_main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Complete everything and end as if there were no handler; a second signal ends at once."""
+    del frame
+    signal.signal(number, signal.SIG_DFL)
+    try:
+        for writer in list(_active):
+            writer.complete()
+    finally:
+        os.kill(os.getpid(), number)
+
+
+def _close_all() -> None:
+    for writer in list(_active):
+        with contextlib.suppress(DumpWriteError):
+            writer.close()
+
+
+def _forget_all() -> None:
+    for writer in list(_known):
+        writer.forget()
+    for writer in list(_active):
+        deactivate(writer)
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
