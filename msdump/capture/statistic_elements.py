@@ -1,0 +1,190 @@
+"""How blocks of elements of a type are compared, counted and summed fast.
+
+Sums are taken in double. Only long blocks of float32 are added up in float32,
+over short runs whose sums are added in double: right to about 1e-8, at worst 1e-7.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import numpy as np
+
+BLOCK: Final = 1 << 17
+"""Elements that are looked at together, and stay in the cache meanwhile."""
+
+_RUN: Final = 1 << 8  # terms that BLAS adds up
+_SINGLES_FROM: Final = 1 << 15  # elements from which on float32 is added up in float32
+_SMALLEST_PEAK: Final = 1e-12  # below it squares vanish in float32
+_LARGEST_PEAK: Final = 1e15  # above it a run of them overflows
+_SIGN: Final = 0x8000
+_FLOAT16_BITS: Final = np.int32(-0x70002000)  # where float32 has what a float16 consists of
+_FLOAT16_SCALE: Final = np.float32(2.0**112)  # by which the same bits differ in value
+
+
+class _Scratch(threading.local):
+    """The buffers of a thread, each as long as a block."""
+
+    def __init__(self) -> None:
+        self.flags = np.empty(BLOCK, np.bool_)
+        self.singles = np.empty(BLOCK, np.float32)
+        self.doubles = np.empty(BLOCK, np.float64)
+
+
+_SCRATCH: Final = _Scratch()
+_ONES: Final[dict[int, np.ndarray]] = {4: np.ones((_RUN, 1), np.float32), 8: np.ones((_RUN, 1), np.float64)}
+
+
+class Elements(Protocol):
+    """How elements of a type are looked at, at most a block at a time."""
+
+    def bounds(self, block: np.ndarray) -> tuple[float, float]:
+        """Return the largest and the smallest, NaN twice where one is NaN."""
+
+    def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
+        """Return how many are below and above zero, given the bounds."""
+
+    def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
+        """Return how many are NaN, -inf and inf."""
+
+    def values(self, block: np.ndarray) -> np.ndarray:
+        """Return elements that are all finite in a type that numpy is fast with."""
+
+
+class _Numbers:
+    """Integers, float32 and float64: numpy is fast with them."""
+
+    def bounds(self, block: np.ndarray) -> tuple[float, float]:
+        return float(np.maximum.reduce(block)), float(np.minimum.reduce(block))
+
+    def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
+        negative = 0 if low >= 0 else _count(np.less, block, 0)
+        positive = 0 if high <= 0 else len(block) if low > 0 else _count(np.greater, block, 0)
+        return negative, positive
+
+    def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
+        nan = _count(np.not_equal, block, block)
+        return nan, _count(np.equal, block, -math.inf), _count(np.equal, block, math.inf)
+
+    def values(self, block: np.ndarray) -> np.ndarray:
+        return block
+
+
+class _Halves:
+    """float16 and bfloat16, by their bit patterns.
+
+    numpy takes these types one by one, but integers many at a time, and within
+    a sign the patterns have the order of the values.
+    """
+
+    def __init__(self, infinity: int, values: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Take the pattern of inf and the way to float32."""
+        self._infinity = infinity
+        self.values = values
+
+    def bounds(self, block: np.ndarray) -> tuple[float, float]:
+        signed, unsigned = block.view(np.int16), block.view(np.uint16)
+        top, bottom = int(np.maximum.reduce(signed)), int(np.maximum.reduce(unsigned))
+        if top > self._infinity or bottom > self._infinity + _SIGN:
+            return math.nan, math.nan
+        if top < 0:
+            top = int(np.minimum.reduce(unsigned))
+        if bottom < _SIGN:
+            bottom = int(np.minimum.reduce(unsigned))
+        high, low = np.array((top, bottom), np.uint16).view(block.dtype)
+        return float(high), float(low)
+
+    def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
+        signed, unsigned = block.view(np.int16), block.view(np.uint16)
+        negative = 0 if low >= 0 else _count(np.greater, unsigned, _SIGN)
+        positive = 0 if high <= 0 else len(block) if low > 0 else _count(np.greater, signed, 0)
+        if math.isnan(high):
+            negative -= _count(np.greater, unsigned, self._infinity + _SIGN)
+            positive -= _count(np.greater, signed, self._infinity)
+        return negative, positive
+
+    def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
+        patterns = block.view(np.uint16)
+        nan = _count(np.greater, patterns & (_SIGN - 1), self._infinity)
+        negative = _count(np.equal, patterns, self._infinity + _SIGN)
+        return nan, negative, _count(np.equal, patterns, self._infinity)
+
+
+def _from_float16(block: np.ndarray) -> np.ndarray:
+    """Return finite float16 as float32: the bits in their places, then the exponent put right."""
+    singles = _SCRATCH.singles[: len(block)]
+    bits = singles.view(np.int32)
+    np.left_shift(block.view(np.int16), 13, out=bits, dtype=np.int32)
+    np.bitwise_and(bits, _FLOAT16_BITS, out=bits)
+    return np.multiply(singles, _FLOAT16_SCALE, out=singles)
+
+
+def _from_bfloat16(block: np.ndarray) -> np.ndarray:
+    """Return bfloat16 as float32: the same bits, sixteen places higher."""
+    singles = _SCRATCH.singles[: len(block)]
+    np.left_shift(block.view(np.int16), 16, out=singles.view(np.int32), dtype=np.int32)
+    return singles
+
+
+NUMBERS: Final[Elements] = _Numbers()
+"""What looks at the types that numpy is fast with."""
+
+HALVES: Final[dict[str, Elements]] = {
+    "float16": _Halves(0x7C00, _from_float16),
+    "bfloat16": _Halves(0x7F80, _from_bfloat16),
+}
+"""What looks at types by their bit patterns, by name."""
+
+
+def terms(values: np.ndarray, peak: float) -> np.ndarray:
+    """Return finite values in the type they are added in; valid until the thread's next call.
+
+    Args:
+        values: At most a block.
+        peak: The largest absolute value.
+    """
+    is_double = values.dtype == np.float64
+    is_long_single = values.dtype == np.float32 and len(values) >= _SINGLES_FROM
+    if is_double or (is_long_single and _SMALLEST_PEAK < peak < _LARGEST_PEAK):
+        return values
+    doubles = _SCRATCH.doubles[: len(values)]
+    np.copyto(doubles, values)
+    return doubles
+
+
+def total(addends: np.ndarray) -> float:
+    """Return the sum of terms."""
+    ones = _ONES[addends.dtype.itemsize]
+    whole = len(addends) - len(addends) % _RUN
+    found = 0.0
+    if whole:
+        found = _sum_of_runs(addends[:whole].reshape(-1, 1, _RUN), ones)
+    if whole < len(addends):
+        found += float(np.dot(addends[whole:], ones[: len(addends) - whole, 0]))
+    return found
+
+
+def total_of_squares(addends: np.ndarray) -> float:
+    """Return the sum of the squares of terms."""
+    whole = len(addends) - len(addends) % _RUN
+    found = 0.0
+    if whole:
+        runs = addends[:whole]
+        found = _sum_of_runs(runs.reshape(-1, 1, _RUN), runs.reshape(-1, _RUN, 1))
+    if whole < len(addends):
+        found += float(np.dot(addends[whole:], addends[whole:]))
+    return found
+
+
+def _sum_of_runs(rows: np.ndarray, columns: np.ndarray) -> float:
+    # Short runs also keep BLAS from waking threads, which would wait for those of the network.
+    return float(np.add.reduce(np.matmul(rows, columns), axis=None, dtype=np.float64))
+
+
+def _count(compare: np.ufunc, block: np.ndarray, with_what: np.ndarray | float) -> int:
+    flags = _SCRATCH.flags[: len(block)]
+    compare(block, with_what, out=flags)
+    return int(np.count_nonzero(flags))
