@@ -46,7 +46,7 @@ for case in range(times):
         time.sleep(0.001)
     time.sleep(random.Random(case).random() / 50)
     os.kill(child, number)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
