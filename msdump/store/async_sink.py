@@ -73,7 +73,7 @@ class AsyncSink(SyncSink):
         self._inline_bytes = inline_bytes
         # Reentrant: the handler of SIGTERM completes what the frame below it has begun.
         self._lock = threading.RLock()
-        self._unfinished: Callable[[], None] | None = None
+        self._unfinished: tuple[Callable[[], None], int] | None = None
         self._failures = 0
         self._first_failure: tuple[str, OSError] | None = None
         exits.know(self)
@@ -153,8 +153,8 @@ class AsyncSink(SyncSink):
         self._renew_files()
 
     def _do(self, action: Callable[[], None], again: Callable[[], None]) -> None:
-        """Do something; where it is interrupted, the next call does it again."""
-        self._unfinished = again
+        """Do something; where it is interrupted before its bytes count, the next call does it again."""
+        self._unfinished = again, self._bytes
         try:
             action()
         except Exception:
@@ -181,8 +181,11 @@ class AsyncSink(SyncSink):
     def _catch_up(self) -> None:
         """Finish what was interrupted and count what the threads have lost."""
         if self._unfinished is not None:
+            again, before = self._unfinished
             self._renew_files()  # an interrupt may have left a torn row, which opening cuts off
-            self._do(self._unfinished, self._unfinished)
+            if before == self._bytes:
+                self._do(again, again)
+            self._unfinished = None
         while self._queue.failures:
             failure = self._queue.failures[0]
             self._budget.give_back(failure.budgeted)

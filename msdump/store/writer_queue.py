@@ -32,7 +32,6 @@ class Job:
         size: Bytes of the contents.
         path: The path that messages name.
         budgeted: Bytes to return to the budget where the file is lost.
-        ends_thread: There is no file; the thread that comes to it ends.
         number: Place in the queue from 1, 0 until the job is taken.
         total: Bytes taken so far, this file's included.
         next: The job behind it.
@@ -44,7 +43,6 @@ class Job:
     size: int = 0
     path: str = ""
     budgeted: int = 0
-    ends_thread: bool = False
     number: int = 0
     total: int = 0
     next: Job | None = field(default=None, repr=False)
@@ -91,10 +89,11 @@ class WriterQueue:
         self._most_bytes = most_bytes
         self._most_threads = most_threads
         self._threads: list[threading.Thread] = []
+        self._crew = object()  # threads of an older crew end
         # Reentrant: a signal handler may drain the queue above a frame that holds the lock.
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
-        self._progress = threading.Condition(self._lock)
+        self._bells: tuple[threading.Lock, ...] = ()  # one to be released for each thread that waits
         self._last = self._begun = Job()
         self._in_hand: Job | None = None
         self._done_jobs = 0
@@ -131,13 +130,12 @@ class WriterQueue:
         """Drain and end the threads; a later job starts them again."""
         self.drain(files)
         with self._lock:
-            threads = [thread for thread in self._threads if thread.is_alive()]
-            for _ in threads:
-                self._link(Job(ends_thread=True))
-            self._threads = []
+            threads, self._threads = self._threads, []
+            self._crew = object()
             self._work.notify_all()
         for thread in threads:
-            thread.join()
+            if thread.is_alive():  # not where an interrupt came before its start
+                thread.join()
 
     def forget_failure(self) -> None:
         """Take the oldest failure away."""
@@ -160,57 +158,64 @@ class WriterQueue:
         self._last = job
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
+        thread = threading.Thread(target=self._serve, args=(self._crew,), name=THREAD_NAME, daemon=True)
+        self._threads.append(thread)
         try:
             thread.start()
         except RuntimeError:  # too many threads, or the interpreter is ending: who waits will write
-            return
-        self._threads.append(thread)
+            self._threads.remove(thread)
 
     def _helps(self, must_wait: Callable[[], bool], files: Files) -> bool:
         """Write the next file in the thread that waits, or wait where there is none; False: waits no more."""
+        bell = threading.Lock()
+        bell.acquire()
         with self._lock:
             if not must_wait():
                 return False
             again, job = self._in_hand is not None, self._in_hand or self._begun.next
-            if job is None or job.ends_thread:
-                self._progress.wait()
-                return True
-            if not again:
+            if job is None:
+                self._bells += (bell,)
+            elif not again:
                 self._begun = self._in_hand = job
-        if again and files.exists(job.directory, job.name):
+        if job is None:
+            bell.acquire()
+        elif again and files.exists(job.directory, job.name):
             self._finish(job, None)  # it was complete when the interrupt came
         else:
             self._finish(job, _write(files, job))
         return True
 
-    def _serve(self) -> None:
+    def _serve(self, crew: object) -> None:
         files = self._make_files()
         try:
-            while self._serve_one(files):
+            while self._serve_one(files, crew):
                 pass
         finally:
             files.close()
 
-    def _serve_one(self, files: Files) -> bool:
-        job = self._begin()
-        error = None if job.ends_thread else _write(files, job)
+    def _serve_one(self, files: Files, crew: object) -> bool:
+        job = self._begin(crew)
+        if job is None:
+            return False
+        error = _write(files, job)
         job.buffers = ()
         self._finish(job, error)
-        return not job.ends_thread
+        return True
 
-    def _begin(self) -> Job:
+    def _begin(self, crew: object) -> Job | None:
         with self._lock:
             while (job := self._begun.next) is None:
+                if crew is not self._crew:
+                    return None
                 self._work.wait()
             self._begun = job
             return job
 
     def _finish(self, job: Job, error: OSError | None) -> None:
         failure = () if error is None else (Failure(job.path, job.budgeted, error),)
-        is_written = error is None and not job.ends_thread
+        is_written = error is None
         with self._lock:
-            # No call from here to the notification: no interrupt comes between.
+            # No call in the next eight lines: no interrupt comes between them.
             self.failures += failure
             self.files += is_written
             self.bytes += job.size * is_written
@@ -218,7 +223,9 @@ class WriterQueue:
             self._done_bytes += job.size
             self._in_hand = None if self._in_hand is job else self._in_hand
             job.buffers = ()
-            self._progress.notify_all()
+            bells, self._bells = self._bells, ()
+            for bell in bells:
+                bell.release()
 
 
 def _write(files: Files, job: Job) -> OSError | None:
