@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 QUEUE_BYTES: Final = 256 << 20
 INLINE_BYTES: Final = 128 << 10
-"""Files of fewer bytes are written faster than they are handed over."""
+"""Files of fewer bytes cost about as much to hand over as to write."""
 
 
 class AsyncSink(SyncSink):
