@@ -219,7 +219,7 @@ class AsyncSink(SyncSink):
     def _tell(self) -> None:
         if self._first_failure is None:
             return
-        message, error = self._first_failure
-        more = self._failures - 1
+        (message, error), count = self._first_failure, self._failures
         self._first_failure, self._failures = None, 0
-        raise DumpWriteError(f"{message} (and {more} more failures)" if more else message) from error
+        more = f" (the first of {count} failures)" if count > 1 else ""
+        raise DumpWriteError(f"{message}{more}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,33 +19,47 @@ WRITER = """
 import itertools, sys
 from msdump.record import Artifact
 from msdump.store import files
+from msdump.store.async_sink import AsyncSink
 from msdump.store.sinks import SyncSink
 
-root, header, is_nameless = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3] == "nameless"
-if not is_nameless:
+root, header, way, kind = sys.argv[1], bytes.fromhex(sys.argv[2]), *sys.argv[3:]
+if way == "renamed":
     files._NAMELESS = 0
-sink = SyncSink()
+sink = SyncSink() if kind == "sync" else AsyncSink(writer_threads=2, queue_bytes=2 << 20)
 elements = bytes(4 * 50_000)
 print("ready", flush=True)
 for number in itertools.count():
     folder = f"{root}/{number // 40}"
     name = f"{number}.npy" if number % 5 else f"{'long_' * 60}{number}.npy"
     sink.write(Artifact(folder, name, (header, elements), len(elements)))
+    if number % 40 == 39:
+        sink.flush()
     sink.replace(Artifact(root, "data_dump.json", (b"[" * 5000 + b"]" * 5000,)))
     sink.append(f"{folder}/statistic.csv", f"{number},{'x' * 200},end\\n".encode(), b"number,text,end\\n")
 """
 
 
+@pytest.mark.parametrize(
+    ("kind", "rounds"),
+    [("sync", 8), ("async", 13), pytest.param("async", 100, marks=pytest.mark.slow)],
+    ids=["sync", "async", "async, often"],
+)
 @pytest.mark.parametrize("way", ["nameless", "renamed"])
-def test_kill_leaves_whole_files_and_rows(tmp_path, way):
+def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
     """After SIGKILL at random moments every file is whole, every row complete, every stand-in mapped."""
     header = npy.header("<f4", (50_000,)).hex()
     moments = random.Random(4711)  # noqa: S311 - no secret
+    killed_late = 0
 
-    for round_ in range(8):
+    for round_ in range(rounds):
         root = tmp_path / str(round_)
-        _kill_writer([sys.executable, "-c", WRITER, str(root), header, way], moments.uniform(0.002, 0.12))
+        command = [sys.executable, "-c", WRITER, str(root), header, way, kind]
+        _kill_writer(command, moments.uniform(0.002, 0.12))
         _check_tree(root, way)
+        killed_late += (root / "0").is_dir()
+        shutil.rmtree(root, ignore_errors=True)
+
+    assert killed_late >= rounds // 2
 
 
 def _kill_writer(command, delay):
