@@ -10,15 +10,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from msdump.frontends.mindspore import load, set_context, set_dump
+    from msdump.frontends.mindspore import (
+        dump_start,
+        dump_step,
+        dump_stop,
+        load,
+        set_context,
+        set_dump,
+        set_init_iter,
+    )
     from msdump.session import Network
     from msdump.store.reader import open_dump
 
 __version__ = "0.1.0"
 
-__all__ = ["Network", "__version__", "load", "open_dump", "set_context", "set_dump"]
+__all__ = [
+    "Network",
+    "__version__",
+    "dump_start",
+    "dump_step",
+    "dump_stop",
+    "load",
+    "open_dump",
+    "set_context",
+    "set_dump",
+    "set_init_iter",
+]
 
 _HOMES = {
+    "set_init_iter": "msdump.frontends.mindspore",
+    "dump_stop": "msdump.frontends.mindspore",
+    "dump_step": "msdump.frontends.mindspore",
+    "dump_start": "msdump.frontends.mindspore",
     "Network": "msdump.session",
     "load": "msdump.frontends.mindspore",
     "open_dump": "msdump.store.reader",

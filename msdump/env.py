@@ -26,6 +26,8 @@ DEVICE_TARGET: Final = "DEVICE_TARGET"
 JIT_LEVEL: Final = "JIT_LEVEL"
 DEVICE_ID: Final = "DEVICE_ID"
 ENABLE_GE_DUMP: Final = "ENABLE_MS_GE_DUMP"
+CHECK_OVERFLOW_MODE: Final = "MS_ASCEND_CHECK_OVERFLOW_MODE"
+IGNORE_USELESS_OUTPUT: Final = "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT"
 THREADS: Final = "MSDUMP_THREADS"
 
 VARIABLES: Final = (
@@ -35,6 +37,14 @@ VARIABLES: Final = (
     Variable(JIT_LEVEL, "O0, O1 or O2: how Ascend compiles and dumps the graph."),
     Variable(DEVICE_ID, "Number of the device, 0 by default; support_device selects by it."),
     Variable(ENABLE_GE_DUMP, "1: dump through GE options under Ascend O2."),
+    Variable(
+        CHECK_OVERFLOW_MODE,
+        "INFNAN_MODE (default) or SATURATION_MODE: what float16 results beyond the range become on Ascend.",
+    ),
+    Variable(
+        IGNORE_USELESS_OUTPUT,
+        "1 (default): useless outputs (of Print, Send, ...) are not dumped on Ascend and GPU; 0: they are.",
+    ),
     Variable(THREADS, "Threads of one operator; the number of cores, at most 8, by default."),
 )
 

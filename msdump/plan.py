@@ -67,6 +67,23 @@ class OnWriteError(enum.StrEnum):
     WARN = "warn"
 
 
+class PrecisionMode(enum.StrEnum):
+    """When a float32 network may compute in a smaller type (``precision_mode``)."""
+
+    ALLOW_FP32_TO_FP16 = "allow_fp32_to_fp16"
+    FORCE_FP16 = "force_fp16"
+    FORCE_FP32 = "force_fp32"
+    MUST_KEEP_ORIGIN_DTYPE = "must_keep_origin_dtype"
+    ALLOW_FP32_TO_BF16 = "allow_fp32_to_bf16"
+
+
+class OverflowMode(enum.StrEnum):
+    """What a float16 result beyond the type's range becomes (MS_ASCEND_CHECK_OVERFLOW_MODE)."""
+
+    INFNAN = "INFNAN_MODE"
+    SATURATION = "SATURATION_MODE"
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Where a network runs.
@@ -76,12 +93,18 @@ class Context:
         jit_level: None: the level that the dump configuration implies.
         device_id: Number of the device.
         reserves_class_names: Whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``).
+        precision_mode: How an Ascend computes; None: as the configuration says, else by default.
+        overflow_mode: What float16 results beyond the range become.
+        memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
     """
 
     device_target: DeviceTarget = DeviceTarget.CPU
     jit_level: JitLevel | None = None
     device_id: int = 0
     reserves_class_names: bool = True
+    precision_mode: PrecisionMode | None = None
+    overflow_mode: OverflowMode = OverflowMode.INFNAN
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +256,12 @@ class DumpPlan:
         is_async: The next operator does not wait for files.
         keeps_device_format: Tensors keep device shape, dtype and format (``trans_flag`` false).
         saves_kernel_args: Write ``{op_type}.{op_name}.json``.
+        drops_useless: Outputs that an operator declares useless are not dumped (Ascend and GPU).
         naming: Generation of the file names.
         on_write_error: Raise or warn.
         is_enabled: False where ``support_device`` leaves this device out.
         uses_ge_options: Ascend O2 under ENABLE_MS_GE_DUMP=1.
-        precision_mode: Precision mode of the emulated device, None: its default.
+        precision_mode: Precision mode of the emulated device, None: not said here.
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
         max_bytes: Most bytes of tensor files of the process, 0: no limit.
@@ -262,11 +286,12 @@ class DumpPlan:
     is_async: bool = False
     keeps_device_format: bool = False
     saves_kernel_args: bool = False
+    drops_useless: bool = True
     naming: Naming = Naming.V2_5
     on_write_error: OnWriteError = OnWriteError.RAISE
     is_enabled: bool = True
     uses_ge_options: bool = False
-    precision_mode: str | None = None
+    precision_mode: PrecisionMode | None = None
     queue_bytes: int = 256 << 20
     writer_threads: int = 1
     max_bytes: int = 0

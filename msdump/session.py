@@ -5,52 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from msdump.capture import availability
+from msdump.capture.capture import Capture
 from msdump.capture.graph_dump import GraphDump
+from msdump.capture.metered import Metered
 from msdump.capture.process import PROCESS, Process
+from msdump.capture.selection import inside
+from msdump.device.ascend import Ascend
+from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.execute import feeds, values
 from msdump.execute.program import Program
-from msdump.graph.graph import Graph, Node
-from msdump.plan import DumpPlan
+from msdump.graph.fusion import fuse_elementwise
+from msdump.graph.graph import Graph
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
+from msdump.targets import Operator, Scope
 
-
-class Operator:
-    """One operator of a network, as a target of ``set_dump``."""
-
-    def __init__(self, network: Network, node: Node) -> None:
-        """Refer to a node of a network."""
-        self._network = network
-        self.full_name = node.operator.full_name
-        self.op_type = node.operator.op_type
-        self.onnx_name = node.name
-
-    def set_dump(self, *, enabled: bool) -> None:
-        """Mark the operator for ``dump_mode`` 2, or take the mark away."""
-        self._network.mark((self.full_name,), enabled=enabled)
-
-    def __repr__(self) -> str:
-        """Name the operator."""
-        return f"<Operator {self.full_name} ({self.onnx_name})>"
-
-
-class Scope:
-    """A scope of a network with everything below it, as a target of ``set_dump``."""
-
-    def __init__(self, network: Network, name: str, operators: tuple[str, ...]) -> None:
-        """Refer to a scope of a network."""
-        self._network = network
-        self.name = name
-        self.operators = operators
-
-    def set_dump(self, *, enabled: bool) -> None:
-        """Mark all operators of the scope, or take their marks away."""
-        self._network.mark(self.operators, enabled=enabled)
-
-    def __repr__(self) -> str:
-        """Name the scope and count its operators."""
-        return f"<Scope {self.name} of {len(self.operators)} operators>"
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names and shapes of the tensors that a network was fed."""
 
 
 class Network:
@@ -61,21 +36,39 @@ class Network:
         plan: The dump plan; None for a run without dump.
     """
 
-    def __init__(self, graph: Graph, plan: DumpPlan | None = None, process: Process = PROCESS) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: DumpPlan | None = None,
+        process: Process = PROCESS,
+        context: Context | None = None,
+    ) -> None:
         """Compile a network; a plan's path is proved writable and its graph files are written.
+
+        Args:
+            graph: The model.
+            plan: What is dumped; its context holds.
+            process: What all networks share.
+            context: Where the network runs without a plan.
 
         Raises:
             NotAvailableError: The plan asks for what this version cannot execute.
             DumpWriteError: The dump path cannot be created or written.
         """
-        self.graph = graph
+        context = plan.context if plan is not None else context or Context()
+        self._device = emulated(graph, plan, context)
+        self.graph = graph if self._device is None else self._device.graph
+        self._memory_limit = context.memory_limit
+        self._memory: dict[Shapes, MemoryUse] = {}
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
         self._first_iteration = plan.initial_iteration if plan is not None else 0
         self._runs = 0
         self._marked: set[str] = set()
-        self._program = Program(graph)
+        self._program = (
+            Program(self.graph) if self._device is None else Program(self.graph, self._device.roundings)
+        )
         self._dump = self._compile_dump()
         for name, enabled in process.marks.items():
             self.mark_named(name, enabled=enabled)
@@ -85,7 +78,7 @@ class Network:
             return None
         availability.check(self.plan)
         probe(self.plan.path)
-        dump = GraphDump(self.graph, self.plan, self._process)
+        dump = GraphDump(self.graph, self.plan, self._process, self._device)
         dump.write_graph_files()
         return dump
 
@@ -115,22 +108,43 @@ class Network:
         return dict(zip((value.name for value in self.graph.outputs), outputs, strict=True))
 
     def _execute(self, inputs: Mapping[str, Any]) -> list[Any]:
+        iteration = self.iteration
+        if self._dump is None or not self._process.dumps(self._dump.plan, iteration):
+            outputs = self._run(inputs, None)
+            if self._dump is not None:
+                self._dump.passed(iteration)
+        else:
+            outputs = self._dumped_run(self._dump, inputs, iteration)
+        if self.graph.nodes:  # a graph without operators does not count as executed
+            self._runs += 1
+            self._process.ran(self._runs + self._first_iteration)
+        return outputs
+
+    def _dumped_run(self, dump: GraphDump, inputs: Mapping[str, Any], iteration: int) -> list[Any]:
+        try:
+            outputs = self._run(inputs, dump.begin(iteration))
+        except BaseException:
+            dump.broken_off()  # what was captured stays, and no file may read inputs that change later
+            raise
+        dump.end(iteration, inputs)
+        return outputs
+
+    def _run(self, inputs: Mapping[str, Any], capture: Capture | None) -> list[Any]:
         fed = {
             name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
         }
-        iteration = self.iteration
-        if self._dump is None:
-            outputs = self._program.run(fed)
-        elif iteration in self._dump.plan.iterations:
-            outputs = self._program.run(fed, self._dump.begin(iteration))
-            self._dump.end(iteration, inputs)
-        else:
-            outputs = self._program.run(fed)
-            self._dump.passed(iteration)
-        if self.graph.nodes:  # a graph without operators does not count as executed
-            self._runs += 1
-            self._process.iteration = self._runs + self._first_iteration
+        shapes = tuple((name, np.shape(item)) for name, item in inputs.items() if _is_tensor(item))
+        if self._device is None or shapes in self._memory:
+            return self._program.run(fed, capture)
+        meter = MemoryMeter(self.graph, self._memory_limit, inputs)
+        outputs = self._program.run(fed, Metered(meter, capture, len(self.graph.nodes)))
+        self._memory[shapes] = meter.use()
         return outputs
+
+    @property
+    def device_memory(self) -> MemoryUse | None:
+        """What the last kind of run that was new needed on the emulated device; None elsewhere."""
+        return next(reversed(self._memory.values()), None)
 
     @property
     def iteration(self) -> int:
@@ -157,6 +171,8 @@ class Network:
         for node in self.graph.nodes:
             if name in {node.operator.full_name, node.name}:
                 return Operator(self, node)
+            if any(name in {part.operator.full_name, part.name} for part in node.parts):
+                raise KeyError(inside(name, node.operator.full_name))
         raise KeyError(f"no operator {name!r} in {self.graph.source}")
 
     def scope(self, name: str) -> Scope:
@@ -195,6 +211,25 @@ class Network:
     def __repr__(self) -> str:
         """Name the model and count its operators."""
         return f"<Network {self.graph.source} of {len(self.graph.nodes)} operators>"
+
+
+def emulated(
+    graph: Graph, plan: DumpPlan | None, context: Context, kind: type[Ascend] = Ascend
+) -> Ascend | None:
+    """Return the emulated device of an Ascend, its graph fused under O1; None for CPU and GPU."""
+    if context.device_target is not DeviceTarget.ASCEND:
+        return None
+    asked = context.precision_mode or (plan.precision_mode if plan is not None else None)
+    return kind(
+        fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph,
+        asked or PrecisionMode.ALLOW_FP32_TO_FP16,
+        context.overflow_mode,
+        reports=plan is not None and plan.trigger is Trigger.OVERFLOW,
+    )
+
+
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, np.ndarray)
 
 
 def _lies_in(scope: str, name: str) -> bool:

@@ -184,8 +184,8 @@ def test_forecast_takes_no_memory():
 
 def test_unavailable_plan_is_refused():
     """A plan that cannot run has no forecast."""
-    with pytest.raises(NotAvailableError, match="sample_mode 1"):
-        forecast(loader.load(GRAPHS / "mini.onnx"), replace(PLAN, path="/dump", sample_count=3), {})
+    with pytest.raises(NotAvailableError, match="GE dump"):
+        forecast(loader.load(GRAPHS / "mini.onnx"), replace(PLAN, path="/dump", uses_ge_options=True), {})
 
 
 def test_nothing_is_written(tmp_path):

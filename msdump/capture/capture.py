@@ -1,24 +1,55 @@
-"""Takes the tensors of running operators and hands complete files to a sink."""
+"""Takes the tensors of running operators and hands complete files and rows to a sink."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
+from msdump.capture import device_steps, steps
+from msdump.capture.sampling import sample
 from msdump.capture.selection import Selection
-from msdump.capture.steps import Step, compile_steps
+from msdump.capture.statistic_rows import Statistics
+from msdump.capture.steps import Skip, Step
+from msdump.capture.triggers import OverflowTrigger
+from msdump.device.ascend import Ascend
 from msdump.encode import npy
 from msdump.graph import arguments
 from msdump.graph.graph import Graph
-from msdump.plan import DumpPlan
+from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
-from msdump.store import names
+from msdump.store import layouts, names
 from msdump.store.clock import Clock
 from msdump.store.sinks import Sink
 
 Arrays = Sequence[np.ndarray | None]
+
+_USELESS: Final[Mapping[str, frozenset[int] | None]] = {
+    "Print": None,
+    "Send": None,
+    "FlashAttentionScore": frozenset({2}),
+}
+"""Outputs that an operator declares useless, by primitive; None: all."""
+
+
+def compile_steps(plan: DumpPlan, device: Ascend | None, skip: Skip) -> tuple[Step, ...]:
+    """Return what every tensor of a plan walks through.
+
+    Args:
+        plan: The plan.
+        device: The emulated device, None on CPU and GPU.
+        skip: Told the reason of every tensor that is not written on purpose.
+    """
+    made: list[Step] = [steps.drop_text(skip), steps.drop_empty(skip)]
+    if device is not None:
+        made.append(
+            device_steps.to_device(device) if plan.keeps_device_format else device_steps.to_host(device)
+        )
+        if plan.sample_count is not None:
+            made.append(sample(plan.sample_count))
+    return tuple(made)
 
 
 class Capture:
@@ -28,35 +59,72 @@ class Capture:
     first, each with a timestamp of its own.
     """
 
-    def __init__(self, graph: Graph, plan: DumpPlan, selection: Selection, sink: Sink, clock: Clock) -> None:
-        """Compile the plan for a graph."""
-        self.watched = selection.watched
+    def __init__(
+        self,
+        graph: Graph,
+        plan: DumpPlan,
+        selection: Selection,
+        sink: Sink,
+        clock: Clock,
+        *,
+        device: Ascend | None = None,
+        trigger: OverflowTrigger | None = None,
+    ) -> None:
+        """Compile the plan for a graph.
+
+        Args:
+            graph: The graph, fused where the level fuses.
+            plan: What is dumped.
+            selection: Its operators and parameters.
+            sink: Where files and rows go.
+            clock: Gives timestamps.
+            device: The emulated device, None on CPU and GPU.
+            trigger: Decides operator by operator under ``op_debug_mode`` 3.
+        """
+        on_failure = plan.trigger is Trigger.EXCEPTION
+        self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
         self.wants_inputs = plan.keeps_inputs
         self.wants_outputs = plan.keeps_outputs
+        self._takes_failures = on_failure
+        self._plan = plan
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
         self._sink = sink
         self._clock = clock
-        self._steps: tuple[Step, ...] = compile_steps(sink.skip)
+        self._trigger = trigger
+        self._steps = compile_steps(plan, device, sink.skip)
         self._file_name = names.namer(plan.naming, plan.context.device_target)
-        self._keeps_args = plan.saves_kernel_args
+        self._statistics = _statistics(plan)
+        self._drops_useless = plan.drops_useless and plan.context.device_target is not DeviceTarget.CPU
         self._directory = ""
+        self._iteration = 0
 
-    def begin(self, directory: str) -> None:
-        """Direct the files of the operators that run from now on into a directory."""
+    def begin(self, directory: str, iteration: int) -> None:
+        """Direct the files of the operators that run from now on into an iteration's directory."""
         self._directory = directory
+        self._iteration = iteration
 
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays) -> None:
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""
         operator = self._operators[position]
-        if self._keeps_args:
+        if self._trigger is not None and not self._trigger.fires(
+            operator, self._iteration, inputs, outputs, saturated=saturated
+        ):
+            return
+        if self._plan.saves_kernel_args:
             self._write_args(position)
-        for slot, array in enumerate(inputs):
-            if array is not None:
-                self._write(operator, IO.INPUT, slot, array, self._directory)
-        for slot, array in enumerate(outputs):
-            if array is not None:
+        for slot, array in _present(inputs):
+            self._write(operator, IO.INPUT, slot, array, self._directory)
+        for slot, array in _present(outputs):
+            if not (self._drops_useless and _is_useless(operator, slot)):
                 self._write(operator, IO.OUTPUT, slot, array, self._directory)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Write the inputs of an operator that has just failed (``op_debug_mode`` 4)."""
+        if not self._takes_failures:
+            return
+        for slot, array in _present(inputs):
+            self._write(self._operators[position], IO.INPUT, slot, array, self._directory)
 
     def write_parameter(self, name: str, array: np.ndarray) -> None:
         """Write a weight or graph input as ``Parameter.{name}``."""
@@ -67,17 +135,42 @@ class Capture:
         self._write(names.constant(number), IO.OUTPUT, 0, array, directory)
 
     def _write(self, operator: OperatorRef, io: IO, slot: int, array: np.ndarray, directory: str) -> None:
-        record = TensorRecord(operator, io, slot, dtypes.from_numpy(array.dtype), array, self._clock.now())
-        for step in self._steps:
-            kept = step(record)
-            if kept is None:
-                return
-            record = kept
-        self._sink.write(
-            Artifact(directory, self._file_name(record), npy.encode(record.array), record.array.nbytes)
-        )
+        dtype = dtypes.from_numpy(array.dtype)
+        record = TensorRecord(operator, io, slot, dtype, array, self._clock.now())
+        kept = steps.walk(record, self._steps)
+        if kept is None:
+            return
+        if self._plan.keeps_tensors:
+            wide = steps.widened(kept)
+            buffers = npy.encode(wide.array)
+            self._sink.write(Artifact(directory, self._file_name(kept), buffers, wide.array.nbytes))
+        if self._statistics is not None:
+            self._write_row(self._statistics, kept, directory)
+
+    def _write_row(self, statistics: Statistics, record: TensorRecord, directory: str) -> None:
+        cells = statistics.measure(record)
+        if cells is not None:
+            path = f"{directory}/{layouts.STATISTICS}"
+            self._sink.append(path, statistics.row(record, cells), statistics.header)
 
     def _write_args(self, position: int) -> None:
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
         self._sink.replace(Artifact(self._directory, names.kernel_args_name(node.operator), (data,)))
+
+
+def _statistics(plan: DumpPlan) -> Statistics | None:
+    if plan.statistics is None:
+        return None
+    return Statistics(plan.statistics, names.STYLES[plan.naming, plan.context.device_target])
+
+
+def _present(arrays: Arrays) -> Iterator[tuple[int, np.ndarray]]:
+    return ((slot, array) for slot, array in enumerate(arrays) if array is not None)
+
+
+def _is_useless(operator: OperatorRef, slot: int) -> bool:
+    if operator.op_type not in _USELESS:
+        return False
+    slots = _USELESS[operator.op_type]
+    return slots is None or slot in slots

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -11,13 +13,18 @@ import numpy as np
 
 from msdump.capture.capture import Capture
 from msdump.capture.process import Process
-from msdump.capture.selection import constant_names, parameter_names, select, used_items
+from msdump.capture.selection import constant_names, inside, parameter_names, select, used_items
+from msdump.capture.triggers import OverflowTrigger
+from msdump.device.ascend import Ascend
+from msdump.errors import DumpWriteError
 from msdump.graph import ir_proto, ir_text
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, Naming
+from msdump.plan import DeviceTarget, DumpPlan, Naming, PatternKind, Trigger
 from msdump.record import Artifact
 from msdump.store.clock import CLOCK
 from msdump.store.layouts import Layout
+
+_log = logging.getLogger("msdump")
 
 _ORDER_HEADER: Final = "NodeExecutionOrder-FullNameWithScope"
 _RANK: Final = 0  # of a run that no launcher distributed, whatever RANK_ID says
@@ -34,8 +41,15 @@ class GraphDump:
         sink: Where it goes.
     """
 
-    def __init__(self, graph: Graph, plan: DumpPlan, process: Process) -> None:
-        """Give the graph its number; nothing is written yet."""
+    def __init__(self, graph: Graph, plan: DumpPlan, process: Process, device: Ascend | None = None) -> None:
+        """Give the graph its number; nothing is written yet.
+
+        Args:
+            graph: The graph, fused where the level fuses.
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device, None on CPU and GPU.
+        """
         self.plan = plan
         self.sink = process.sink(plan)
         self._graph = graph
@@ -43,14 +57,33 @@ class GraphDump:
         self._graph_id = process.next_graph_id()
         self._layout = Layout(plan.path, _RANK, plan.net_name)
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
+        self._device = device
+        self._trigger = None
+        if plan.trigger is Trigger.OVERFLOW:
+            self._trigger = OverflowTrigger(process.overflow_limit(plan))
         self._wrote_constants = False
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
         self._selection = select(self._graph, self.plan, marked)
-        self._capture = Capture(self._graph, self.plan, self._selection, self.sink, CLOCK)
+        self._capture = Capture(
+            self._graph,
+            self.plan,
+            self._selection,
+            self.sink,
+            CLOCK,
+            device=self._device,
+            trigger=self._trigger,
+        )
         self._used = used_items(self.plan, self._names())
+
+    def _tell_hidden(self) -> None:
+        """Say why ``kernels`` items name operators that fusion has hidden."""
+        asked = {p.text: p.item for p in self.plan.selector.patterns if p.kind is PatternKind.NAME}
+        for node in self._graph.nodes:
+            for name in {part.operator.full_name for part in node.parts} & asked.keys():
+                _log.warning("%s: kernels: %s", self.plan.source, inside(name, node.operator.full_name))
 
     def _names(self) -> Iterable[str]:
         yield from (node.operator.full_name for node in self._graph.nodes)
@@ -62,9 +95,11 @@ class GraphDump:
         """Write what exists from compilation on: .ir, .pb, execution order, metadata (CPU and GPU)."""
         if not self._on_ascend and self._process.claim_metadata(self.plan):
             self._write_metadata()
+        self._tell_hidden()
         graph, number = self._graph, self._graph_id
         names = [_ORDER_HEADER, *(node.operator.full_name for node in graph.nodes)]
-        self._replace(self._layout.graph_ir(number), ir_text.text(graph, number).encode())
+        view = None if self._device is None else self._device.view()
+        self._replace(self._layout.graph_ir(number), ir_text.text(graph, number, view).encode())
         self._replace(self._layout.graph_pb(number), ir_proto.encode(graph, number))
         self._replace(self._layout.execution_order(number), "".join(f"{n}\n" for n in names).encode())
 
@@ -79,7 +114,7 @@ class GraphDump:
     def begin(self, iteration: int) -> Capture:
         """Return the observer of a dumped iteration."""
         self._process.use(self.plan, self._used)
-        self._capture.begin(self._layout.iteration(self._graph_id, iteration))
+        self._capture.begin(self._layout.iteration(self._graph_id, iteration), iteration)
         return self._capture
 
     def end(self, iteration: int, inputs: Mapping[str, Any]) -> None:
@@ -95,6 +130,11 @@ class GraphDump:
                 self._write_constants()
             self._note(iteration)
         self.sink.flush()
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        with contextlib.suppress(DumpWriteError):
+            self.sink.flush()
 
     def passed(self, iteration: int) -> None:
         """Note an iteration that ran undumped; GPU's history lists every run, CPU's the dumped ones."""

@@ -7,7 +7,10 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.plan import DumpMode, DumpPlan
+from msdump.capture.statistic_table import advice
+from msdump.capture.triggers import OverflowLimit
+from msdump.plan import DeviceTarget, DumpMode, DumpPlan
+from msdump.store.async_sink import AsyncSink
 from msdump.store.sinks import Budget, Sink, SyncSink
 
 _log = logging.getLogger("msdump")
@@ -24,10 +27,12 @@ class _Output:
         sink: Where the files of all networks go.
         used: The ``kernels`` items for which something was dumped.
         is_described: ``.dump_metadata`` is written.
+        overflows: Counts the overflowing operators of all networks.
     """
 
     plan: DumpPlan
     sink: Sink
+    overflows: OverflowLimit
     used: set[str] = field(default_factory=set)
     is_described: bool = False
 
@@ -44,6 +49,7 @@ class Process:
         iteration: Number of the next run, None before the first one. After each run of a
             network it becomes that network's count of runs plus ``initial_iteration``, as
             since MindSpore 2.7; with one network it counts 0, 1, 2, ...
+        is_dumping: What ``dump_start`` and ``dump_stop`` said last, None: the plan's iterations hold.
         marks: ``set_dump`` calls by name, for networks that are loaded later.
         found: The names of ``marks`` that some network has.
     """
@@ -51,10 +57,37 @@ class Process:
     def __init__(self) -> None:
         """Start as a fresh process does."""
         self.iteration: int | None = None
+        self.is_dumping: bool | None = None
+        self._counts_itself = True
         self.marks: dict[str, bool] = {}
         self.found: set[str] = set()
         self._graphs = 0
         self._outputs: dict[str, _Output] = {}
+
+    def dumps(self, plan: DumpPlan, iteration: int) -> bool:
+        """Tell whether an iteration is dumped."""
+        return iteration in plan.iterations if self.is_dumping is None else self.is_dumping
+
+    def ran(self, next_iteration: int) -> None:
+        """Take the number of the next step after a run, unless the user steps."""
+        if self._counts_itself:
+            self.iteration = next_iteration
+
+    def step_to(self, iteration: int) -> None:
+        """Set the number of the next step; from now on the user steps."""
+        self._counts_itself = False
+        self.iteration = iteration
+
+    def step_by(self, count: int) -> None:
+        """Advance the number of the next step where the user steps."""
+        if self._counts_itself:
+            _log.warning("dump_step has no effect before set_init_iter")
+            return
+        self.iteration = (self.iteration or 0) + count
+
+    def overflow_limit(self, plan: DumpPlan) -> OverflowLimit:
+        """Return the count of overflowing operators of the whole process."""
+        return self._output(plan).overflows
 
     def next_graph_id(self) -> int:
         """Return the number of a newly compiled graph."""
@@ -90,9 +123,27 @@ class Process:
 
     def _output(self, plan: DumpPlan) -> _Output:
         if plan.source not in self._outputs:
-            sink = SyncSink(plan.on_write_error, Budget(plan.max_bytes))
-            self._outputs[plan.source] = _Output(plan, sink)
+            self._outputs[plan.source] = _Output(plan, _sink(plan), OverflowLimit(plan.overflow_limit))
+            _tell_once(plan)
         return self._outputs[plan.source]
+
+
+def _sink(plan: DumpPlan) -> Sink:
+    budget = Budget(plan.max_bytes)
+    if plan.is_async and plan.context.device_target is DeviceTarget.ASCEND:
+        return AsyncSink(
+            plan.on_write_error,
+            budget,
+            queue_bytes=plan.queue_bytes,
+            writer_threads=plan.writer_threads,
+        )
+    return SyncSink(plan.on_write_error, budget)
+
+
+def _tell_once(plan: DumpPlan) -> None:
+    message = advice(plan.statistics) if plan.statistics is not None else None
+    if message is not None:
+        _log.warning("%s: %s", plan.source, message)
 
 
 PROCESS: Final = Process()

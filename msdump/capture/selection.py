@@ -63,3 +63,8 @@ def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
         return frozenset()
     known = tuple(full_names)
     return frozenset(p.item for p in plan.selector.patterns if any(p.matches(name) for name in known))
+
+
+def inside(name: str, fused: str) -> str:
+    """Return why an operator that O1 has fused cannot be seen."""
+    return f"{name} is fused into {fused} and cannot be seen inside it; dump that, or use jit_level O0"

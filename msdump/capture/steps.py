@@ -1,4 +1,4 @@
-"""The steps that every tensor walks through before it becomes a file.
+"""The steps that every tensor walks through before it is measured and becomes a file.
 
 A step takes a record and returns it, another one, or None to drop it.
 """
@@ -21,13 +21,14 @@ NO_ELEMENTS = "no elements"
 TEXT = "text"
 
 
-def compile_steps(skip: Skip) -> tuple[Step, ...]:
-    """Return the steps of a dump, in order.
-
-    Args:
-        skip: Told the reason of every tensor that is not written on purpose.
-    """
-    return (drop_text(skip), drop_empty(skip), widened)
+def walk(record: TensorRecord, steps: tuple[Step, ...]) -> TensorRecord | None:
+    """Return a record after all steps, None where one of them dropped it."""
+    for step in steps:
+        kept = step(record)
+        if kept is None:
+            return None
+        record = kept
+    return record
 
 
 def drop_empty(skip: Skip) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -27,10 +28,13 @@ from msdump.plan import (
     Naming,
     OnWriteError,
     PatternKind,
+    PrecisionMode,
     Selector,
     StatisticSpec,
     Trigger,
 )
+
+_log = logging.getLogger("msdump.config")
 
 _E2E: Final = "e2e_dump_settings"
 _TOP_KEYS: Final = (*BLOCKS, "$schema")
@@ -224,6 +228,7 @@ def _plan(
         is_enabled=settings["is_enabled"],
         uses_ge_options=settings["uses_ge_options"],
         precision_mode=_precision_mode(context, settings),
+        drops_useless=_drops_useless(),
         queue_bytes=settings["queue_bytes"],
         writer_threads=settings["writer_threads"],
         max_bytes=settings["max_bytes"],
@@ -240,10 +245,10 @@ def _statistics(settings: Settings) -> StatisticSpec | None:
     )
 
 
-def _precision_mode(context: Context, settings: Settings) -> str | None:
+def _precision_mode(context: Context, settings: Settings) -> PrecisionMode | None:
     if context.jit_level is None or not settings.has("precision_mode"):
         return None
-    return str(settings["precision_mode"])
+    return PrecisionMode(settings["precision_mode"])
 
 
 def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings) -> bool:
@@ -251,3 +256,11 @@ def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings
     if mode is Mode.O2:
         return file_format is FileFormat.BIN
     return mode is Mode.O0_O1 and not settings["trans_flag"]
+
+
+def _drops_useless() -> bool:
+    """Return what MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT says: all but "0" is "1"."""
+    text = env.read(env.IGNORE_USELESS_OUTPUT) or "1"
+    if text not in {"0", "1"}:
+        _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
+    return text != "0"

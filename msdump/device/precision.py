@@ -18,7 +18,6 @@ in every mode. Cube operators are convolutions and matrix products.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import Final
 
@@ -26,25 +25,9 @@ import numpy as np
 
 from msdump.dtypes import BFLOAT16, DType
 from msdump.graph.emulation import FLOAT16, FLOAT32, Rounding
+from msdump.plan import OverflowMode, PrecisionMode
 
 FLOAT16_MOST: Final = 65504.0
-
-
-class PrecisionMode(enum.StrEnum):
-    """``precision_mode``: when a float32 network may compute in a smaller type."""
-
-    ALLOW_FP32_TO_FP16 = "allow_fp32_to_fp16"
-    FORCE_FP16 = "force_fp16"
-    FORCE_FP32 = "force_fp32"
-    MUST_KEEP_ORIGIN_DTYPE = "must_keep_origin_dtype"
-    ALLOW_FP32_TO_BF16 = "allow_fp32_to_bf16"
-
-
-class OverflowMode(enum.StrEnum):
-    """MS_ASCEND_CHECK_OVERFLOW_MODE: what a float16 result beyond the type's range becomes."""
-
-    INFNAN = "INFNAN_MODE"
-    SATURATION = "SATURATION_MODE"
 
 
 _NARROW: Final[Mapping[PrecisionMode, DType]] = {

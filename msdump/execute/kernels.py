@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dtypes import STRING
+from msdump import dtypes
+from msdump.device.precision import rounded
+from msdump.dtypes import STRING, DType
 from msdump.errors import UnsupportedOpError
 from msdump.execute import values
-from msdump.execute.runtime import OrtValue, Runtime, short
+from msdump.execute.runtime import OrtValue, Runtime, public_value, short
 from msdump.execute.weights import WeightStore
 from msdump.graph import legacy, onenode
+from msdump.graph.emulation import FLOAT32, HALVES, Rounding
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.graph.reference import ReferenceNode
@@ -43,6 +46,8 @@ _BOUND_OPS: Final = frozenset(
 )
 """Operators that are faster, or only possible, with their weights as initializers."""
 
+_HALF_TYPES: Final = frozenset(onenode.type_text(dtype) for dtype in HALVES)
+
 _MAY_BE_ABSENT: Final = frozenset({"If", "Loop", "Scan", "Optional", "Identity", "SequenceMap"})
 """Operators whose outputs may be optionals without a value."""
 
@@ -55,21 +60,28 @@ class Kernel:
         run: Called with (values by feed name, output names, None); returns the outputs in order.
         feeds: (feed name, value of the graph) for everything that must be fed.
         outputs: (output name, position among the node's outputs) for everything that comes back.
+        has_status: Whether the kernel also gives the device's overflow status, as ``STATUS``.
     """
 
     run: Run
     feeds: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, int], ...]
+    has_status: bool = False
+
+
+RoundingsOf = Callable[[Node], Sequence[Rounding] | None]
+"""Tells how each original operator of a node computes; None: as the model says."""
 
 
 class KernelFactory:
     """Makes the kernels of one network."""
 
-    def __init__(self, graph: Graph, weights: WeightStore, runtime: Runtime) -> None:
+    def __init__(self, graph: Graph, weights: WeightStore, runtime: Runtime, roundings: RoundingsOf) -> None:
         """Keep what every kernel of the network shares."""
         self._graph = graph
         self._weights = weights
         self._runtime = runtime
+        self._roundings = roundings
         self._spares: dict[tuple[str, str], Kernel] = {}
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
@@ -136,36 +148,61 @@ class KernelFactory:
 
     def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
-            return self._session_kernel(node, fed)
+            return self._session_kernel(node, fed, self._roundings(node))
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the reasons are told below
             first = error
         if not node.domain and "is not a registered function/op" not in str(first):
-            try:
-                return self._pinned_kernel(node, fed)
-            except Exception as error:  # noqa: BLE001 - the same
-                _log.debug("node %r with pinned shapes: %s", node.name, short(error))
+            for way in (self._widened_kernel, self._pinned_kernel):
+                try:
+                    return way(node, fed)
+                except Exception as error:  # noqa: BLE001 - the same
+                    _log.debug("node %r, %s: %s", node.name, way.__name__, short(error))
         return self._reference_kernel(node, fed, first)
 
-    def _session_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        bound = self._bound(node)
+    def _widened_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
+        """Compute in float32 what the runtime has no float16 or bfloat16 kernel for."""
+        types = [values.kind_of(value) for value in fed.values() if value is not None]
+        if not any(kind in _HALF_TYPES for kind in types):
+            raise NotImplementedError("no input is of a half type")
+        return self._session_kernel(node, fed, [Rounding()] * len(node.members))
+
+    def _session_kernel(
+        self, node: Node, fed: Mapping[str, OrtValue | None], roundings: Sequence[Rounding] | None
+    ) -> Kernel:
+        bound = {name: self._bound_array(node, name, roundings) for name in self._bound(node)}
         absent = frozenset(name for name, value in fed.items() if value is None)
-        embedded = {name: self._weights.array(name) for name in bound if self._is_small(name)}
-        shared = {name: self._weights.array(name) for name in bound if not self._is_small(name)}
         present = self._all_fed(node, fed, bound).items()
-        types = {name: values.kind_of(value) for name, value in present if name not in absent}
-        bindings = onenode.Bindings(types=types, shapes={}, embedded=embedded, shared=shared, absent=absent)
-        model = onenode.build(self._graph, node, bindings, self._runtime.limits)
-        session = self._runtime.session(model.data, self._shared_values(node, model))
+        bindings = onenode.Bindings(
+            types={name: values.kind_of(value) for name, value in present if name not in absent},
+            shapes={},
+            embedded={name: array for name, array in bound.items() if _is_small(array)},
+            shared={name: array for name, array in bound.items() if not _is_small(array)},
+            absent=absent,
+            rounded=frozenset(name for name in bound if bound[name] is not self._weights.array(name)),
+        )
+        model = onenode.build(self._graph, node, bindings, self._runtime.limits, roundings)
+        session = self._runtime.session(model.data, self._shared_values(node, model, bound))
         for _, name in model.shared:
             if name in self._packed(node):
                 self._weights.packed(name)
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)
-        return Kernel(_checked(node, run), model.feeds, model.outputs)
+        return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
+
+    def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
+        """Return a weight in the type that the operator reads, rounded once and for all."""
+        array = self._weights.array(name)
+        if roundings is None or node.domain:
+            return array
+        dtype = dtypes.from_numpy(array.dtype)
+        reads = roundings[0].read_type(dtype)
+        if reads in HALVES:
+            return self._weights.rounded(name, reads, saturates=roundings[0].saturates)
+        return array
 
     def _all_fed(
-        self, node: Node, fed: Mapping[str, OrtValue | None], bound: tuple[str, ...]
+        self, node: Node, fed: Mapping[str, OrtValue | None], bound: Container[str]
     ) -> dict[str, OrtValue | None]:
         names = [name for name in reads(node) if name in self._weights]
         weights = (name for name in names if name not in bound and name not in fed)
@@ -178,23 +215,26 @@ class KernelFactory:
         names = dict.fromkeys(node.inputs)
         return tuple(name for name in names if name in self._weights and name not in free)
 
-    def _is_small(self, name: str) -> bool:
-        array = self._weights.array(name)
-        return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
-
     def _packed(self, node: Node) -> frozenset[str]:
         slots = _PACKED_SLOTS.get(node.op_type, frozenset())
         return frozenset(name for slot, name in enumerate(node.inputs) if slot in slots and not node.domain)
 
-    def _shared_values(self, node: Node, model: onenode.NodeModel) -> dict[str, Any]:
+    def _shared_values(
+        self, node: Node, model: onenode.NodeModel, bound: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
         packed = self._packed(node)
         return {
-            inner: self._weights.packable(name) if name in packed else self._weights.public(name)
+            inner: self._shared_value(name, bound[name], is_packed=name in packed)
             for inner, name in model.shared
         }
 
+    def _shared_value(self, name: str, array: np.ndarray, *, is_packed: bool) -> Any:
+        if array is not self._weights.array(name):
+            return public_value(array)
+        return self._weights.packable(name) if is_packed else self._weights.public(name)
+
     def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        pinned = _Pinned(self._graph, node, self._weights, self._runtime)
+        pinned = _Pinned(self._graph, node, self._weights, self._runtime, self._roundings(node))
         names = tuple(fed)
         pinned.session(fed)
         return Kernel(_checked(node, pinned), tuple((name, name) for name in names), _used_outputs(node))
@@ -209,10 +249,12 @@ class KernelFactory:
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
             ) from error
         warn = _warn_once(node, reason)
+        roundings = self._roundings(node) or [Rounding()]
 
         def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue | None]:
-            given = {name: values.to_python(value) for name, value in fed.items()}
-            results = [_kept(item) for item in reference.run(arrays | given)]
+            given = arrays | {name: values.to_python(value) for name, value in fed.items()}
+            read = {name: _narrowed(item, roundings[0].reads) for name, item in given.items()}
+            results = [_kept(_narrowed(item, roundings[-1].writes)) for item in reference.run(read)]
             warn()
             return results
 
@@ -222,9 +264,17 @@ class KernelFactory:
 class _Pinned:
     """Sessions of one node with its shapes and weights fixed, one for each set of shapes."""
 
-    def __init__(self, graph: Graph, node: Node, weights: WeightStore, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        node: Node,
+        weights: WeightStore,
+        runtime: Runtime,
+        roundings: Sequence[Rounding] | None,
+    ) -> None:
         self._graph = graph
         self._node = node
+        self._roundings = roundings
         self._runtime = runtime
         self._embedded = {name: weights.array(name) for name in reads(node) if name in weights}
         self._sessions: dict[Any, tuple[Run, onenode.NodeModel]] = {}
@@ -237,7 +287,7 @@ class _Pinned:
             types = {name: values.kind_of(value) for name, value in fed.items()}
             embedded = {name: array for name, array in self._embedded.items() if name not in fed}
             bindings = onenode.Bindings(types=types, shapes=shapes, embedded=embedded, shared={})
-            model = onenode.build(self._graph, self._node, bindings, self._runtime.limits)
+            model = onenode.build(self._graph, self._node, bindings, self._runtime.limits, self._roundings)
             is_old = self._graph.opsets.get("", legacy.OLDEST_OPSET) < legacy.OLDEST_OPSET
             data = legacy.modern(model.data) if is_old else model.data
             self._sessions[key] = (self._runtime.session(data).run_with_ort_values, model)
@@ -248,6 +298,17 @@ class _Pinned:
         run, model = self.session(fed)
         feeds = {inner: fed[name] for inner, name in model.feeds}
         return run(feeds, [name for name, _ in model.outputs], None)
+
+
+def _is_small(array: np.ndarray) -> bool:
+    return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+
+
+def _narrowed(item: Any, dtype: DType) -> Any:
+    """Return a float32 array with the values of a smaller type; anything else as it is."""
+    if dtype is FLOAT32 or not isinstance(item, np.ndarray) or item.dtype != FLOAT32.numpy:
+        return item
+    return rounded(item, dtype).astype(FLOAT32.numpy)
 
 
 def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:

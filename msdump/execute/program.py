@@ -11,9 +11,10 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import ExecutionError, UnsupportedOpError
 from msdump.execute import values
-from msdump.execute.kernels import Kernel, KernelFactory, Run
+from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, Run
 from msdump.execute.runtime import OrtValue, runtime, short
 from msdump.execute.weights import WeightStore
+from msdump.graph.emulation import STATUS
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 
@@ -31,8 +32,16 @@ class Observer(Protocol):
     wants_inputs: bool
     wants_outputs: bool
 
-    def ran(self, position: int, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Take the tensors of an operator that has just run; views, valid while they are referenced."""
+    def ran(
+        self, position: int, inputs: Sequence[Array], outputs: Sequence[Array], *, saturated: bool
+    ) -> None:
+        """Take the tensors of an operator that has just run; views, valid while they are referenced.
+
+        ``saturated`` is the emulated device's overflow status.
+        """
+
+    def failed(self, position: int, inputs: Sequence[Array]) -> None:
+        """Take the inputs of an operator that has just failed."""
 
 
 @dataclass(slots=True)
@@ -56,6 +65,10 @@ class _Operator:
     run: Run | None = None
 
 
+def _as_the_model_says(_node: Node) -> None:
+    """Round nothing: CPU and GPU."""
+
+
 class Program:
     """A network that runs operator by operator.
 
@@ -66,13 +79,19 @@ class Program:
     has (as a strict zip would): its end is a C++ exception of some 25 microseconds.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        """Lay out the slots; kernels are compiled while the first run reaches them."""
+    def __init__(self, graph: Graph, roundings: RoundingsOf = _as_the_model_says) -> None:
+        """Lay out the slots; kernels are compiled while the first run reaches them.
+
+        Args:
+            graph: The graph.
+            roundings: The emulated device's arithmetic.
+        """
         self.graph = graph
         self._weights = WeightStore(graph.weights)
-        self._factory = KernelFactory(graph, self._weights, runtime())
+        self._factory = KernelFactory(graph, self._weights, runtime(), roundings)
         self._slots = {name: slot for slot, name in enumerate(_value_names(graph))}
-        self._initial: list[OrtValue | None] = [None] * len(self._slots)
+        self._status = len(self._slots)
+        self._initial: list[OrtValue | None] = [None] * (self._status + 1)
         self._operators = [
             _Operator(node, dead) for node, dead in zip(graph.nodes, self._dead(), strict=True)
         ]
@@ -126,30 +145,36 @@ class Program:
 
     def _observed_loop(self, current: list[OrtValue | None], observer: Observer) -> None:
         for position, operator in enumerate(self._operators):
+            current[self._status] = None
             run = operator.run or self._compile(operator, current)
             try:
                 outputs = run({name: current[slot] for name, slot in operator.feeds}, operator.names, None)
             except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                outputs = self._rescued(operator.node, current, error)
+                outputs = self._rescued(operator.node, current, error, observer, position)
             for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
                 current[slot] = value
             if observer.watched[position]:
-                node = operator.node
-                observer.ran(
-                    position,
-                    [self._tensor(name, current) for name in node.inputs] if observer.wants_inputs else (),
-                    [self._tensor(name, current) for name in node.outputs] if observer.wants_outputs else (),
-                )
+                self._show(operator.node, position, current, observer)
             for slot in operator.dead:
                 current[slot] = None
+
+    def _show(self, node: Node, position: int, current: list[OrtValue | None], observer: Observer) -> None:
+        status = current[self._status]
+        observer.ran(
+            position,
+            [self._tensor(name, current) for name in node.inputs] if observer.wants_inputs else (),
+            [self._tensor(name, current) for name in node.outputs] if observer.wants_outputs else (),
+            saturated=status is not None and bool(status.numpy()),
+        )
 
     def _compile(self, operator: _Operator, current: list[OrtValue | None]) -> Run:
         node = operator.node
         kernel = self._factory.make(node, self._fed(node, current))
         self._place_weights(kernel, current)
         operator.feeds = tuple((name, self._slots[value]) for name, value in kernel.feeds)
-        operator.names = [name for name, _ in kernel.outputs]
-        operator.results = tuple(self._slots[node.outputs[position]] for _, position in kernel.outputs)
+        operator.names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
+        results = tuple(self._slots[node.outputs[position]] for _, position in kernel.outputs)
+        operator.results = results + (self._status,) * kernel.has_status
         operator.run = kernel.run
         return kernel.run
 
@@ -160,10 +185,19 @@ class Program:
             if name not in self._weights or current[self._slots[name]] is not None
         }
 
-    def _rescued(self, node: Node, current: list[OrtValue | None], error: Exception) -> Any:
+    def _rescued(
+        self,
+        node: Node,
+        current: list[OrtValue | None],
+        error: Exception,
+        observer: Observer | None = None,
+        position: int = 0,
+    ) -> Any:
         try:
             return self._factory.rescue(node, self._fed(node, current), error)
         except Exception:  # noqa: BLE001 - the first reason is the one to tell
+            if observer is not None:
+                observer.failed(position, [self._tensor(name, current) for name in node.inputs])
             raise self._failure(node, current, error) from error
 
     def _place_weights(self, kernel: Kernel, current: list[OrtValue | None]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from msdump.device.precision import rounded
+from msdump.dtypes import DType
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, public_value
 from msdump.graph.weights import forget_pages
@@ -19,6 +21,7 @@ class WeightStore:
         """Keep the arrays; values are made when they are first needed."""
         self._arrays = arrays
         self._values: dict[str, tuple[OrtValue, np.ndarray]] = {}
+        self._rounded: dict[tuple[str, DType], np.ndarray] = {}
 
     def __contains__(self, name: object) -> bool:
         """Tell whether a value is a weight."""
@@ -42,6 +45,15 @@ class WeightStore:
         """Return an aligned weight for a session that reads it where it lies."""
         self.value(name)
         return public_value(self._values[name][1])
+
+    def rounded(self, name: str, dtype: DType, *, saturates: bool) -> np.ndarray:
+        """Return a float weight as float32, rounded to a smaller type that the device reads."""
+        key = (name, dtype)
+        if key not in self._rounded:
+            array = self._arrays[name]
+            self._rounded[key] = rounded(array, dtype, saturates=saturates).astype(np.float32)
+            forget_pages(array)
+        return self._rounded[key]
 
     def packable(self, name: str) -> Any:
         """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""

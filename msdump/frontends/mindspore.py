@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msdump import env
 from msdump.capture.process import PROCESS, Process
@@ -13,23 +13,11 @@ from msdump.config import mindspore as config
 from msdump.config.source import read as read_config
 from msdump.errors import InputError
 from msdump.execute import runtime
+from msdump.frontends import settings
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
-from msdump.session import Network, Operator, Scope
-
-_KEYS: Final = {
-    "device_target": "device_target",
-    "jit_level": "jit_level",
-    "device_id": "device_id",
-    "reserve_class_name_in_scope": "reserves_class_names",
-}
-"""Arguments of ``set_context`` and the fields of Context that they set."""
-
-_VARIABLES: Final = {
-    env.DEVICE_TARGET: "device_target",
-    env.JIT_LEVEL: "jit_level",
-    env.DEVICE_ID: "device_id",
-}
+from msdump.plan import Context, DeviceTarget, DumpPlan
+from msdump.session import Network
+from msdump.targets import Operator, Scope
 
 
 @dataclass(slots=True)
@@ -60,31 +48,25 @@ class State:
 _state = State()
 
 
-def set_context(**settings: Any) -> None:
+def set_context(**given: Any) -> None:
     """Say where networks that are loaded from now on run.
 
     Args:
-        settings: ``device_target`` ("CPU", "GPU" or "Ascend"), ``jit_level`` ("O0", "O1" or "O2"),
+        given: ``device_target`` ("CPU", "GPU" or "Ascend"), ``jit_level`` ("O0", "O1" or "O2"),
             ``device_id`` (a number), ``reserve_class_name_in_scope`` (False: scopes without class
-            names, for shorter file names). An explicit call beats the environment variables
-            DEVICE_TARGET, JIT_LEVEL and DEVICE_ID.
+            names, for shorter file names), ``ascend_config`` ({"precision_mode": ...}),
+            ``max_device_memory`` ("32GB"). An explicit call beats the environment variables.
 
     Raises:
         ValueError: An unknown setting or value.
     """
-    checked = {}
-    for name, value in settings.items():
-        if name not in _KEYS:
-            raise InputError(f"set_context has no setting {name!r}; it has {', '.join(_KEYS)}")
-        checked[_KEYS[name]] = _value(name, _KEYS[name], value)
-    _state.calls |= checked
+    _state.calls |= settings.checked(given)
 
 
 def set_options(**options: Any) -> None:
     """Take the command line's values of ``set_context``'s settings; they beat the environment."""
-    for name, value in options.items():
-        if value is not None:
-            _state.options[_KEYS[name]] = _value(name, _KEYS[name], value)
+    given = {name: value for name, value in options.items() if value is not None}
+    _state.options |= settings.checked(given)
 
 
 def set_config(path: str, giver: str) -> None:
@@ -103,39 +85,7 @@ def current_context() -> Context:
     Raises:
         ValueError: An environment variable has an unknown value.
     """
-    told = {}
-    for variable, key in _VARIABLES.items():
-        text = env.read(variable)
-        if text is not None and key not in _state.calls and key not in _state.options:
-            told[key] = _value(variable, key, text)
-    return replace(Context(), **told, **(_state.options | _state.calls))
-
-
-def _value(name: str, key: str, value: Any) -> Any:
-    match key:
-        case "device_target":
-            return _choice(name, value, DeviceTarget)
-        case "jit_level":
-            return _choice(name, value, JitLevel)
-        case "device_id":
-            return _device_id(name, value)
-    if not isinstance(value, bool):
-        raise InputError(f"{name} = {value!r}: True or False is expected")
-    return value
-
-
-def _choice(name: str, value: Any, choices: type[DeviceTarget | JitLevel]) -> Any:
-    for choice in choices:
-        if str(value).lower() == choice.lower():
-            return choice
-    raise InputError(f"{name} = {value!r}: {', '.join(choices)} are allowed")
-
-
-def _device_id(name: str, value: Any) -> int:
-    text = str(value)
-    if isinstance(value, bool) or not text.isdecimal():
-        raise InputError(f"{name} = {value!r}: a device number (0, 1, ...) is expected")
-    return int(text)
+    return replace(Context(), **(settings.from_environment() | _state.options | _state.calls))
 
 
 def load(model: Any) -> Network:
@@ -158,7 +108,7 @@ def load(model: Any) -> Network:
     if context.device_target is DeviceTarget.GPU:
         runtime.use_gpu()
     graph = loader.load(model, keeps_classes=context.reserves_class_names)
-    network = Network(graph, plan, _state.process)
+    network = Network(graph, plan, _state.process, context)
     _state.networks.add(network)
     return network
 
@@ -204,6 +154,38 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
             network.mark_named(target, enabled=enabled)
     else:
         target.set_dump(enabled=enabled)
+
+
+def dump_start() -> None:
+    """Dump every step from now on, whatever ``iteration`` says, until ``dump_stop``."""
+    _state.process.is_dumping = True
+
+
+def dump_stop() -> None:
+    """Dump no step from now on, until ``dump_start``."""
+    _state.process.is_dumping = False
+
+
+def set_init_iter(value: Any = 0) -> None:
+    """Set the number of the next step, which from now on only ``dump_step`` changes.
+
+    Raises:
+        ValueError: No number from 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
+    _state.process.step_to(value)
+
+
+def dump_step(step: Any = 1) -> None:
+    """Advance the number of the next step; before ``set_init_iter`` this has no effect but a warning.
+
+    Raises:
+        ValueError: No number.
+    """
+    if isinstance(step, bool) or not isinstance(step, int):
+        raise InputError(f"dump_step({step!r}): a number is expected")
+    _state.process.step_by(step)
 
 
 def finish() -> None:

@@ -15,10 +15,12 @@ import numpy as np
 from msdump.capture import availability
 from msdump.capture.graph_dump import GraphDump
 from msdump.capture.process import Process
-from msdump.dtypes import STRING
+from msdump.device.ascend import Ascend
+from msdump.dtypes import STRING, DType
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan
+from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.record import Buffer
+from msdump.session import emulated
 from msdump.store.files import size_of
 from msdump.store.sinks import Sink, SyncSink
 
@@ -59,8 +61,9 @@ class Forecast:
 def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast:
     """Return what a run of a graph under a plan will write.
 
-    Exact where shapes are known, but for the digits of stand-ins in ``mapping.csv`` and, on GPU,
-    the lines of undumped iterations in the list of iterations.
+    Exact where shapes are known, but for the digits of stand-ins in ``mapping.csv``, the numbers in
+    rows of statistics and, on GPU, the lines of undumped iterations in the list of iterations. Of
+    overflowing and failing operators (``op_debug_mode`` 3 and 4) nothing is foretold.
 
     Args:
         graph: The model.
@@ -71,7 +74,8 @@ def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast
         NotAvailableError: The plan asks for what cannot be executed yet.
     """
     availability.check(plan)
-    rehearsal = _Rehearsal(graph, plan, sizes)
+    device = emulated(graph, plan, plan.context, _Untouched)
+    rehearsal = _Rehearsal(graph if device is None else device.graph, plan, sizes, device)
     rehearsal.play(0)
     amount, skipped = rehearsal.amount, rehearsal.skipped
     unknown = rehearsal.play(1)
@@ -116,12 +120,13 @@ def _digits(last: int) -> int:
 class _Rehearsal:
     """A dump of tensors without contents into files without contents."""
 
-    def __init__(self, graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, plan: DumpPlan, sizes: Mapping[str, int], device: Ascend | None) -> None:
         self._graph = graph
         self._tensors = _Tensors(graph, sizes)
+        self._is_certain = plan.trigger is Trigger.ALWAYS
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.on_write_error, files=self._files)
-        self._dump = GraphDump(graph, plan, _Stage(self._sink))
+        self._dump = GraphDump(graph, plan, _Stage(self._sink), device)
         self._dump.write_graph_files()
 
     @property
@@ -139,7 +144,7 @@ class _Rehearsal:
         capture = self._dump.begin(iteration)
         unknown: list[str] = []
         for position, node in enumerate(self._graph.nodes):
-            if capture.watched[position]:
+            if capture.watched[position] and self._is_certain:
                 inputs = node.inputs if capture.wants_inputs else ()
                 outputs = node.outputs if capture.wants_outputs else ()
                 capture.ran(position, self._tensors.of(inputs, unknown), self._tensors.of(outputs, unknown))
@@ -147,6 +152,13 @@ class _Rehearsal:
         fed = self._tensors.of(names, [])
         self._dump.end(iteration, dict(zip(names, fed, strict=True)))
         return len(unknown)
+
+
+class _Untouched(Ascend):
+    """A device that rounds nothing: the tensors of a rehearsal are never read."""
+
+    def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
+        return np.empty(array.shape, dtype.numpy)
 
 
 class _Tensors:
@@ -173,7 +185,7 @@ class _Tensors:
         if known.dtype is None or known.shape is None or len(sizes) < len(shape):
             unknown.append(name)
             return None
-        return np.empty(sizes, known.dtype.numpy)
+        return np.zeros(sizes, known.dtype.numpy)
 
 
 class _Stage(Process):

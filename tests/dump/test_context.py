@@ -17,13 +17,6 @@ CPU = {"device_target": "CPU"}
 NOT_AVAILABLE = {
     "O2": ({"device_target": "Ascend", "jit_level": "O2"}, {}, "jit_level O2"),
     "no level and no e2e block": ({"device_target": "Ascend"}, {"e2e": None}, "jit_level O2"),
-    "asynchronous": (O0, {"enable": False}, "asynchronous dump"),
-    "statistics": (O0, {"saved_data": "statistic"}, "saved_data statistic or full"),
-    "both": (O0, {"saved_data": "full"}, "saved_data statistic or full"),
-    "samples": (O0, {"sample_mode": 1}, "sample_mode 1"),
-    "overflow": (O0, {"op_debug_mode": 3}, r"op_debug_mode 3 \(overflow\)"),
-    "exception": (O0, {"op_debug_mode": 4}, r"op_debug_mode 4 \(exception\)"),
-    "device format": (O0, {"trans_flag": False}, "trans_flag false on Ascend"),
 }
 
 
@@ -44,12 +37,13 @@ def test_not_available(door, context, changes, message):
 
 def test_not_available_names_all(door):
     """Every setting that is not available is named at once."""
-    door.configure(saved_data="full", sample_mode=1, trans_flag=False)
+    door.monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
+    door.configure()
 
     with pytest.raises(NotAvailableError) as caught:
-        door.load(nets.mini(), **O0)
+        door.load(nets.mini(), device_target="Ascend", jit_level="O2")
 
-    expected = "saved_data statistic or full; sample_mode 1; trans_flag false on Ascend"
+    expected = "ENABLE_MS_GE_DUMP=1 (GE dump); jit_level O2"
     assert f"{door.folder}/data_dump.json: not available in this version: {expected}" == str(caught.value)
 
 

@@ -245,18 +245,30 @@ def test_operators_before_opset_7(operator, expected):
 
 def test_the_reference_helps_out(caplog):
     """Where onnxruntime has no kernel, ONNX's reference computes the operator and one warning says so."""
-    network = Network(loader.load(model_of("g (bfloat16[3] x) => (bfloat16[3] y) { y = Add(x, x) }")))
-    x = np.array([1, 2, 3], ml_dtypes.bfloat16)
+    network = Network(
+        loader.load(model_of('g (int16[3] x) => (int16[3] y) { y = BitShift<direction="LEFT">(x, x) }'))
+    )
+    x = np.array([1, 2, 3], np.int16)
 
     results = [network(x) for _ in range(3)]
 
-    assert [[2, 4, 6]] * 3 == [result.tolist() for result in results]
+    assert [[2, 8, 24]] * 3 == [result.tolist() for result in results]
     (warning,) = caplog.records
     assert logging.WARNING == warning.levelno
-    assert (
-        "Default/Add-op0: onnxruntime cannot run Add (Could not find an implementation"
-        in warning.getMessage()
-    )
+    assert "Default/LeftShift-op0: onnxruntime cannot run BitShift (" in warning.getMessage()
+
+
+def test_half_types_are_computed_in_float32(caplog):
+    """Where onnxruntime has no bfloat16 kernel, float32 on the same values gives the rounded result."""
+    network = Network(loader.load(model_of("g (bfloat16[3] x) => (bfloat16[3] y) { y = Mul(x, x) }")))
+    x = np.array([1.5, 3.140625, -1e30], ml_dtypes.bfloat16)
+
+    result = network(x)
+
+    wide = x.astype(np.float32)
+    with np.errstate(over="ignore"):
+        assert (wide * wide).astype(ml_dtypes.bfloat16).tolist() == result.tolist()
+    assert [] == caplog.records
 
 
 def test_complex_numbers():

@@ -40,7 +40,7 @@ class Recorder:
         self.watched = [True] * len(graph.nodes)
         self.found = {}
 
-    def ran(self, position, inputs, outputs) -> None:  # noqa: ARG002 - the observer's signature
+    def ran(self, position, inputs, outputs, *, saturated) -> None:  # noqa: ARG002 - the observer's signature
         """Take what an operator has made."""
         made = zip(self.graph.nodes[position].outputs, outputs, strict=True)
         self.found |= {name: array.copy() for name, array in made if array is not None}

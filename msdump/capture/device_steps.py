@@ -1,0 +1,67 @@
+"""The step that shows a tensor as the emulated device holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from msdump.capture.steps import Step
+from msdump.device.ascend import Ascend, laid_out
+from msdump.device.placement import DeviceTensor
+from msdump.dtypes import DType
+from msdump.errors import FormatError
+from msdump.graph.emulation import FLOAT32, HALVES
+from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
+
+_ROUNDED: Final = (FLOAT32, *HALVES)
+
+Key = tuple[OperatorRef, IO, int]
+
+
+def to_host(device: Ascend) -> Step:
+    """Show values as the device rounded them, in host shape and type (``trans_flag`` true)."""
+    tensors = _tensors(device)
+
+    def step(record: TensorRecord) -> TensorRecord:
+        dtype = _device_type(record, tensors)
+        if dtype is record.dtype:
+            return record
+        return replace(record, array=device.held(record.array, dtype).astype(record.array.dtype))
+
+    return step
+
+
+def to_device(device: Ascend) -> Step:
+    """Show tensors in device type, format and shape (``trans_flag`` false)."""
+    tensors = _tensors(device)
+
+    def step(record: TensorRecord) -> TensorRecord:
+        dtype = _device_type(record, tensors)
+        held = device.held(record.array, dtype) if dtype is not record.dtype else record.array
+        tensor = tensors.get((record.operator, record.io, record.slot))
+        if tensor is None or tensor.format == DEFAULT_FORMAT:
+            return replace(record, array=held, dtype=dtype)
+        try:
+            return replace(record, array=laid_out(held, tensor), dtype=dtype, format=tensor.format)
+        except FormatError:  # a shape that only the run told, and that the format cannot hold
+            return replace(record, array=held, dtype=dtype)
+
+    return step
+
+
+def _tensors(device: Ascend) -> Mapping[Key, DeviceTensor]:
+    return {
+        (node.operator, io, slot): tensor
+        for position, node in enumerate(device.graph.nodes)
+        for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs))
+        for slot in range(len(names))
+        if (tensor := device.tensor(position, io, slot)) is not None
+    }
+
+
+def _device_type(record: TensorRecord, tensors: Mapping[Key, DeviceTensor]) -> DType:
+    tensor = tensors.get((record.operator, record.io, record.slot))
+    if tensor is None or tensor.dtype is None or record.dtype not in _ROUNDED:
+        return record.dtype
+    return tensor.dtype if tensor.dtype in _ROUNDED else record.dtype

@@ -1,0 +1,37 @@
+"""An observer that measures device memory, and passes on what a capture wants to see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from msdump.capture.capture import Arrays, Capture
+from msdump.device.meter import MemoryMeter
+
+
+class Metered:
+    """Watches every operator of one run for the meter, and those of a capture for the capture."""
+
+    wants_outputs = True
+
+    def __init__(self, meter: MemoryMeter, capture: Capture | None, count: int) -> None:
+        """Join a meter and a capture for a graph of ``count`` operators."""
+        self._meter = meter
+        self._capture = capture
+        self.watched: Sequence[bool] = (True,) * count
+        self.wants_inputs = capture is not None and capture.wants_inputs
+
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Sequence[np.ndarray | None], *, saturated: bool
+    ) -> None:
+        """Measure the results of an operator, then let the capture see it."""
+        self._meter.ran(position, outputs)
+        if self._capture is not None and self._capture.watched[position]:
+            shown = outputs if self._capture.wants_outputs else ()
+            self._capture.ran(position, inputs, shown, saturated=saturated)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Let the capture see a failed operator."""
+        if self._capture is not None:
+            self._capture.failed(position, inputs)

@@ -1,0 +1,75 @@
+"""One graph on the emulated Ascend: how its operators compute and hold their tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from msdump.device import formats
+from msdump.device.placement import DeviceTensor, Placement, View, device_view, place
+from msdump.device.precision import rounded, rounding
+from msdump.dtypes import DType
+from msdump.graph.emulation import FLOAT16, Rounding
+from msdump.graph.graph import Graph, Node
+from msdump.plan import OverflowMode, PrecisionMode
+from msdump.record import IO
+
+
+class Ascend:
+    """The device's view of a graph.
+
+    Attributes:
+        graph: The graph, fused where the level fuses.
+        placement: Formats and device types of every input and output.
+    """
+
+    def __init__(
+        self, graph: Graph, precision: PrecisionMode, overflow: OverflowMode, *, reports: bool = False
+    ) -> None:
+        """Place a graph on the device.
+
+        Args:
+            graph: The graph.
+            precision: How float32 operators compute.
+            overflow: What float16 results beyond the range become.
+            reports: Whether saturation is to be told (``op_debug_mode`` 3).
+        """
+        self.graph = graph
+        self._saturates = overflow is OverflowMode.SATURATION
+        self._roundings = {
+            node.name: tuple(
+                rounding(part.operator.op_type, precision, overflow, reports=reports) for part in node.members
+            )
+            for node in graph.nodes
+        }
+        self.placement: Placement = place(graph, self.dtype_of)
+
+    def roundings(self, node: Node) -> tuple[Rounding, ...]:
+        """Return how each original operator of a node computes."""
+        return self._roundings[node.name]
+
+    def dtype_of(self, node: Node, io: IO, slot: int) -> DType | None:
+        """Return the element type in which a node holds an input or output."""
+        value = (node.inputs if io is IO.INPUT else node.outputs)[slot]
+        host = self.graph.type_of(value).dtype
+        if host is None:
+            return None
+        roundings = self._roundings[node.name]
+        return roundings[0].read_type(host) if io is IO.INPUT else roundings[-1].write_type(host)
+
+    def view(self) -> View:
+        """Return what the device line of the .ir shows."""
+        return device_view(self.graph, self.placement)
+
+    def tensor(self, position: int, io: IO, slot: int) -> DeviceTensor | None:
+        """Return how the node at a position holds an input or output."""
+        placed = self.placement.nodes[position]
+        return (placed.inputs if io is IO.INPUT else placed.outputs)[slot]
+
+    def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
+        """Return a host array in the element type that the device holds."""
+        return rounded(array, dtype, saturates=self._saturates and dtype is FLOAT16)
+
+
+def laid_out(array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
+    """Return an array as it lies in device memory."""
+    return formats.encode(tensor.format, array, tensor.groups)

@@ -1,0 +1,117 @@
+"""The settings of ``set_context`` and of its environment variables, checked: one table."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from msdump import env
+from msdump.errors import InputError
+from msdump.plan import DeviceTarget, JitLevel, OverflowMode, PrecisionMode
+
+_log = logging.getLogger("msdump")
+
+Fields = dict[str, Any]
+"""Values by field of Context."""
+
+Parse = Callable[[str, Any], Fields]
+
+_MEMORY: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMG]?)B", re.IGNORECASE)
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def checked(settings: Mapping[str, Any]) -> Fields:
+    """Return the fields of Context that settings give.
+
+    Raises:
+        InputError: An unknown setting, or a value that it cannot have.
+    """
+    fields: Fields = {}
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise InputError(f"set_context has no setting {name!r}; it has {', '.join(SETTINGS)}")
+        fields |= SETTINGS[name](name, value)
+    return fields
+
+
+def from_environment() -> Fields:
+    """Return the fields of Context that environment variables give.
+
+    Raises:
+        InputError: A variable has a value that it cannot have.
+    """
+    fields: Fields = {}
+    for variable, parse in VARIABLES.items():
+        text = env.read(variable)
+        if text is not None:
+            fields |= parse(variable, text)
+    return fields
+
+
+def _choice(field: str, choices: type[StrEnum]) -> Parse:
+    def parse(name: str, value: Any) -> Fields:
+        for choice in choices:
+            if str(value).lower() == choice.lower():
+                return {field: choice}
+        raise InputError(f"{name} = {value!r}: {', '.join(choices)} are allowed")
+
+    return parse
+
+
+def _number(field: str) -> Parse:
+    def parse(name: str, value: Any) -> Fields:
+        if isinstance(value, bool) or not str(value).isdecimal():
+            raise InputError(f"{name} = {value!r}: a device number (0, 1, ...) is expected")
+        return {field: int(value)}
+
+    return parse
+
+
+def _flag(field: str) -> Parse:
+    def parse(name: str, value: Any) -> Fields:
+        if not isinstance(value, bool):
+            raise InputError(f"{name} = {value!r}: True or False is expected")
+        return {field: value}
+
+    return parse
+
+
+def _memory(name: str, value: Any) -> Fields:
+    match = _MEMORY.fullmatch(str(value).strip())
+    if match is None or float(match["number"]) == 0:
+        raise InputError(f"{name} = {value!r}: a size such as '32GB' or '512MB' is expected")
+    return {"memory_limit": int(float(match["number"]) * _UNITS[match["unit"].upper()])}
+
+
+def _ascend_config(name: str, value: Any) -> Fields:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} = {value!r}: a dictionary such as {{'precision_mode': ...}} is expected")
+    fields: Fields = {}
+    for key, item in value.items():
+        if key == "precision_mode":
+            fields |= _choice("precision_mode", PrecisionMode)(f"{name}[{key!r}]", item)
+        else:
+            _log.warning("%s[%r] has no effect: only precision_mode has one", name, key)
+    return fields
+
+
+SETTINGS: Final[Mapping[str, Parse]] = {
+    "device_target": _choice("device_target", DeviceTarget),
+    "jit_level": _choice("jit_level", JitLevel),
+    "device_id": _number("device_id"),
+    "reserve_class_name_in_scope": _flag("reserves_class_names"),
+    "ascend_config": _ascend_config,
+    "max_device_memory": _memory,
+}
+"""Every setting of ``set_context``."""
+
+VARIABLES: Final[Mapping[str, Parse]] = {
+    env.DEVICE_TARGET: SETTINGS["device_target"],
+    env.JIT_LEVEL: SETTINGS["jit_level"],
+    env.DEVICE_ID: SETTINGS["device_id"],
+    env.CHECK_OVERFLOW_MODE: _choice("overflow_mode", OverflowMode),
+}
+"""Every environment variable that says where networks run."""
