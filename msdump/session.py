@@ -15,7 +15,7 @@ from msdump.capture.process import PROCESS, Process
 from msdump.capture.selection import inside
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
-from msdump.execute import feeds, values
+from msdump.execute import accelerate, feeds, values
 from msdump.execute.program import Program
 from msdump.graph.fusion import fuse_elementwise
 from msdump.graph.graph import Graph
@@ -219,6 +219,7 @@ def emulated(
     """Return the emulated device of an Ascend, its graph fused under O1; None for CPU and GPU."""
     if context.device_target is not DeviceTarget.ASCEND:
         return None
+    accelerate.install()
     asked = context.precision_mode or (plan.precision_mode if plan is not None else None)
     return kind(
         fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph,

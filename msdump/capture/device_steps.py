@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from msdump.capture.steps import Step
+from msdump.device import precision
 from msdump.device.ascend import Ascend, laid_out
 from msdump.device.placement import DeviceTensor
 from msdump.dtypes import DType
@@ -27,7 +28,8 @@ def to_host(device: Ascend) -> Step:
         dtype = _device_type(record, tensors)
         if dtype is record.dtype:
             return record
-        return replace(record, array=device.held(record.array, dtype).astype(record.array.dtype))
+        held = device.held(record.array, dtype)
+        return replace(record, array=precision.cast(held, record.dtype))
 
     return step
 

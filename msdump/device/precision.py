@@ -18,7 +18,7 @@ in every mode. Cube operators are convolutions and matrix products.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -64,6 +64,16 @@ def rounding(
     return Rounding(narrow or FLOAT32, FLOAT32, saturates, reports)
 
 
+def numpy_cast(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return a float array in another float type, rounded to nearest, ties to even."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinity is the documented result
+        return array.astype(dtype.numpy)
+
+
+cast: Callable[[np.ndarray, DType], np.ndarray] = numpy_cast
+"""Converts between float types; replaced where something faster than numpy is at hand."""
+
+
 def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.ndarray:
     """Return a float array in a device type.
 
@@ -76,5 +86,4 @@ def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
         return array
     if saturates and dtype is FLOAT16:
         array = np.nan_to_num(np.clip(array, -FLOAT16_MOST, FLOAT16_MOST), nan=0.0)
-    with np.errstate(over="ignore"):  # an infinity is the documented result
-        return array.astype(dtype.numpy)
+    return cast(array, dtype)

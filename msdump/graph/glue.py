@@ -70,6 +70,16 @@ def passage(type_text: str) -> bytes:
     return _serialised(helper.make_graph([], "glue", [info], [info]))
 
 
+def transpose(type_text: str, order: tuple[int, ...]) -> bytes:
+    """Return a model that permutes the axes of the tensor "x" into "y"."""
+    return _model(helper.make_node("Transpose", ["x"], ["y"], perm=order), [("x", type_text)], [])
+
+
+def cast(type_text: str, target: DType) -> bytes:
+    """Return a model that converts the tensor "x" into "y" of another element type."""
+    return _model(helper.make_node("Cast", ["x"], ["y"], to=target.onnx), [("x", type_text)], [])
+
+
 def _model(
     node: onnx.NodeProto, inputs: list[tuple[str, str]], initializers: list[onnx.TensorProto]
 ) -> bytes:

@@ -58,8 +58,14 @@ def with_all_values(path: Path, folder: Path) -> Path:
     return changed
 
 
-def plan(folder: Path, iteration: str) -> DumpPlan:
-    """Return the plan of a synchronous Ascend O0 dump of every output."""
+def plan(folder: Path, iteration: str, **changes: Any) -> DumpPlan:
+    """Return the plan of a synchronous Ascend O0 dump of every output.
+
+    Args:
+        folder: Where it goes.
+        iteration: Which steps.
+        changes: Other values of ``common_dump_settings``.
+    """
     settings: dict[str, Any] = {
         "common_dump_settings": {
             "op_debug_mode": 0,
@@ -71,8 +77,10 @@ def plan(folder: Path, iteration: str) -> DumpPlan:
             "input_output": 2,
             "kernels": [],
             "support_device": [0],
+            **changes,
         },
         "e2e_dump_settings": {"enable": True, "trans_flag": True},
+        "msdump": {"precision_mode": "must_keep_origin_dtype"},  # as the session it is compared with
     }
     context = Context(DeviceTarget.ASCEND, JitLevel.O0)
     return config.parse(json.dumps(settings).encode(), str(folder / "data_dump.json"), context)

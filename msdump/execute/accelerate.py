@@ -1,0 +1,57 @@
+"""The runtime's transposes and casts in place of numpy's slower ones, for the emulated device."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device import blocks, precision
+from msdump.dtypes import DType
+from msdump.execute import values
+from msdump.execute.runtime import runtime
+from msdump.graph import glue
+from msdump.graph.onenode import type_text
+
+_HELD_AS: Final = {1: np.uint8, 2: np.float16, 4: np.float32, 8: np.int64}
+"""Types that the runtime can transpose, by size of an element; only the bits count."""
+
+_WORTH_IT_FROM: Final = 1 << 14  # elements; below, numpy's cast costs less than a call
+
+
+@functools.cache
+def install() -> None:
+    """Let the emulated device use the runtime, once in a process."""
+    blocks.transpose = transposed
+    precision.cast = cast
+
+
+def transposed(array: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """Return an array in C order with its axes permuted; elements of 1, 2, 4 or 8 bytes."""
+    held = array.view(_HELD_AS[array.itemsize])
+    return _run(_transpose(held.dtype, tuple(order)), held).view(array.dtype)
+
+
+def cast(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return a float array in another float type, rounded to nearest, ties to even."""
+    if array.size < _WORTH_IT_FROM:
+        return precision.numpy_cast(array, dtype)
+    return _run(_cast(dtypes.from_numpy(array.dtype), dtype), array)
+
+
+@functools.lru_cache(maxsize=64)
+def _transpose(dtype: np.dtype, order: tuple[int, ...]) -> Any:
+    return runtime().session(glue.transpose(type_text(dtypes.from_numpy(dtype)), order))
+
+
+@functools.cache
+def _cast(source: DType, target: DType) -> Any:
+    return runtime().session(glue.cast(type_text(source), target))
+
+
+def _run(session: Any, array: np.ndarray) -> np.ndarray:
+    array = values.contiguous(array)
+    fed = {"x": values.from_array(array)}
+    return values.to_array(session.run_with_ort_values(fed, ["y"], None)[0])
