@@ -185,12 +185,14 @@ class _Directory:
         temporary = _temporary()
         try:
             self._create_nameless(temporary, ())
+            # A umask or an access list that takes the owner's rights: set each file's mode.
+            mode = os.stat(temporary, dir_fd=self._fd, follow_symlinks=False).st_mode
         except OSError:
             return False
-        # A umask or an access list that takes the owner's rights: set each file's mode.
-        mode = os.stat(temporary, dir_fd=self._fd, follow_symlinks=False).st_mode
+        finally:
+            with contextlib.suppress(OSError):  # it may not exist
+                os.unlink(temporary, dir_fd=self._fd)
         self._narrows_modes = mode & 0o777 != FILE_MODE
-        os.unlink(temporary, dir_fd=self._fd)
         return True
 
     def _create_nameless(self, name: str, buffers: Sequence[Buffer]) -> None:

@@ -82,6 +82,22 @@ def test_nothing_remains_of_a_failed_file(disk, tmp_path, monkeypatch, error):
     assert descriptors == open_descriptors()
 
 
+def test_interrupt_in_the_first_file_of_a_directory(disk, tmp_path, monkeypatch):
+    """Ctrl-C while a directory is tried out leaves no name in it."""
+    link = os.link
+
+    def interrupted(*arguments, **options):
+        link(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", interrupted)
+    monkeypatch.setattr(os, "writev", _writes_some_then(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        disk.create(str(tmp_path), "t.npy", (b"abc", b"def"))
+
+    assert [] == names(tmp_path)
+
+
 def _writes_some_then(error):
     calls = []
 
