@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
+from msdump import dtypes
 from msdump.capture.steps import Step
 from msdump.device import precision
 from msdump.device.ascend import Ascend, laid_out
@@ -52,6 +55,17 @@ def to_device(device: Ascend) -> Step:
     return step
 
 
+def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
+    """Return what gives an input of an operator in the type that the device reads."""
+    tensors = _tensors(device)
+
+    def read(operator: OperatorRef, slot: int, array: np.ndarray) -> np.ndarray:
+        tensor, dtype = tensors.get((operator, IO.INPUT, slot)), dtypes.from_numpy(array.dtype)
+        return array if tensor is None else device.held(array, _held_type(tensor, dtype))
+
+    return read
+
+
 def _tensors(device: Ascend) -> Mapping[Key, DeviceTensor]:
     return {
         (node.operator, io, slot): tensor
@@ -64,6 +78,10 @@ def _tensors(device: Ascend) -> Mapping[Key, DeviceTensor]:
 
 def _device_type(record: TensorRecord, tensors: Mapping[Key, DeviceTensor]) -> DType:
     tensor = tensors.get((record.operator, record.io, record.slot))
-    if tensor is None or tensor.dtype is None or record.dtype not in _ROUNDED:
-        return record.dtype
-    return tensor.dtype if tensor.dtype in _ROUNDED else record.dtype
+    return record.dtype if tensor is None else _held_type(tensor, record.dtype)
+
+
+def _held_type(tensor: DeviceTensor, dtype: DType) -> DType:
+    if tensor.dtype is None or dtype not in _ROUNDED:
+        return dtype
+    return tensor.dtype if tensor.dtype in _ROUNDED else dtype

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from msdump.capture import device_steps
 from msdump.capture.capture import Capture
 from msdump.capture.process import Process
 from msdump.capture.selection import constant_names, inside, parameter_names, select, used_items
@@ -60,7 +61,8 @@ class GraphDump:
         self._device = device
         self._trigger = None
         if plan.trigger is Trigger.OVERFLOW:
-            self._trigger = OverflowTrigger(process.overflow_limit(plan))
+            read = None if device is None else device_steps.reader(device)
+            self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
         self._wrote_constants = False
         self.mark(frozenset())
 
@@ -80,10 +82,12 @@ class GraphDump:
 
     def _tell_hidden(self) -> None:
         """Say why ``kernels`` items name operators that fusion has hidden."""
-        asked = {p.text: p.item for p in self.plan.selector.patterns if p.kind is PatternKind.NAME}
+        asked = {p.text for p in self.plan.selector.patterns if p.kind is PatternKind.NAME}
         for node in self._graph.nodes:
-            for name in {part.operator.full_name for part in node.parts} & asked.keys():
-                _log.warning("%s: kernels: %s", self.plan.source, inside(name, node.operator.full_name))
+            for part in node.parts:
+                name = part.operator.full_name
+                if name in asked:
+                    _log.warning("%s: kernels: %s", self.plan.source, inside(name, node.operator.full_name))
 
     def _names(self) -> Iterable[str]:
         yield from (node.operator.full_name for node in self._graph.nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from msdump.record import OperatorRef
 _log = logging.getLogger("msdump.capture")
 
 Arrays = Sequence[np.ndarray | None]
+
+Read = Callable[[OperatorRef, int, np.ndarray], np.ndarray]
+"""Returns an input of an operator, by its position, as the device reads it."""
 
 _EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80}
 """Bits that are all set in an infinity or a NaN, for the types whose reductions numpy does slowly."""
@@ -40,9 +43,15 @@ class OverflowLimit:
 class OverflowTrigger:
     """Finds the operators that overflow: any infinity or NaN in an output, or a saturated one."""
 
-    def __init__(self, limit: OverflowLimit) -> None:
-        """Share the limit with every network of the process."""
+    def __init__(self, limit: OverflowLimit, read: Read | None = None) -> None:
+        """Share the limit with every network of the process.
+
+        Args:
+            limit: Counts the operators.
+            read: Gives inputs in the type that the device reads them in; None: as they are.
+        """
         self._limit = limit
+        self._read = read or (lambda _operator, _slot, array: array)
         self._warned: set[str] = set()
 
     def fires(
@@ -63,7 +72,7 @@ class OverflowTrigger:
         if not seen or not self._limit.take():
             return False
         what = ", ".join(f"output.{slot} {kinds}" for slot, kinds in seen)
-        bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(array)]
+        bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(operator, slot, array)]
         cause = f"its {', '.join(bad)} was already bad" if bad else "its inputs were finite"
         _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, what, cause)
         return True
@@ -80,10 +89,10 @@ class OverflowTrigger:
                 found.append((slot, _kinds(array)))
         return found
 
-    def _is_bad(self, array: np.ndarray | None) -> bool:
+    def _is_bad(self, operator: OperatorRef, slot: int, array: np.ndarray | None) -> bool:
         if array is None or array.size == 0 or dtypes.from_numpy(array.dtype).name not in CHECKED:
             return False
-        return not is_finite(array)
+        return not is_finite(self._read(operator, slot, array))
 
     def _warn(self, operator: OperatorRef, dtype: str) -> None:
         if dtype.startswith(("float", "complex")) and dtype not in self._warned:

@@ -1,0 +1,391 @@
+"""Operators that overflow (op_debug_mode 3) and operators that fail (op_debug_mode 4)."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+from msdump.errors import ExecutionError
+from sample_nets import data
+from tests.dump import nets, trees
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
+SATURATION = "SATURATION_MODE"
+MODES = {"default": (None, np.inf), "INFNAN": ("INFNAN_MODE", np.inf), "SATURATION": (SATURATION, 65504.0)}
+
+
+def overflow(door, mode):
+    """Set the overflow mode by its variable."""
+    if mode is not None:
+        door.monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", mode)
+
+
+def told(caplog):
+    """Return the lines that name overflowing operators."""
+    return [r.getMessage() for r in caplog.records if r.getMessage().startswith("overflow: ")]
+
+
+def sum_and_product():
+    """Return a sum that may overflow beside a product that does not."""
+    nodes = [
+        nets.node("Mul", "x one", "b", "mul/Mul"),
+        nets.node("Add", "x x2", "a", "add/Add"),
+        nets.node("Sub", "x one", "c", "sub/Sub"),
+    ]
+    return nets.model(nodes, [nets.value("x", [2]), nets.value("x2", [2])], ["a", "b", "c"], {"one": one()})
+
+
+def one():
+    """Return the number that changes nothing."""
+    return np.array(1, np.float32)
+
+
+LARGE = np.array([60000, 2], np.float32)
+
+
+@ENABLE
+@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+def test_sum(door, caplog, enable, mode, expected):
+    """60000 + 60000 in float16 is inf or 65504; op_debug_mode 3 dumps exactly that operator."""
+    overflow(door, mode)
+
+    door.dump(
+        sum_and_product(),
+        {"x": LARGE, "x2": LARGE},
+        context=O0,
+        enable=enable,
+        op_debug_mode=3,
+        precision_mode="force_fp16",
+    )
+
+    files = trees.tensors(door.rank)
+    assert [(m["type"], m["io"], m["slot"]) for m, _ in files] == [
+        ("Add", "input", "0"),
+        ("Add", "input", "1"),
+        ("Add", "output", "0"),
+    ]
+    assert [[60000, 2], [60000, 2], [expected, 4]] == [np.load(path).tolist() for _, path in files]
+    saw = "inf (1)" if np.isinf(expected) else "saturated"
+    assert told(caplog) == [
+        f"overflow: Default/add/Add-op0 in step 0: output.0 {saw}; its inputs were finite"
+    ]
+
+
+@ENABLE
+@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+def test_float16_of_the_model(door, enable, mode):
+    """A model of float16 overflows in every precision mode, and its files are float16."""
+    overflow(door, mode)
+    kind = onnx.TensorProto.FLOAT16
+    model = nets.model(
+        [nets.node("Add", "x x", "a"), nets.node("Abs", "x", "b")],
+        [nets.value("x", [2], kind)],
+        [nets.value("a", [2], kind), nets.value("b", [2], kind)],
+    )
+
+    door.dump(model, {"x": LARGE.astype(np.float16)}, context=O0, enable=enable, op_debug_mode=3)
+
+    files = trees.tensors(door.rank)
+    assert [("Add", "float16")] * 3 == [(m["type"], m["dtype"]) for m, _ in files]
+    assert np.load(files[-1][1]).tolist() == [np.inf if mode is None else 65504, 4]
+
+
+@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+def test_nothing_overflows(door, caplog, mode):
+    """Where nothing overflows, no file is written, not even the directory."""
+    overflow(door, mode)
+
+    door.dump(
+        sum_and_product(),
+        {"x": LARGE / 12, "x2": LARGE},
+        context=O0,
+        op_debug_mode=3,
+        precision_mode="force_fp16",
+    )
+
+    assert not (door.rank / "Net").exists()
+    assert told(caplog) == []
+
+
+EDGES = {"largest": (65504, False), "rounds down": (65519, False), "rounds up": (65520, True)}
+
+
+@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+@pytest.mark.parametrize(("value", "expected"), EDGES.values(), ids=EDGES)
+def test_edge_of_the_range(door, mode, value, expected):
+    """A float32 sum overflows float16 from 65520 on; what lies below rounds to 65504."""
+    overflow(door, mode)
+    x = np.array([value - 65472], np.float32)
+    model = nets.model(
+        [nets.node("Add", "x big", "y")],
+        [nets.value("x", [1])],
+        ["y"],
+        {"big": np.array([65472], np.float32)},
+    )
+
+    door.dump(model, {"x": x}, context=O0, op_debug_mode=3, precision_mode="force_fp16")
+
+    assert expected == bool(trees.tensors(door.rank))
+
+
+@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+def test_nan(door, caplog, mode):
+    """0 / 0 is NaN, and 0 where results saturate; both are seen."""
+    overflow(door, mode)
+    model = nets.model([nets.node("Div", "x y", "z")], [nets.value("x", [1]), nets.value("y", [1])], ["z"])
+    zero = np.zeros(1, np.float32)
+
+    network = door.dump(
+        model, {"x": zero, "y": zero}, context=O0, op_debug_mode=3, precision_mode="force_fp16"
+    )
+
+    value = network.run({"x": zero, "y": zero})["z"][0]
+    assert np.isnan(value) if mode is None else value == 0
+    assert len(told(caplog)) == 2
+    assert ("nan (1)" if mode is None else "saturated") in told(caplog)[0]
+
+
+def five():
+    """Return five operators that all overflow."""
+    nodes = [nets.node("Mul" if n % 2 else "Add", "x x", f"y{n}", f"n{n}/Op") for n in range(5)]
+    return nets.model(nodes, [nets.value("x", [1])], [f"y{n}" for n in range(5)])
+
+
+LIMITS = {"none": (None, 30), "zero": (0, 30), "two": (2, 6), "seven": (7, 21), "many": (99, 30)}
+
+
+@ENABLE
+@pytest.mark.parametrize(("number", "expected"), LIMITS.values(), ids=LIMITS)
+def test_overflow_number(door, enable, number, expected):
+    """``overflow_number`` counts operators over the whole process; 0 is no limit."""
+    changes = {} if number is None else {"overflow_number": number}
+
+    door.dump(
+        five(),
+        {"x": LARGE[:1]},
+        steps=2,
+        context=O0,
+        enable=enable,
+        op_debug_mode=3,
+        precision_mode="force_fp16",
+        **changes,
+    )
+
+    assert expected == len(trees.tensors(door.rank))
+
+
+def test_overflow_number_over_networks(door):
+    """Two networks of a process share the number."""
+    door.configure(op_debug_mode=3, overflow_number=6, precision_mode="force_fp16")
+    for _ in range(2):
+        door.load(five(), **O0).run({"x": LARGE[:1]})
+
+    per_graph = [len(trees.tensors(door.rank / "Net" / graph)) for graph in "01"]
+    assert per_graph == [15, 3]
+
+
+def test_bad_inputs_are_told(door, caplog):
+    """The line tells an operator that makes an overflow from one that only passes it on."""
+    nodes = [nets.node("Add", "x x", "a", "first/Add"), nets.node("Neg", "a", "b", "second/Neg")]
+    model = nets.model(nodes, [nets.value("x", [2])], ["b"])
+
+    door.dump(model, {"x": LARGE}, context=O0, op_debug_mode=3, precision_mode="force_fp16")
+
+    assert told(caplog) == [
+        "overflow: Default/first/Add-op0 in step 0: output.0 inf (1); its inputs were finite",
+        "overflow: Default/second/Neg-op0 in step 0: output.0 -inf (1); its input.0 was already bad",
+    ]
+
+
+def test_input_beyond_the_range(door, caplog):
+    """A network input that float16 cannot hold counts as bad where the operator reads float16."""
+    model = nets.model([nets.node("Relu", "x", "a", "first/Relu")], [nets.value("x", [1])], ["a"])
+
+    door.dump(
+        model, {"x": np.array([70000], np.float32)}, context=O0, op_debug_mode=3, precision_mode="force_fp16"
+    )
+
+    assert told(caplog) == [
+        "overflow: Default/first/ReLU-op0 in step 0: output.0 inf (1); its input.0 was already bad"
+    ]
+
+
+def test_clean_in_bfloat16(door):
+    """The matrix product that overflows in float16 is clean in bfloat16."""
+    model = nets.model(
+        [nets.node("MatMul", "x w", "y")], [nets.value("x", [1, 1])], ["y"], {"w": one()[None, None]}
+    )
+    counts = {}
+    for mode in ("allow_fp32_to_fp16", "allow_fp32_to_bf16"):
+        door.again()
+        door.configure(op_debug_mode=3, precision_mode=mode, net_name=mode)
+        door.load(model, **O0).run({"x": np.array([[70000]], np.float32)})
+        counts[mode] = len(trees.tensors(door.rank / mode))
+
+    assert counts == {"allow_fp32_to_fp16": 3, "allow_fp32_to_bf16": 0}
+
+
+def test_kernels_do_not_count(door, caplog):
+    """op_debug_mode 3 looks at all operators and dumps inputs and outputs, whatever is asked for."""
+    door.dump(
+        sum_and_product(),
+        {"x": LARGE, "x2": LARGE},
+        context=O0,
+        op_debug_mode=3,
+        dump_mode=1,
+        kernels=["Mul"],
+        input_output=1,
+        precision_mode="force_fp16",
+    )
+
+    assert trees.slots(door.rank) == ["Add-op0 input 0", "Add-op0 input 1", "Add-op0 output 0"]
+    warned = " ".join(r.getMessage() for r in caplog.records)
+    assert "dump_mode" in warned
+    assert "input_output" in warned
+
+
+def test_overflow_in_the_iterations_asked_for(door):
+    """``iteration`` holds under op_debug_mode 3."""
+    door.dump(
+        five(),
+        {"x": LARGE[:1]},
+        steps=4,
+        context=O0,
+        op_debug_mode=3,
+        iteration="1|3",
+        precision_mode="force_fp16",
+    )
+
+    assert sorted(p.name for p in (door.rank / "Net" / "0").iterdir()) == ["1", "3"]
+
+
+@ENABLE
+@pytest.mark.parametrize("saved_data", ["statistic", "full"])
+def test_statistics_of_the_overflowing(door, enable, saved_data):
+    """Statistics under op_debug_mode 3 are those of the overflowing operators only."""
+    door.dump(
+        sum_and_product(),
+        {"x": LARGE, "x2": LARGE},
+        context=O0,
+        enable=enable,
+        op_debug_mode=3,
+        saved_data=saved_data,
+        statistic_category=["max", "min", "positive inf count"],
+        precision_mode="force_fp16",
+    )
+
+    rows = (door.rank / "Net" / "0" / "0" / "statistic.csv").read_text().splitlines()[1:]
+    assert [row.rpartition('"')[2] for row in rows] == [",60000,2,0", ",60000,2,0", ",inf,4,1"]
+    assert len(trees.tensors(door.rank)) == (3 if saved_data == "full" else 0)
+
+
+def test_overflow_of_a_real_network(door, sample_net):
+    """A real network whose input is beyond float16 is dumped from its first convolution on."""
+    feeds = {"x": data.digits(0, 1, 32) * np.float32(1e6)}
+
+    door.dump(sample_net("lenet"), feeds, context=O0, op_debug_mode=3, overflow_number=1)
+
+    assert {m["type"] for m, _ in trees.tensors(door.rank)} == {"Conv2D"}
+    assert trees.slots(door.rank) == [f"Conv2D-op0 {slot}" for slot in ("input 0", "input 1", "output 0")]
+
+
+def lookup():
+    """Return a lookup between two operators that do not fail."""
+    nodes = [
+        nets.node("Relu", "x", "r", "act/Relu"),
+        nets.node("Gather", "r i", "g", "embed/Gather"),
+        nets.node("Neg", "g", "y", "neg/Neg"),
+    ]
+    return nets.model(nodes, [nets.value("x", [2, 2]), nets.value("i", [2], onnx.TensorProto.INT64)], ["y"])
+
+
+BAD = {"x": np.array([[1, -2], [3, 4]], np.float32), "i": np.array([0, 5])}
+GOOD = {"x": BAD["x"], "i": np.array([0, 1])}
+
+
+@ENABLE
+@pytest.mark.parametrize("trans_flag", [True, False], ids=["host", "device"])
+def test_exception(door, enable, trans_flag):
+    """A lookup beyond its table under op_debug_mode 4 leaves exactly its inputs, and raises."""
+    door.configure(op_debug_mode=4, input_output=1, enable=enable, trans_flag=trans_flag)
+    network = door.load(lookup(), **O0)
+    network.run(GOOD)
+
+    with pytest.raises(ExecutionError) as raised:
+        network.run(BAD)
+
+    assert "Default/embed/Gather-op0" in str(raised.value)
+    assert "float32[2, 2], int64[2]" in str(raised.value)
+    files = trees.tensors(door.rank)
+    assert trees.slots(door.rank) == ["Gather-op0 input 0", "Gather-op0 input 1"]
+    assert [[[1, 0], [3, 4]], [0, 5]] == [np.load(path).tolist() for _, path in files]
+    assert [p.name for p in (door.rank / "Net" / "0").iterdir()] == ["1"]
+    assert {p.suffix for p in (door.rank / "Net" / "0" / "1").iterdir()} == {".npy"}
+
+
+@ENABLE
+def test_exception_without_mode_4(door, enable):
+    """Under op_debug_mode 0 the operators before the failing one are complete; its inputs are not written."""
+    door.configure(enable=enable)
+    network = door.load(lookup(), **O0)
+
+    with pytest.raises(ExecutionError, match="Default/embed/Gather-op0"):
+        network.run(BAD)
+
+    assert trees.slots(door.rank) == ["ReLU-op0 input 0", "ReLU-op0 output 0"]
+
+
+def test_run_goes_on_after_an_exception(door):
+    """A network that failed runs again, and fails again with files of its own."""
+    door.configure(op_debug_mode=4, input_output=1)
+    network = door.load(lookup(), **O0)
+    for feeds in (BAD, GOOD, BAD):
+        if feeds is GOOD:
+            network.run(feeds)
+            continue
+        with pytest.raises(ExecutionError):
+            network.run(feeds)
+
+    # a run that failed does not count as executed
+    assert {p.name: len(list(p.iterdir())) for p in (door.rank / "Net" / "0").iterdir()} == {"0": 2, "1": 2}
+
+
+FORCED = {
+    "saved_data": ({"saved_data": "statistic"}, "saved_data"),
+    "iteration": ({"iteration": "7"}, "iteration"),
+    "sample_mode": ({"sample_mode": 1, "sample_num": 1}, "sample_mode"),
+    "dump_mode": ({"dump_mode": 1, "kernels": ["Neg"]}, "dump_mode"),
+}
+
+
+@pytest.mark.parametrize(("changes", "named"), FORCED.values(), ids=FORCED)
+def test_forced_under_mode_4(door, caplog, changes, named):
+    """What op_debug_mode 4 does not take is warned of and does not hold."""
+    door.configure(op_debug_mode=4, **{"input_output": 1} | changes)
+    network = door.load(lookup(), **O0)
+
+    with pytest.raises(ExecutionError):
+        network.run(BAD)
+
+    assert [(2, 2), (2,)] == [np.load(path).shape for _, path in trees.tensors(door.rank)]
+    assert any(f".{named} =" in r.getMessage() for r in caplog.records)
+
+
+def test_args_of_the_overflowing(door):
+    """Arguments are written for the overflowing operators only."""
+    door.dump(
+        sum_and_product(),
+        {"x": LARGE, "x2": LARGE},
+        context=O0,
+        op_debug_mode=3,
+        save_kernel_args=True,
+        precision_mode="force_fp16",
+    )
+
+    (path,) = (door.rank / "Net" / "0" / "0").glob("*.json")
+    assert path.name == "Add.Default_add_Add-op0.json"
+    assert isinstance(json.loads(path.read_text()), dict)
