@@ -14,9 +14,20 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from msdump.device import formats, precision
+from msdump.execute import accelerate
+from msdump.graph.emulation import FLOAT16
 from tests.bench import measure, sides
 
 _RAM = Path("/dev/shm")  # noqa: S108 - spares the comparison a disk's noise, where there is one
+
+
+_ALL_BUT_HASHES = [
+    *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
+    *("negative inf count", "positive inf count", "zero count", "l2norm"),
+]
 
 
 def run_ratio(name: str, batch: int, threads: int, folder: Path) -> float:
@@ -53,6 +64,46 @@ def dump_ratio(name: str, batch: int, threads: int, folder: Path) -> float:
         threads=threads,
         rounds=_rounds(batch),
         tidy=partial(_empty, written),
+    )
+
+
+def statistic_default_ratio(name: str, batch: int, threads: int, folder: Path) -> float:
+    """Dump the default three statistics of every output against a run without a dump."""
+    return _statistic_ratio(name, batch, threads, folder, ["max", "min", "l2norm"])
+
+
+def statistic_all_ratio(name: str, batch: int, threads: int, folder: Path) -> float:
+    """Dump all statistics but the hashes of every output against a run without a dump."""
+    return _statistic_ratio(name, batch, threads, folder, _ALL_BUT_HASHES)
+
+
+def _statistic_ratio(name: str, batch: int, threads: int, folder: Path, categories: list[str]) -> float:
+    path = sides.model(name, batch)
+    feeds = sides.inputs(path)
+    plan = sides.plan(folder / "ours", "all", saved_data="statistic", statistic_category=categories)
+    ours, theirs = sides.network(path, plan), sides.network(path)
+    return measure.ratio(
+        partial(ours.run, feeds), partial(theirs.run, feeds), threads=threads, rounds=_rounds(batch)
+    )
+
+
+def rounding_ratio(name: str, batch: int, threads: int, folder: Path) -> float:
+    """Round a float32 tensor to float16 against a copy of it."""
+    del name, batch, folder
+    array = np.random.default_rng(0).standard_normal(1 << 24).astype(np.float32)
+    accelerate.install()
+    return measure.ratio(
+        partial(precision.cast, array, FLOAT16), array.copy, threads=threads, rounds=_rounds(1)
+    )
+
+
+def format_ratio(name: str, batch: int, threads: int, folder: Path) -> float:
+    """Lay a float16 tensor out as NC1HWC0 against a copy of it."""
+    del name, batch, folder
+    array = np.random.default_rng(0).standard_normal((8, 256, 56, 56)).astype(np.float16)
+    accelerate.install()
+    return measure.ratio(
+        partial(formats.encode, "NC1HWC0", array), array.copy, threads=threads, rounds=_rounds(1)
     )
 
 
@@ -120,6 +171,7 @@ JOBS: dict[str, Callable[[str, int, int, Path], float]] = {
     job.__name__: job
     for job in (
         run_ratio, idle_ratio, dump_ratio, dump_peak, saved_peak, load_ratio, load_peak, whole_peak,
+        statistic_default_ratio, statistic_all_ratio, rounding_ratio, format_ratio,
     )
 }  # fmt: skip
 

@@ -50,6 +50,11 @@ def goals() -> Iterator[Goal]:
             yield Goal("dump / all outputs + np.save", network, batch, threads, dump_most, ("dump_ratio",))
     yield Goal("peak memory of the dump", "resnet50", 8, 2, 0.5, ("dump_peak", "saved_peak"))
     yield Goal("load and first run, time", "bert", 1, 2, 1.5, ("load_ratio",))
+    for network, batch in (("resnet50", 8), ("bert", 1)):
+        yield Goal("default statistics / run", network, batch, 2, 1.3, ("statistic_default_ratio",))
+        yield Goal("statistics but hashes / run", network, batch, 2, 1.8, ("statistic_all_ratio",))
+    yield Goal("float32 to float16 / copy", "-", 1, 2, 1.5, ("rounding_ratio",))
+    yield Goal("NCHW to NC1HWC0 / copy", "-", 1, 2, 1.3, ("format_ratio",))
     yield Goal("load and first run, peak memory", "bert", 1, 2, 1.5, ("load_peak", "whole_peak"))
 
 
