@@ -1,4 +1,7 @@
-"""Print the tree of a dump and read one tensor back: ``python scripts/show_dump.py FOLDER``."""
+"""Print the tree of a dump and read one tensor, or some statistics, back.
+
+``python scripts/show_dump.py FOLDER``
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,28 @@ def first_output(folder: Path) -> Path | None:
     return min(outputs, key=_order, default=None)
 
 
+def first_statistics(folder: Path) -> Path | None:
+    """Return the statistics of the first iteration that has some."""
+    return min(folder.rglob("statistic.csv"), default=None)
+
+
+def show_tensor(path: Path) -> None:
+    """Print type, shape and first elements of a tensor."""
+    tensor = np.load(path)
+    print(f"\nnumpy.load({path.name!r})")
+    print(f"{tensor.dtype} {tensor.shape}: {np.array2string(tensor.ravel()[:6], precision=5)} ...")
+
+
+def show_statistics(path: Path) -> None:
+    """Print the header and the first rows of a statistics file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    shown, hidden = lines[: SHOWN + 1], lines[SHOWN + 1 :]
+    print(f"\n{path}")
+    print("\n".join(shown))
+    if hidden:
+        print(f"... and {len(hidden)} more rows")
+
+
 def _order(path: Path) -> tuple[str, str]:
     """Order tensor files by their timestamp, the fifth field, and everything else by name."""
     fields = path.name.split(".")
@@ -49,7 +74,7 @@ def _size(count: int) -> str:
 
 
 def main() -> int:
-    """Print the tree and the tensor."""
+    """Print the tree, and what was read back."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
@@ -58,14 +83,14 @@ def main() -> int:
         return 1
     print(f"{folder}/")
     print("\n".join(tree(folder, "    ")))
-    path = first_output(folder)
-    if path is None:
-        print(f"{folder}: no tensor of an operator's output was dumped", file=sys.stderr)
-        return 1
-    tensor = np.load(path)
-    print(f"\nnumpy.load({path.name!r})")
-    print(f"{tensor.dtype} {tensor.shape}: {np.array2string(tensor.ravel()[:6], precision=5)} ...")
-    return 0
+    if path := first_output(folder):
+        show_tensor(path)
+    if statistics := first_statistics(folder):
+        show_statistics(statistics)
+    if path or statistics:
+        return 0
+    print(f"{folder}: no tensor of an operator's output was dumped", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,9 @@
+"""Run the overflowing network on handwritten digits: ``python sample_nets/overflow/run.py --steps 4``."""
+
+from __future__ import annotations
+
+from sample_nets.data import digits
+from sample_nets.runner import run
+
+if __name__ == "__main__":
+    run("overflow", lambda step, batch: digits(step, batch, 16))
