@@ -106,6 +106,7 @@ class GraphDump:
         self._replace(self._layout.graph_ir(number), ir_text.text(graph, number, view).encode())
         self._replace(self._layout.graph_pb(number), ir_proto.encode(graph, number))
         self._replace(self._layout.execution_order(number), "".join(f"{n}\n" for n in names).encode())
+        self.sink.flush()
 
     def _write_metadata(self) -> None:
         device = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.capture.statistic_table import advice
 from msdump.capture.triggers import OverflowLimit
+from msdump.errors import DumpWriteError
 from msdump.plan import DeviceTarget, DumpMode, DumpPlan
 from msdump.store.async_sink import AsyncSink
 from msdump.store.sinks import Budget, Sink, SyncSink
@@ -113,7 +115,8 @@ class Process:
         """Flush every sink and name what was asked for and never met, once."""
         while self._outputs:
             source, output = self._outputs.popitem()
-            output.sink.close()
+            with contextlib.suppress(DumpWriteError):  # told when it was lost; other sinks must close too
+                output.sink.close()
             unused = output.unused()
             if unused:
                 _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
