@@ -23,6 +23,7 @@ from msdump.graph.emulation import FLOAT32, HALVES, Rounding
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.graph.reference import ReferenceNode
+from msdump.graph.weights import forget_pages
 from msdump.graph.wire import SMALL_BYTES
 
 _log = logging.getLogger("msdump.execute")
@@ -184,7 +185,7 @@ class KernelFactory:
         session = self._runtime.session(model.data, self._shared_values(node, model, bound))
         for _, name in model.shared:
             if name in self._packed(node):
-                self._weights.packed(name)
+                forget_pages(bound[name])
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)

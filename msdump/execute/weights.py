@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
+import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from msdump.device import precision
 from msdump.device.precision import rounded
 from msdump.dtypes import DType
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, public_value
+from msdump.graph.emulation import FLOAT32
 from msdump.graph.weights import forget_pages
+
+_WORTH_A_FILE: Final = 1 << 20
 
 
 class WeightStore:
@@ -51,7 +57,8 @@ class WeightStore:
         key = (name, dtype)
         if key not in self._rounded:
             array = self._arrays[name]
-            self._rounded[key] = rounded(array, dtype, saturates=saturates).astype(np.float32)
+            narrow = rounded(array, dtype, saturates=saturates)
+            self._rounded[key] = _on_disk(precision.cast(narrow, FLOAT32))
             forget_pages(array)
         return self._rounded[key]
 
@@ -59,6 +66,16 @@ class WeightStore:
         """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""
         return public_value(values.contiguous(self._arrays[name]))
 
-    def packed(self, name: str) -> None:
-        """Give the pages of a weight back that a kernel has packed."""
-        forget_pages(self._arrays[name])
+
+def _on_disk(array: np.ndarray) -> np.ndarray:
+    """Return a large array mapped from a nameless temporary file: its pages can be given back."""
+    if array.nbytes < _WORTH_A_FILE:
+        return array
+    try:
+        with tempfile.TemporaryFile() as file:
+            array.tofile(file)
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
+    except OSError:  # no room: it stays in memory
+        return array
+    return np.frombuffer(mapped, array.dtype).reshape(array.shape)
