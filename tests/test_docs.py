@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from msdump import dtypes
+from msdump import dtypes, env
 from msdump.config.mindspore import parse
 from msdump.config.reference import main, reference_text
 from msdump.graph import ir_proto
-from msdump.plan import Context
+from msdump.plan import Context, DeviceTarget
 from msdump.store import layouts, names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,9 +128,25 @@ def test_output_is_real(run, block):
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=str)
-def test_configuration_compiles(block):
+def test_configuration_compiles(block, monkeypatch):
     """A configuration that a page shows has no fault."""
-    assert parse(json.dumps(json.loads(block.text)).encode(), "page.json", Context()).net_name
+    monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, "/dump")
+
+    plan = parse(json.dumps(json.loads(block.text)).encode(), "page.json", Context(DeviceTarget.ASCEND))
+
+    assert plan.net_name
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in BLOCKS if b.language == "json" and "how-to" in b.page.parts], ids=str
+)
+def test_configuration_is_the_one_that_runs(block):
+    """What a worked example shows is what one of its commands uses."""
+    shown = json.loads(block.text)
+
+    names = set(re.findall(r"data_dump\w*\.json", block.page.read_text("utf-8")))
+    files = [ROOT / "sample_nets" / "overflow" / name for name in names]
+    assert shown in [json.loads(file.read_text("utf-8")) for file in files]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -175,7 +175,7 @@ def test_failed_installation_is_not_taken_for_finished(setup, clone):
 
 @pytest.fixture
 def demo(clone, tmp_path):
-    """Return a function that runs dump_sync_dump.sh with this test's own Python as .venv."""
+    """Return a function that runs a demonstration with this test's own Python as .venv."""
     write_script(
         clone / ".venv" / "bin" / "python", f'#!/bin/bash\nPYTHONPATH={clone} exec {sys.executable} "$@"\n'
     )
@@ -184,10 +184,12 @@ def demo(clone, tmp_path):
     )
     (clone / ".venv" / "ready").write_bytes(key.stdout)
 
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, script: str = "dump_sync_dump.sh", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return subprocess.run(
-            ["bash", clone / "scripts" / "dump_sync_dump.sh", *arguments],
+            ["bash", clone / "scripts" / script, *arguments],
             cwd=tmp_path,
             env=environment | variables,
             capture_output=True,
@@ -248,6 +250,73 @@ def test_level_that_is_not_available_is_refused(demo, tmp_path):
     assert dumped(tmp_path / "dump") == []
 
 
+@pytest.mark.slow
+def test_asynchronous_demonstration_dumps_device_formats(demo, tmp_path):
+    """The asynchronous dump of AlexNet holds every tensor, in the device's shape, type and format."""
+    done = demo(str(tmp_path / "dump"), script="dump_async_dump.sh")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\nstep ") == 4
+    assert [len(list(folder.glob("*.npy"))) for folder in dumped(tmp_path / "dump")] == [55, 55]
+    for folder in dumped(tmp_path / "dump"):
+        (weight,) = folder.glob(f"{FIRST_OPERATOR}.input.1.FRACTAL_Z.float16.npy")
+        (output,) = folder.glob(f"{FIRST_OPERATOR}.output.0.NC1HWC0.float32.npy")
+        assert np.load(weight).dtype == np.float16
+        assert np.load(output).shape == (1, 6, 55, 55, 16)
+    assert "float32 (1, 6, 55, 55, 16): [" in done.stdout
+
+
+@pytest.mark.slow
+def test_statistics_demonstration_leaves_no_tensor(demo, tmp_path):
+    """The statistics of AlexNet are a row for each tensor, printed below the tree; no tensor is saved."""
+    done = demo(str(tmp_path / "dump"), script="dump_statistic.sh")
+
+    header = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
+    columns = "Max Value,Min Value,Avg Value,L2Norm Value,NaN Count,MD5"
+    tables = [
+        (folder / "statistic.csv").read_text("utf-8").splitlines() for folder in dumped(tmp_path / "dump")
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [(header + columns, 56)] * 2 == [(table[0], len(table)) for table in tables]
+    assert f"\n{tables[0][0]}\n{tables[0][1]}\n" in done.stdout
+    assert done.stdout.endswith("... and 49 more rows\n")
+    assert list(tmp_path.glob("dump/**/*.npy")) == []
+
+
+OVERFLOWING = ["Mul-op0", "ReduceMean-op0", "Add-op0", "Sqrt-op0"]
+
+
+def overflows(folder: Path) -> list[str]:
+    """Return the operators of the first iteration of a dump, in the order of their timestamps."""
+    files = sorted(
+        folder.glob("debug_dump/rank_0/Overflow/0/0/*.npy"), key=lambda path: path.name.split(".")[4]
+    )
+    return list(
+        dict.fromkeys(path.name.split(".")[1].removeprefix("Default_norm-RMSNorm_") for path in files)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "operators", "seen"),
+    [
+        pytest.param("INFNAN_MODE", OVERFLOWING, "inf (8)", id="infinities"),
+        pytest.param("SATURATION_MODE", OVERFLOWING[:1], "saturated", id="saturation"),
+    ],
+)
+def test_overflow_demonstration_finds_the_operators(demo, tmp_path, mode, operators, seen):
+    """The square in the norm is the first to overflow in float16, in both modes; in bfloat16 nothing does."""
+    done = demo(
+        str(tmp_path / "dump"), script="dump_overflow.sh", MS_ASCEND_CHECK_OVERFLOW_MODE=mode, STEPS="1"
+    )
+
+    first = f"overflow: Default/norm-RMSNorm/Mul-op0 in step 0: output.0 {seen}; its inputs were finite"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert first in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(" tensors of overflowing operators, bfloat16: 0")
+    assert operators == overflows(tmp_path / "dump" / "float16")
+    assert overflows(tmp_path / "dump" / "bfloat16") == []
+
+
 @pytest.fixture
 def fresh(tmp_path):
     """Return a function that runs a script in a fresh clone, in an empty home."""
@@ -276,6 +345,16 @@ def test_fresh_clone_needs_nothing_else(fresh):
         assert "\nnumpy.load('Conv2D." in demonstration.stdout
         assert tests.returncode == 0, tests.stderr
         assert " passed in " in tests.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["dump_async_dump.sh", "dump_overflow.sh", "dump_statistic.sh"])
+def test_fresh_clone_runs_every_demonstration(fresh, script):
+    """Each further demonstration works in a fresh clone and an empty home, too."""
+    done = fresh(script)
+
+    assert done.returncode == 0, done.stderr
+    assert "\nstep 1: " in done.stdout
 
 
 @pytest.fixture
@@ -328,6 +407,16 @@ def test_show_counts_what_it_does_not_list(show):
 
     assert done.stdout.count("  136 B") == 6
     assert "... and 14 more files, 2 KiB\n" in done.stdout
+
+
+def test_show_prints_the_first_statistics(show):
+    """Where statistics are saved, the header and six rows are printed and the others counted."""
+    rows = ["Op Type,Op Name", *(f"Add,Default_Add-op{number}" for number in range(8))]
+
+    done = show({"rank_0/Net/0/0/statistic.csv": "\n".join(rows).encode()})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("statistic.csv\n" + "\n".join(rows[:7]) + "\n... and 2 more rows\n")
 
 
 def test_show_says_that_nothing_was_dumped(show, tmp_path):
