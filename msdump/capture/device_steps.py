@@ -13,6 +13,7 @@ from msdump.capture.steps import Step
 from msdump.device import precision
 from msdump.device.ascend import Ascend, laid_out
 from msdump.device.placement import DeviceTensor
+from msdump.device.precision import rounded
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.graph.emulation import FLOAT32, HALVES
@@ -56,12 +57,12 @@ def to_device(device: Ascend) -> Step:
 
 
 def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
-    """Return what gives an input of an operator in the type that the device reads."""
+    """Return what gives an input of an operator in the type that the device reads, never saturated."""
     tensors = _tensors(device)
 
     def read(operator: OperatorRef, slot: int, array: np.ndarray) -> np.ndarray:
         tensor, dtype = tensors.get((operator, IO.INPUT, slot)), dtypes.from_numpy(array.dtype)
-        return array if tensor is None else device.held(array, _held_type(tensor, dtype))
+        return array if tensor is None else rounded(array, _held_type(tensor, dtype))
 
     return read
 

@@ -254,8 +254,10 @@ class KernelFactory:
 
         def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue | None]:
             given = arrays | {name: values.to_python(value) for name, value in fed.items()}
-            read = {name: _narrowed(item, roundings[0].reads) for name, item in given.items()}
-            results = [_kept(_narrowed(item, roundings[-1].writes)) for item in reference.run(read)]
+            read = {name: _narrowed(item, roundings[0].reads, roundings[0]) for name, item in given.items()}
+            results = [
+                _kept(_narrowed(item, roundings[-1].writes, roundings[-1])) for item in reference.run(read)
+            ]
             warn()
             return results
 
@@ -305,11 +307,11 @@ def _is_small(array: np.ndarray) -> bool:
     return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
 
 
-def _narrowed(item: Any, dtype: DType) -> Any:
+def _narrowed(item: Any, dtype: DType, rounding: Rounding) -> Any:
     """Return a float32 array with the values of a smaller type; anything else as it is."""
     if dtype is FLOAT32 or not isinstance(item, np.ndarray) or item.dtype != FLOAT32.numpy:
         return item
-    return rounded(item, dtype).astype(FLOAT32.numpy)
+    return rounded(item, dtype, saturates=rounding.saturates).astype(FLOAT32.numpy)
 
 
 def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:

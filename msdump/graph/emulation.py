@@ -23,7 +23,7 @@ FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
 HALVES: Final = (FLOAT16, dtypes.BFLOAT16)
 STATUS: Final = "status"
-"""Name of the extra output that tells whether a result left float16's range."""
+"""Name of the extra output that tells whether anything that was rounded left float16's range."""
 
 _MOST: Final = 65504.0
 _OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
@@ -52,7 +52,7 @@ class Rounding:
         reads: Type that float32 inputs are rounded to.
         writes: Type that float32 outputs are rounded to.
         saturates: float16 results stay within the type's range, and NaN becomes 0.
-        reports: Add the ``STATUS`` output, 1 where saturation changed a result.
+        reports: Add the ``STATUS`` output, 1 where saturation changed an input or a result.
     """
 
     reads: DType = FLOAT32
@@ -154,15 +154,16 @@ class _Writer:
         return None
 
     def _write(self, made: str, name: str, wanted: DType, rounding: Rounding) -> None:
-        if wanted is FLOAT16 and rounding.saturates and rounding.reports:
-            self._flag(made)
         narrow = self._narrow(made, wanted, rounding, name if self.types.get(name) is wanted else "")
         if self.types.get(name) is not wanted:
             self._cast(narrow, FLOAT32, name)
 
     def _narrow(self, name: str, dtype: DType, rounding: Rounding, result: str = "") -> str:
-        bounded = self._bounded(name) if dtype is FLOAT16 and rounding.saturates else name
-        return self._cast(bounded, dtype, result)
+        if dtype is not FLOAT16 or not rounding.saturates:
+            return self._cast(name, dtype, result)
+        if rounding.reports:
+            self._flag(name)
+        return self._cast(self._bounded(name), dtype, result)
 
     def _bounded(self, name: str) -> str:
         clean = name

@@ -144,7 +144,7 @@ def test_float16_of_the_model(door):
 
 @ENABLE
 def test_lenet_in_mixed_precision(door, sample_net, enable):
-    """Every cube operator of a real network is one session on its dumped, rounded inputs; others keep float32."""
+    """Every cube operator of a real network is one session on its dumped, rounded inputs."""
     path, feeds = sample_net("lenet"), {"x": data.digits(0, 2, 32)}
     network = door.dump(path, feeds, context=O0, enable=enable)
     opset = dict(network.graph.opsets)[""]
@@ -252,7 +252,8 @@ def test_ir_shows_the_device(door):
 
     text = (door.rank / "graphs" / "ms_output_trace_code_graph_0.ir").read_text()
     assert (
-        "(<Float16xNC1HWC0[const vector][32, 16, 13, 13, 16]>, <Float16xFracZ[const vector][144, 24, 16, 16]>)"
+        "(<Float16xNC1HWC0[const vector][32, 16, 13, 13, 16]>, "
+        "<Float16xFracZ[const vector][144, 24, 16, 16]>)"
         " -> (<Float32xNC1HWC0[const vector][32, 24, 13, 13, 16]>)"
     ) in text
 
@@ -529,7 +530,7 @@ USELESS = {None: {0, 1}, "1": {0, 1}, "0": {0, 1, 2}, "2": {0, 1}}
 @ENABLE
 @pytest.mark.parametrize(("value", "expected"), USELESS.items(), ids=str)
 def test_useless_output(door, caplog, enable, value, expected):
-    """The third output of FlashAttentionScore is left out unless MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT is 0."""
+    """The third output of FlashAttentionScore is useless unless the variable is 0."""
     if value is not None:
         door.monkeypatch.setenv("MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", value)
     shape = [1, 2, 3, 4]

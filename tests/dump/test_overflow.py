@@ -214,6 +214,25 @@ def test_input_beyond_the_range(door, caplog):
     ]
 
 
+@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
+    """A matrix product that cannot read its float32 inputs as float16 overflows in both modes."""
+    overflow(door, mode)
+    model = nets.model(
+        [nets.node("MatMul", "x w", "y")], [nets.value("x", [1, 1]), nets.value("w", [1, 1])], ["y"]
+    )
+
+    door.dump(
+        model,
+        {"x": np.array([[70000]], np.float32), "w": np.ones((1, 1), np.float32)},
+        context=O0,
+        op_debug_mode=3,
+    )
+
+    assert len(trees.tensors(door.rank)) == 3
+    assert told(caplog)[0].endswith("; its input.0 was already bad")
+
+
 def test_clean_in_bfloat16(door):
     """The matrix product that overflows in float16 is clean in bfloat16."""
     model = nets.model(

@@ -1,0 +1,132 @@
+"""Element types of the emulated device, by precision mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from msdump import dtypes
+from msdump.device.precision import CUBE_OPS, rounded, rounding
+from msdump.graph.emulation import FLOAT16, FLOAT32
+from msdump.plan import OverflowMode, PrecisionMode
+
+BFLOAT16 = dtypes.BFLOAT16
+
+TYPES = {
+    ("MatMul", "allow_fp32_to_fp16"): ("float16", "float32"),
+    ("Conv2D", "allow_fp32_to_fp16"): ("float16", "float32"),
+    ("ReLU", "allow_fp32_to_fp16"): ("float32", "float32"),
+    ("BatchMatMul", "allow_fp32_to_bf16"): ("bfloat16", "float32"),
+    ("Softmax", "allow_fp32_to_bf16"): ("float32", "float32"),
+    ("MatMul", "force_fp16"): ("float16", "float16"),
+    ("ReLU", "force_fp16"): ("float16", "float16"),
+    ("MatMul", "force_fp32"): ("float32", "float32"),
+    ("Conv3D", "must_keep_origin_dtype"): ("float32", "float32"),
+}
+
+
+@pytest.mark.parametrize(
+    ("primitive", "mode", "expected"),
+    [(*key, value) for key, value in TYPES.items()],
+    ids=[" ".join(key) for key in TYPES],
+)
+def test_types(primitive, mode, expected):
+    """Cube operators narrow where the mode allows it, all operators where it forces them."""
+    found = rounding(primitive, PrecisionMode(mode), OverflowMode.INFNAN)
+
+    assert expected == (found.read_type(FLOAT32).name, found.write_type(FLOAT32).name)
+
+
+@pytest.mark.parametrize("mode", PrecisionMode)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64", "int8", "int64", "uint8", "bool", "int4"])
+def test_other_types_stay(mode, name):
+    """Only float32 is narrowed."""
+    found, dtype = rounding("MatMul", mode, OverflowMode.INFNAN), dtypes.from_name(name)
+
+    assert (dtype, dtype) == (found.read_type(dtype), found.write_type(dtype))
+
+
+@pytest.mark.parametrize("name", sorted(CUBE_OPS))
+def test_cube_operators(name):
+    """Every cube operator reads float16 by default."""
+    found = rounding(name, PrecisionMode.ALLOW_FP32_TO_FP16, OverflowMode.INFNAN)
+
+    assert (FLOAT16, FLOAT32) == (found.reads, found.writes)
+
+
+@pytest.mark.parametrize(
+    ("overflow", "asked", "saturates", "reports"),
+    [
+        (OverflowMode.INFNAN, False, False, False),
+        (OverflowMode.INFNAN, True, False, False),
+        (OverflowMode.SATURATION, False, True, False),
+        (OverflowMode.SATURATION, True, True, True),
+    ],
+)
+def test_overflow_modes(overflow, asked, saturates, reports):
+    """Only saturation needs a status, and only where somebody looks at it."""
+    found = rounding("Add", PrecisionMode.FORCE_FP16, overflow, reports=asked)
+
+    assert (saturates, reports) == (found.saturates, found.reports)
+
+
+VALUES = {
+    "tie to even, down": (FLOAT16, 2049, 2048),
+    "tie to even, up": (FLOAT16, 2051, 2052),
+    "largest": (FLOAT16, 65519, 65504),
+    "beyond": (FLOAT16, 65520, np.inf),
+    "below": (FLOAT16, -70000, -np.inf),
+    "smallest subnormal": (FLOAT16, 2.0**-24, 2.0**-24),
+    "half of it": (FLOAT16, 2.0**-25, 0),
+    "bfloat16 tie, down": (BFLOAT16, 257, 256),
+    "bfloat16 tie, up": (BFLOAT16, 259, 260),
+    "bfloat16 keeps the range": (BFLOAT16, 2.0**100, 2.0**100),
+    "bfloat16 beyond": (BFLOAT16, 3.4e38, np.inf),
+}
+
+
+@pytest.mark.parametrize(("dtype", "value", "expected"), VALUES.values(), ids=VALUES)
+def test_rounding(dtype, value, expected):
+    """Values round to nearest, ties to even, and beyond the range to infinity."""
+    found = rounded(np.array([value], np.float32), dtype)
+
+    assert dtype.numpy == found.dtype
+    assert expected == float(found[0])
+
+
+SATURATED = {
+    "above": (70000, 65504),
+    "below": (-1e9, -65504),
+    "inf": (np.inf, 65504),
+    "nan": (np.nan, 0),
+    "in": (7, 7),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), SATURATED.values(), ids=SATURATED)
+def test_saturation(value, expected):
+    """Saturated float16 stays within its range, and NaN becomes 0; bfloat16 does not saturate."""
+    array = np.array([value], np.float32)
+
+    assert expected == float(rounded(array, FLOAT16, saturates=True)[0])
+    assert rounded(array, BFLOAT16).tobytes() == rounded(array, BFLOAT16, saturates=True).tobytes()
+
+
+def test_nothing_to_round():
+    """An array that is of the type already is returned as it is."""
+    array = np.ones(2, np.float32)
+
+    assert rounded(array, FLOAT32) is array
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(np.float32, 8, elements=st.floats(width=32, allow_nan=False)))
+def test_bfloat16_is_the_upper_half(array):
+    """bfloat16 is the upper half of float32's bits, the lower one rounded to nearest even."""
+    bits = array.view(np.uint32).astype(np.uint64)
+    expected = (((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF).astype(np.uint16)
+
+    np.testing.assert_array_equal(expected, rounded(array, BFLOAT16).view(np.uint16))

@@ -1,0 +1,417 @@
+"""saved_data statistic and full through MindSpore's door; every expected number is written out."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from sample_nets import data
+from tests.dump import nets, trees
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+GPU = {"device_target": "GPU"}
+ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
+ALL = [
+    *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
+    *("negative inf count", "positive inf count", "zero count", "md5", "l2norm"),
+]
+TITLES = (
+    "Max Value,Min Value,Avg Value,Count,Negative Zero Count,Positive Zero Count,NaN Count,"
+    "Negative Inf Count,Positive Inf Count,Zero Count,MD5,L2Norm Value"
+)
+HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
+
+
+def md5(data):
+    """Return the digits of a hash."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def sha1(data):
+    """Return the digits of the other hash."""
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+
+
+def identity(x):
+    """Return a network that passes one tensor on."""
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    return nets.model([nets.node("Identity", "x", "y")], [nets.value("x", x.shape, kind)], ["y"])
+
+
+def lines(door, step=0):
+    """Return the lines of the statistics of a step."""
+    return (door.rank / "Net" / "0" / str(step) / "statistic.csv").read_text().splitlines()
+
+
+def measured(door, x, **changes):
+    """Dump statistics of one tensor; return the header's titles and the cells from Data Size on."""
+    door.dump(identity(x), {"x": x}, context=O0, **{"saved_data": "statistic", "input_output": 2, **changes})
+    header, row = lines(door)
+    before, _, rest = row.partition(",output,0,")
+    assert before.startswith("Identity,Default_Identity-op0,0,0,")
+    return header.removeprefix(f"{HEAD},"), rest
+
+
+SIX = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+SIX_MD5 = "fa85978152c7dfb5f1322082915cb050"
+ODD = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-40, -2.5], np.float32)
+FINITE = np.array([np.inf, -np.inf, -0.0, 0.0, -2.5, 4], np.float32)
+
+TENSORS = {
+    "one to six": (SIX, f'24,float32,"(2,3)",6,1,3.5,6,0,6,0,0,0,0,{SIX_MD5},9.53939'),
+    "not finite": (
+        ODD,
+        '24,float32,"(6)",nan,nan,nan,6,2,2,1,1,1,1,' + md5(ODD.tobytes()) + ",nan",
+    ),
+    "infinities": (
+        FINITE,
+        '24,float32,"(6)",inf,-inf,nan,6,2,2,0,1,1,2,' + md5(FINITE.tobytes()) + ",inf",
+    ),
+    "float16": (
+        np.array([0.5, -1], np.float16),
+        '4,float16,"(2)",0.5,-1,-0.25,2,1,1,0,0,0,0,' + md5(b"\x008\x00\xbc") + ",1.11803",
+    ),
+    "float64": (
+        np.array([1e300, -1], np.float64),
+        '16,float64,"(2)",1e+300,-1,5e+299,2,1,1,0,0,0,0,' + md5(np.array([1e300, -1]).tobytes()) + ",inf",
+    ),
+    "int8": (
+        np.array([-128, 127, 0], np.int8),
+        '3,int8,"(3)",127,-128,-0.333333,3,1,1,0,0,0,1,' + md5(b"\x80\x7f\0") + ",180.314",
+    ),
+    "uint8": (
+        np.array([255, 1], np.uint8),
+        '2,uint8,"(2)",255,1,128,2,0,2,0,0,0,0,' + md5(b"\xff\x01") + ",255.002",
+    ),
+    "int64": (
+        np.array([1234567, -1]),
+        '16,int64,"(2)",1.23457e+06,-1,617283,2,1,1,0,0,0,0,'
+        + md5(np.array([1234567, -1]).tobytes())
+        + ",1.23457e+06",
+    ),
+    "bool": (
+        np.array([[True], [False]]),
+        '2,bool,"(2,1)",1,0,0.5,2,0,1,0,0,0,1,' + md5(b"\x01\0") + ",1",
+    ),
+    "scalar": (
+        np.array(2, np.float32),
+        '4,float32,"()",2,2,2,1,0,1,0,0,0,0,' + md5(np.float32(2).tobytes()) + ",2",
+    ),
+}
+
+
+@ENABLE
+@pytest.mark.parametrize(("x", "expected"), TENSORS.values(), ids=TENSORS)
+def test_all_statistics(door, enable, x, expected):
+    """All twelve statistics of a tensor are the documented numbers, one row without a trailing comma."""
+    assert (TITLES, expected) == measured(door, x, statistic_category=ALL, enable=enable)
+
+
+def test_bfloat16(door):
+    """bfloat16 is measured, hashed and sized as it is, and saved as float32."""
+    kind = onnx.TensorProto.BFLOAT16
+    model = nets.model(
+        [nets.node("Cast", "x", "b", to=kind), nets.node("Cast", "b", "y", to=onnx.TensorProto.FLOAT)],
+        [nets.value("x", [3])],
+        ["y"],
+    )
+    x = np.array([1.00390625, 3, -2], np.float32)  # halfway between 1 and the next bfloat16
+
+    door.dump(
+        model,
+        {"x": x},
+        context=O0,
+        saved_data="full",
+        dump_mode=1,
+        kernels=["Default/Cast-op0"],
+        input_output=2,
+        statistic_category=["max", "min", "avg", "md5"],
+    )
+
+    digest = md5(b"\x80\x3f\x40\x40\x00\xc0")
+    assert lines(door)[1].endswith(f'output,0,6,bfloat16,"(3)",3,-2,0.666667,{digest}')
+    ((match, path),) = trees.tensors(door.rank)
+    assert match["dtype"] == "bfloat16"
+    assert trees.same_bits(np.array([1, 3, -2], np.float32), np.load(path))
+
+
+def test_int4(door):
+    """int4 is measured unpacked, sized packed, and saved as int8."""
+    weight = helper.make_tensor("w", onnx.TensorProto.INT4, [2, 2], [-8, 7, -1, 0])
+    scale = helper.make_tensor("s", onnx.TensorProto.FLOAT, [], [0.5])
+    model = nets.model([nets.node("DequantizeLinear", "w s", "y")], [nets.value("x", [1])], ["y"], opset=21)
+    model.graph.initializer.extend([weight, scale])
+
+    door.dump(
+        model,
+        {"x": np.ones(1, np.float32)},
+        context=O0,
+        saved_data="full",
+        input_output=1,
+        statistic_category=["max", "min", "avg", "zero count"],
+    )
+
+    match, path = trees.tensors(door.rank)[0]
+    assert match["dtype"] == "int4"
+    assert trees.same_bits(np.array([[-8, 7], [-1, 0]], np.int8), np.load(path))
+    assert lines(door)[1].endswith('input,0,2,int4,"(2,2)",7,-8,-0.5,1')
+
+
+ORDERS = {
+    "default": (None, "Max Value,Min Value,L2Norm Value", "6,1,9.53939"),
+    "empty": ([], "", ""),
+    "backwards": (["l2norm", "min", "max"], "L2Norm Value,Min Value,Max Value", "9.53939,1,6"),
+    "hash": (["count", "hash", "max"], "Count,SHA1,Max Value", f"6,{sha1(SIX)},6"),
+    "hash:md5": (["hash:md5", "avg", "min"], "MD5,Avg Value,Min Value", f"{SIX_MD5},3.5,1"),
+    "hash:sha1": (
+        ["max", "min", "hash:sha1"],
+        "Max Value,Min Value,SHA1",
+        f"6,1,{sha1(SIX)}",
+    ),
+}
+
+
+@ENABLE
+@pytest.mark.parametrize(("categories", "titles", "cells"), ORDERS.values(), ids=ORDERS)
+def test_order(door, enable, categories, titles, cells):
+    """Columns stand in the user's order, hashes in all their spellings."""
+    found, row = measured(door, SIX, statistic_category=categories, enable=enable)
+
+    expected = '24,float32,"(2,3)"'
+    assert (titles, f"{expected},{cells}" if cells else expected) == (found.removeprefix(HEAD), row)
+
+
+SAVED = {"tensor": (2, None), "statistic": (0, 2), "full": (2, 2)}
+
+
+@ENABLE
+@pytest.mark.parametrize(("saved", "files", "rows"), [(k, *v) for k, v in SAVED.items()], ids=SAVED)
+def test_saved_data(door, enable, saved, files, rows):
+    """Tensor files, statistics, or both."""
+    door.dump(identity(SIX), {"x": SIX}, context=O0, enable=enable, saved_data=saved)
+
+    assert files == len(trees.tensors(door.rank))
+    path = door.rank / "Net" / "0" / "0" / "statistic.csv"
+    assert rows == (len(lines(door)) - 1 if path.exists() else None)
+
+
+def test_full_shares_timestamps(door):
+    """A row and the file of the same tensor have one timestamp and one name."""
+    door.dump(nets.mini(), nets.mini_feeds(), context=O0, saved_data="full")
+
+    rows = [
+        (r["Op Type"], r["Op Name"], r["Timestamp"], r["IO"], r["Slot"]) for r in csv.DictReader(lines(door))
+    ]
+    files = [(m["type"], m["name"], m["time"], m["io"], m["slot"]) for m, _ in trees.tensors(door.rank)]
+    assert rows == files
+
+
+BIG = np.full(3, 40000, np.float16)
+DEVICE = {
+    "high": ("high", BIG, '6,float16,"(3)",40000,40000,40000,69282'),
+    "low": ("low", BIG, '6,float16,"(3)",40000,40000,inf,inf'),
+    "high, small": ("high", np.array([3, 4], np.float16), '4,float16,"(2)",4,3,3.5,5'),
+    "low, small": ("low", np.array([3, 4], np.float16), '4,float16,"(2)",4,3,3.5,5'),
+    "high, int8": ("high", np.array([100, 101], np.int8), '2,int8,"(2)",101,100,100.5,null'),
+    "high, bool": ("high", np.array([True, False]), '2,bool,"(2)",True,False,null,null'),
+    "low, bool": ("low", np.array([True, False]), '2,bool,"(2)",null,null,null,null'),
+    "high, uint16": ("high", np.array([1], np.uint16), '2,uint16,"(1)",null,null,null,null'),
+}
+
+
+@ENABLE
+@pytest.mark.parametrize(("precision", "x", "expected"), DEVICE.values(), ids=DEVICE)
+def test_device_statistics(door, enable, precision, x, expected):
+    """The device computes in float32 or, low, in the tensor's own type, where sums may overflow."""
+    titles, row = measured(
+        door,
+        x,
+        enable=enable,
+        stat_calc_mode="device",
+        device_stat_precision_mode=precision,
+        statistic_category=["max", "min", "avg", "l2norm"],
+    )
+
+    assert (titles, row) == ("Max Value,Min Value,Avg Value,L2Norm Value", expected)
+
+
+def test_host_statistics_do_not_overflow(door):
+    """The host adds in double precision."""
+    _, row = measured(door, BIG, statistic_category=["max", "min", "avg", "l2norm"])
+
+    assert row == '6,float16,"(3)",40000,40000,40000,69282'
+
+
+def test_device_drops_what_only_the_host_computes(door, caplog):
+    """Categories that the device lacks are dropped with a warning that names them."""
+    titles, _ = measured(
+        door, SIX, stat_calc_mode="device", statistic_category=["count", "max", "md5", "min", "avg"]
+    )
+
+    assert titles == "Max Value,Min Value,Avg Value"
+    warned = [r.getMessage() for r in caplog.records if "statistic_category" in r.getMessage()]
+    assert len(warned) == 1
+    assert "count" in warned[0]
+    assert "md5" in warned[0]
+
+
+def test_unsupported_type_is_told_once(door, caplog):
+    """A type that the device does not compute a statistic for leaves null and one warning each."""
+    door.dump(
+        identity(np.array([True])),
+        {"x": np.array([True])},
+        context=O0,
+        saved_data="statistic",
+        stat_calc_mode="device",
+        statistic_category=["max", "avg", "l2norm"],
+    )
+
+    assert [row.rpartition('"')[2] for row in lines(door)[1:]] == [",True,null,null"] * 2
+    told = [r.getMessage() for r in caplog.records if "is not supported" in r.getMessage()]
+    assert told == [
+        f"in the 'Ascend' platform, 'bool' is not supported for '{name}' statistic dump"
+        for name in ("avg", "l2norm")
+    ]
+
+
+@pytest.mark.parametrize("saved", ["tensor", "full"])
+def test_device_only_without_tensors(door, caplog, saved):
+    """Where tensors are saved, the host computes, and a warning says so."""
+    door.dump(
+        identity(BIG),
+        {"x": BIG},
+        context=O0,
+        saved_data=saved,
+        stat_calc_mode="device",
+        device_stat_precision_mode="low",
+        **({"statistic_category": ["max", "avg", "md5"]} if saved == "full" else {}),
+    )
+
+    assert any("stat_calc_mode" in r.getMessage() for r in caplog.records)
+    if saved == "full":
+        assert ",40000,40000," in lines(door)[1]
+
+
+def test_device_statistics_of_device_tensors(door):
+    """Statistics of a device tensor are those of its memory: device shape, size and type."""
+    for flag, expected in (
+        (False, '128,float32,"(1,1,1,2,16)",4,0,0.3125'),
+        (True, '16,float32,"(1,2,1,2)",4,1,2.5'),
+    ):
+        door.again()
+        x = np.array([[[[1, 2]], [[3, 4]]]], np.float32)
+        node = nets.node("MaxPool", "x", "y", kernel_shape=[1, 1])
+        door.dump(
+            nets.model([node], [nets.value("x", x.shape)], ["y"]),
+            {"x": x},
+            context=O0,
+            saved_data="statistic",
+            statistic_category=["max", "min", "avg"],
+            trans_flag=flag,
+            net_name=f"Net{flag:d}",
+        )
+        rows = (door.rank / f"Net{flag:d}" / "0" / "0" / "statistic.csv").read_text().splitlines()
+        assert [expected] * 2 == [row.partition(",0,0,")[2].split(",", 3)[3] for row in rows[1:]]
+
+
+def test_samples(door):
+    """With samples, statistics are those of the sample."""
+    titles, row = measured(
+        door, SIX, sample_mode=1, sample_num=2, statistic_category=["max", "min", "avg", "count"]
+    )
+
+    assert (titles, row) == ("Max Value,Min Value,Avg Value,Count", '8,float32,"(2)",2,1,1.5,2')
+
+
+def test_steps_have_files_of_their_own(door):
+    """Each dumped step has one file with one header, and its mode is 0400."""
+    door.dump(identity(SIX), {"x": SIX}, steps=3, context=O0, saved_data="statistic", iteration="0|2")
+
+    for step in (0, 2):
+        assert len(lines(door, step)) == 3
+        assert trees.mode(door.rank / "Net" / "0" / str(step) / "statistic.csv") == 0o400
+    assert not (door.rank / "Net" / "0" / "1").exists()
+
+
+def test_rows_are_added_to_an_older_file(door):
+    """A second process with the same path adds rows under the header that is there."""
+    for _ in range(2):
+        door.dump(identity(SIX), {"x": SIX}, context=O0, saved_data="statistic")
+        door.again()
+
+    assert [line.split(",")[0] for line in lines(door)] == ["Op Type", *["Identity"] * 4]
+
+
+WITHOUT_ROW = {
+    "complex": np.array([1 + 2j], np.complex64),
+    "empty": np.zeros((0, 3), np.float32),
+}
+
+
+@pytest.mark.parametrize("x", WITHOUT_ROW.values(), ids=WITHOUT_ROW)
+def test_tensors_without_row(door, x):
+    """Complex and empty tensors have no row."""
+    door.dump(identity(x), {"x": x}, context=O0, saved_data="statistic")
+
+    assert not (door.rank / "Net").exists()
+
+
+ADVICE = {"two": (["max", "min"], True), "three": (["max", "min", "avg"], False), "none": ([], True)}
+
+
+@pytest.mark.parametrize(("categories", "expected"), ADVICE.values(), ids=ADVICE)
+def test_advice_about_msprobe(door, caplog, categories, expected):
+    """Fewer than three statistics are warned of once: msprobe refuses such files."""
+    door.dump(
+        identity(SIX), {"x": SIX}, steps=2, context=O0, saved_data="statistic", statistic_category=categories
+    )
+
+    assert expected == len([r for r in caplog.records if "msprobe refuses" in r.getMessage()])
+
+
+def test_gpu_computes_on_the_host(door, caplog):
+    """GPU has statistics, of the host only."""
+    door.dump(
+        identity(SIX),
+        {"x": SIX},
+        context=GPU,
+        saved_data="statistic",
+        stat_calc_mode="device",
+        statistic_category=["max", "min", "md5"],
+    )
+
+    assert lines(door)[1].endswith(f",6,1,{SIX_MD5}")
+    assert any("stat_calc_mode" in r.getMessage() for r in caplog.records)
+
+
+@ENABLE
+@pytest.mark.parametrize("trans_flag", [True, False], ids=["host", "device"])
+def test_real_network(door, sample_net, enable, trans_flag):
+    """The rows of a real network are numpy's numbers of the files beside them."""
+    door.dump(
+        sample_net("lenet"),
+        {"x": data.digits(0, 2, 32)},
+        context=O0,
+        enable=enable,
+        saved_data="full",
+        trans_flag=trans_flag,
+        statistic_category=["max", "min", "avg", "l2norm", "zero count", "md5"],
+    )
+
+    files = [np.load(path) for _, path in trees.tensors(door.rank)]
+    rows = list(csv.DictReader(lines(door)))
+    assert len(files) == len(rows) > 20
+    for array, row in zip(files, rows, strict=True):
+        wide = array.astype(np.float64)
+        numbers = [wide.max(), wide.min(), wide.mean(), np.sqrt((wide * wide).sum())]
+        cells = [float(row[title]) for title in ("Max Value", "Min Value", "Avg Value", "L2Norm Value")]
+        np.testing.assert_allclose(cells, numbers, rtol=1e-5, atol=1e-9)
+        assert int(row["Zero Count"]) == np.count_nonzero(array == 0)
+        assert row["MD5"] == md5(array.tobytes())
+        assert row["Shape"] == f"({','.join(map(str, array.shape))})"
+        assert int(row["Data Size"]) == array.nbytes
