@@ -43,6 +43,9 @@ MOVES: Final = frozenset(
 )
 """Operators that move elements, or that convert on purpose: they keep the types they are given."""
 
+CONTROL: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Those of ``MOVES`` whose subgraphs compute: what they give is rounded all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
@@ -112,7 +115,8 @@ class _Writer:
         before = self._before_conversion(own, rounding)
         self.nodes.append(own)
         for slot, name in enumerate(proto.output):
-            wanted = self._written(name, rounding, moves=moves, had_half=had_half)
+            keeps = moves and own.op_type not in CONTROL
+            wanted = self._written(name, rounding, keeps=keeps, had_half=had_half)
             if name and wanted is not None and before is None:
                 own.output[slot] = self._name()
                 self._write(own.output[slot], name, wanted, rounding)
@@ -144,12 +148,12 @@ class _Writer:
             own.input[0] = self._bounded(own.input[0])
         return own.input[0]
 
-    def _written(self, name: str, rounding: Rounding, *, moves: bool, had_half: bool) -> DType | None:
+    def _written(self, name: str, rounding: Rounding, *, keeps: bool, had_half: bool) -> DType | None:
         """Return the type that a float32 result is to be rounded to, None for none."""
         declared = self.types.get(name)
         if had_half and declared in HALVES:
             return declared
-        if declared is FLOAT32 and rounding.writes is not FLOAT32 and not moves:
+        if declared is FLOAT32 and rounding.writes is not FLOAT32 and not keeps:
             return rounding.writes
         return None
 
@@ -181,7 +185,7 @@ class _Writer:
         edge = self._constant("edge", np.array(_OVERFLOWS_FROM, np.float32))
         within = self._node("Less", [self._node("Abs", [name]), edge])  # NaN is within nothing
         beyond = self._cast(self._node("Not", [within]), FLOAT32)
-        self.flags.append(self._node("ReduceMax", [beyond], keepdims=0))
+        self.flags.append(self._node("ReduceSum", [beyond], keepdims=0))  # 0 of no elements
 
     def _cast(self, name: str, dtype: DType, result: str = "") -> str:
         return self._node("Cast", [name], result, to=dtype.onnx)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from msdump.errors import ExecutionError
 from sample_nets import data
@@ -199,6 +200,44 @@ def test_bad_inputs_are_told(door, caplog):
         "overflow: Default/first/Add-op0 in step 0: output.0 inf (1); its inputs were finite",
         "overflow: Default/second/Neg-op0 in step 0: output.0 -inf (1); its input.0 was already bad",
     ]
+
+
+@ENABLE
+@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+def test_branch(door, enable, mode, expected):
+    """What a branch gives is rounded, and seen, as any other result."""
+    overflow(door, mode)
+    branches = [
+        helper.make_graph([nets.node(op, "x x", "p")], op, [], [nets.value("p", [2])])
+        for op in ("Add", "Sub")
+    ]
+    choice = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    inputs = [nets.value("x", [2]), nets.value("c", [], onnx.TensorProto.BOOL)]
+    model = nets.model([choice], inputs, [nets.value("y", [2])])
+
+    network = door.dump(
+        model,
+        {"x": LARGE, "c": np.array(True)},
+        context=O0,
+        enable=enable,
+        op_debug_mode=3,
+        precision_mode="force_fp16",
+    )
+
+    assert trees.slots(door.rank) == ["If-op0 input 0", "If-op0 output 0"]
+    assert np.load(trees.tensors(door.rank)[1][1]).tolist() == [expected, 4]
+    assert network.run({"x": LARGE, "c": np.array(False)})["y"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+def test_no_elements(door, caplog, mode):
+    """A tensor without elements does not overflow."""
+    overflow(door, mode)
+    model = nets.model([nets.node("Add", "x x", "y")], [nets.value("x", ["n"])], ["y"])
+
+    door.dump(model, {"x": np.zeros(0, np.float32)}, context=O0, op_debug_mode=3, precision_mode="force_fp16")
+
+    assert told(caplog) == []
 
 
 def test_input_beyond_the_range(door, caplog):
