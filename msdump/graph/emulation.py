@@ -109,17 +109,20 @@ class _Writer:
         own = onnx.NodeProto()
         own.CopyFrom(proto)
         moves = own.op_type in MOVES or bool(own.domain)
+        is_control = moves and own.op_type in CONTROL and not own.domain
         had_half = not moves and any(self.types.get(name) in HALVES for name in own.input)
         for slot, name in enumerate(proto.input):
             own.input[slot] = self._read(name, rounding, moves=moves)
         before = self._before_conversion(own, rounding)
         self.nodes.append(own)
         for slot, name in enumerate(proto.output):
-            keeps = moves and own.op_type not in CONTROL
-            wanted = self._written(name, rounding, keeps=keeps, had_half=had_half)
+            wanted = self._written(name, rounding, moves=moves, is_control=is_control, had_half=had_half)
             if name and wanted is not None and before is None:
                 own.output[slot] = self._name()
-                self._write(own.output[slot], name, wanted, rounding)
+                made = own.output[slot]
+                if moves and wanted in HALVES and self.types.get(name) is wanted:
+                    made = self._cast(made, FLOAT32)
+                self._write(made, name, wanted, rounding)
 
     def finish(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
         """Join the flags of all results into STATUS."""
@@ -148,12 +151,16 @@ class _Writer:
             own.input[0] = self._bounded(own.input[0])
         return own.input[0]
 
-    def _written(self, name: str, rounding: Rounding, *, keeps: bool, had_half: bool) -> DType | None:
+    def _written(
+        self, name: str, rounding: Rounding, *, moves: bool, is_control: bool, had_half: bool
+    ) -> DType | None:
         """Return the type that a float32 result is to be rounded to, None for none."""
         declared = self.types.get(name)
         if had_half and declared in HALVES:
             return declared
-        if declared is FLOAT32 and rounding.writes is not FLOAT32 and not keeps:
+        if declared is FLOAT16 and rounding.saturates and is_control:
+            return declared
+        if declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not moves):
             return rounding.writes
         return None
 

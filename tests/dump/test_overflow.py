@@ -447,3 +447,26 @@ def test_args_of_the_overflowing(door):
     (path,) = (door.rank / "Net" / "0" / "0").glob("*.json")
     assert path.name == "Add.Default_add_Add-op0.json"
     assert isinstance(json.loads(path.read_text()), dict)
+
+
+@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+def test_loop_over_float16(door, mode, expected):
+    """A loop over a float16 tensor of the model saturates as any other operator."""
+    overflow(door, mode)
+    half, flag, number = (getattr(onnx.TensorProto, name) for name in ("FLOAT16", "BOOL", "INT64"))
+    body = helper.make_graph(
+        [nets.node("Identity", "go", "on"), nets.node("Add", "v v", "w")],
+        "body",
+        [nets.value("step", [], number), nets.value("go", [], flag), nets.value("v", [2], half)],
+        [nets.value("on", [], flag), nets.value("w", [2], half)],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    inputs = [nets.value("x", [2], half), nets.value("n", [], number)]
+    feeds = {"x": np.array([30000, 1], np.float16), "n": np.array(2)}
+
+    network = door.dump(
+        nets.model([loop], inputs, [nets.value("y", [2], half)]), feeds, context=O0, op_debug_mode=3
+    )
+
+    assert [expected, 4] == network.run(feeds)["y"].tolist()
+    assert {m["type"] for m, _ in trees.tensors(door.rank)} == {"Loop"}
