@@ -43,7 +43,7 @@ _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
 """Inputs of which the runtime's kernel keeps a packed copy when they are initializers."""
 
 _BOUND_OPS: Final = frozenset(
-    {*_PACKED_SLOTS, "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
+    {*_PACKED_SLOTS, "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
 )
 """Operators that are faster, or only possible, with their weights as initializers."""
 
@@ -210,11 +210,18 @@ class KernelFactory:
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
     def _bound(self, node: Node) -> tuple[str, ...]:
-        if not (node.op_type in _BOUND_OPS or node.domain):
+        if not (node.op_type in _BOUND_OPS or node.domain or self._rounds_weights(node)):
             return ()
         free = self._graph.overridable
         names = dict.fromkeys(node.inputs)
         return tuple(name for name in names if name in self._weights and name not in free)
+
+    def _rounds_weights(self, node: Node) -> bool:
+        """Tell whether a convolution's weights are rounded, once and not in every run.
+
+        Elsewhere they are fed, so that equal convolutions share one session and its threads.
+        """
+        return node.op_type == "Conv" and self._roundings(node) is not None
 
     def _packed(self, node: Node) -> frozenset[str]:
         slots = _PACKED_SLOTS.get(node.op_type, frozenset())
