@@ -221,7 +221,8 @@ class KernelFactory:
 
         Elsewhere they are fed, so that equal convolutions share one session and its threads.
         """
-        return node.op_type == "Conv" and self._roundings(node) is not None
+        roundings = self._roundings(node)
+        return node.op_type == "Conv" and roundings is not None and roundings[0].reads is not FLOAT32
 
     def _packed(self, node: Node) -> frozenset[str]:
         slots = _PACKED_SLOTS.get(node.op_type, frozenset())
