@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from msdump import dtypes
+from msdump.device.memory import lifetimes
 from msdump.errors import ExecutionError, UnsupportedOpError
 from msdump.execute import values
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, Run
@@ -93,20 +94,9 @@ class Program:
         self._status = len(self._slots)
         self._initial: list[OrtValue | None] = [None] * (self._status + 1)
         self._operators = [
-            _Operator(node, dead) for node, dead in zip(graph.nodes, self._dead(), strict=True)
+            _Operator(node, tuple(self._slots[name] for name in dead))
+            for node, dead in zip(graph.nodes, lifetimes(graph).dead, strict=True)
         ]
-
-    def _dead(self) -> list[tuple[int, ...]]:
-        """Return the slots to drop after each operator: last uses and results that nobody uses."""
-        kept = {value.name for value in self.graph.outputs} | set(self.graph.weights)
-        seen: set[str] = set()
-        dead = []
-        for node in reversed(self.graph.nodes):
-            names = [*reads(node), *filter(None, node.outputs)]
-            last = dict.fromkeys(name for name in names if name not in seen and name not in kept)
-            dead.append(tuple(self._slots[name] for name in last))
-            seen.update(names)
-        return dead[::-1]
 
     def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
         """Run the network.

@@ -53,12 +53,6 @@ def sequence_at(type_text: str) -> bytes:
 
 
 @functools.cache
-def optional(type_text: str) -> bytes:
-    """Return a model that wraps the tensor or sequence "x" into the optional "y"."""
-    return _model(helper.make_node("Optional", ["x"], ["y"]), [("x", type_text)], [])
-
-
-@functools.cache
 def element(type_text: str) -> bytes:
     """Return a model that takes the element "y" out of the optional "x"."""
     return _model(helper.make_node("OptionalGetElement", ["x"], ["y"]), [("x", type_text)], [])
