@@ -16,14 +16,8 @@ setup_venv
 export DEVICE_TARGET=Ascend
 export JIT_LEVEL=${JIT_LEVEL:-O0}
 
-folder=${1:-}
-if [ -z "$folder" ]; then
-    mkdir -p "$MSDUMP_ROOT/out"
-    folder=$(mktemp -d "$MSDUMP_ROOT/out/async_$(date +%Y%m%d_%H%M%S)_XXXX")
-fi
-mkdir -p "$folder"
-MS_DIAGNOSTIC_DATA_PATH=$(cd "$folder" && pwd)
-export MS_DIAGNOSTIC_DATA_PATH
+folder=$(dump_folder async "${1:-}")
+export MS_DIAGNOSTIC_DATA_PATH=$folder
 export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/alexnet/data_dump_async.json
 
 echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=$JIT_LEVEL MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"

@@ -16,13 +16,7 @@ setup_venv
 export DEVICE_TARGET=Ascend
 export JIT_LEVEL=${JIT_LEVEL:-O0}
 
-folder=${1:-}
-if [ -z "$folder" ]; then
-    mkdir -p "$MSDUMP_ROOT/out"
-    folder=$(mktemp -d "$MSDUMP_ROOT/out/overflow_$(date +%Y%m%d_%H%M%S)_XXXX")
-fi
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
+folder=$(dump_folder overflow "${1:-}")
 
 # Run the network: run_network FOLDER CONFIGURATION
 run_network() {

@@ -17,14 +17,8 @@ if [ "$DEVICE_TARGET" = Ascend ]; then
     export JIT_LEVEL=${JIT_LEVEL:-O0}
 fi
 
-folder=${1:-}
-if [ -z "$folder" ]; then
-    mkdir -p "$MSDUMP_ROOT/out"
-    folder=$(mktemp -d "$MSDUMP_ROOT/out/alexnet_$(date +%Y%m%d_%H%M%S)_XXXX")
-fi
-mkdir -p "$folder"
-MS_DIAGNOSTIC_DATA_PATH=$(cd "$folder" && pwd)
-export MS_DIAGNOSTIC_DATA_PATH
+folder=$(dump_folder alexnet "${1:-}")
+export MS_DIAGNOSTIC_DATA_PATH=$folder
 export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/alexnet/data_dump.json
 
 echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=${JIT_LEVEL:-} MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"
