@@ -84,6 +84,32 @@ class OverflowMode(enum.StrEnum):
     SATURATION = "SATURATION_MODE"
 
 
+class Tree(enum.StrEnum):
+    """Which directories a dump is laid out in, below its path."""
+
+    RANKS = "rank_{rank}/{net}/{graph}/{iteration}"
+    STEPS = "{step}/{time}/{device}/{model}/{model_id}/{iteration}"
+    MODELS = "{time}/{device}/{model}/{model_id}/{iteration}"
+
+
+class Scene(enum.StrEnum):
+    """What acl.json's ``dump_scene`` turns on."""
+
+    LITE_EXCEPTION = "lite_exception"
+    BRIEF_EXCEPTION = "aic_err_brief_dump"
+    NORM_EXCEPTION = "aic_err_norm_dump"
+    DETAIL_EXCEPTION = "aic_err_detail_dump"
+    WATCHER = "watcher"
+
+
+class DumpLevel(enum.StrEnum):
+    """Which files acl.json's ``dump_level`` asks for."""
+
+    OP = "op"
+    KERNEL = "kernel"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Where a network runs.
@@ -96,6 +122,7 @@ class Context:
         precision_mode: How an Ascend computes; None: as the configuration says, else by default.
         overflow_mode: What float16 results beyond the range become.
         memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
+        fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
     """
 
     device_target: DeviceTarget = DeviceTarget.CPU
@@ -105,6 +132,7 @@ class Context:
     precision_mode: PrecisionMode | None = None
     overflow_mode: OverflowMode = OverflowMode.INFNAN
     memory_limit: int | None = None
+    fuses: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +261,40 @@ class StatisticSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocked:
+    """One entry of ``optype_blacklist`` or ``opname_blacklist``.
+
+    Attributes:
+        name: Operator type or name; "" filters nothing.
+        positions: ``input0``, ``output1``; none filters nothing.
+    """
+
+    name: str
+    positions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelItem:
+    """One item of acl.json's ``dump_list``.
+
+    Attributes:
+        model_name: File stem or graph name of a model, None: any model.
+        layers: Names of operators, fused or original; none: all of them.
+        watched: Operators whose outputs the watcher reads again.
+        blocked_types: Tensors left out, by operator type.
+        blocked_names: Tensors left out, by operator name.
+        ranges: First and last operator of each closed range.
+    """
+
+    model_name: str | None = None
+    layers: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+    blocked_types: tuple[Blocked, ...] = ()
+    blocked_names: tuple[Blocked, ...] = ()
+    ranges: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DumpPlan:
     """Everything a run has to know about its dump.
 
@@ -265,6 +327,13 @@ class DumpPlan:
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
         max_bytes: Most bytes of tensor files of the process, 0: no limit.
+        tree: Directories of the dump.
+        models: Which operators of which models are dumped (acl.json), None: as ``selector`` says.
+        dumps_single_operators: Operators that are called alone are dumped.
+        level: Files of graph operators, of kernels, or of both.
+        scene: What an exception or the watcher writes, None: neither is on.
+        operator_statistics: Columns of the csv file that stands in for each operator's tensors
+            (``dump_data`` stats), None: tensors.
     """
 
     source: str
@@ -295,3 +364,9 @@ class DumpPlan:
     queue_bytes: int = 256 << 20
     writer_threads: int = 1
     max_bytes: int = 0
+    tree: Tree = Tree.RANKS
+    models: tuple[ModelItem, ...] | None = None
+    dumps_single_operators: bool = False
+    level: DumpLevel = DumpLevel.ALL
+    scene: Scene | None = None
+    operator_statistics: tuple[str, ...] | None = None
