@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from msdump.capture.process import PROCESS, Process
 from msdump.capture.selection import inside
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
+from msdump.device.residence import Residence, residence
 from msdump.execute import accelerate, feeds, values
 from msdump.execute.program import Program
 from msdump.graph.fusion import fuse_elementwise
@@ -26,6 +28,8 @@ from msdump.targets import Operator, Scope
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes of the tensors that a network was fed."""
+
+_MOST_MEMORIES: Final = 64  # sets of input shapes whose addresses are kept
 
 
 class Network:
@@ -60,6 +64,7 @@ class Network:
         self.graph = graph if self._device is None else self._device.graph
         self._memory_limit = context.memory_limit
         self._memory: dict[Shapes, MemoryUse] = {}
+        self._memory_now: MemoryUse | None = None
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
@@ -134,17 +139,32 @@ class Network:
             name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
         }
         shapes = tuple((name, np.shape(item)) for name, item in inputs.items() if _is_tensor(item))
-        if self._device is None or shapes in self._memory:
+        if self._device is None:
             return self._program.run(fed, capture)
-        meter = MemoryMeter(self.graph, self._memory_limit, inputs)
+        if shapes in self._memory:
+            self._memory_now = self._memory[shapes]
+            return self._program.run(fed, capture)
+        meter = MemoryMeter(self._residence, self._memory_limit, {**self.graph.weights, **inputs})
+        self._memory_now = meter.use
         outputs = self._program.run(fed, Metered(meter, capture, len(self.graph.nodes)))
-        self._memory[shapes] = meter.use()
+        if len(self._memory) >= _MOST_MEMORIES:
+            del self._memory[next(iter(self._memory))]
+        self._memory[shapes] = meter.use
         return outputs
+
+    @functools.cached_property
+    def _residence(self) -> Residence:
+        assert self._device is not None
+        return residence(self.graph, self._device.placement)
 
     @property
     def device_memory(self) -> MemoryUse | None:
-        """What the last kind of run that was new needed on the emulated device; None elsewhere."""
-        return next(reversed(self._memory.values()), None)
+        """What the run that goes on, or else the last one, needs of the emulated device; None elsewhere.
+
+        It tells addresses from the moment at which an operator's tensors are captured:
+        ``network.device_memory.block(position, io, slot)``.
+        """
+        return self._memory_now
 
     @property
     def iteration(self) -> int:

@@ -6,7 +6,7 @@ Only addresses and sizes are kept, no contents.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,56 +58,61 @@ class DeviceMemory:
         self.peak = 0
         self.total = 0
         self.extent = 0
-        self._blocks: dict[str, Block] = {}
+        self._blocks: dict[Hashable, Block] = {}
         self._holes: list[tuple[int, int]] = []  # address and size, by address, never adjacent
 
     @property
-    def blocks(self) -> Mapping[str, Block]:
-        """What is reserved now, by name."""
+    def blocks(self) -> Mapping[Hashable, Block]:
+        """What is reserved now, by key."""
         return self._blocks
 
-    def allocate(self, name: str, nbytes: int) -> Block:
+    def allocate(self, key: Hashable, nbytes: int, title: str = "") -> Block:
         """Reserve memory for a tensor; an empty one still gets an address of its own.
+
+        Args:
+            key: What the tensor is known by until its release.
+            nbytes: Its size.
+            title: The tensor in messages, by default its key.
 
         Raises:
             DeviceMemoryError: The tensor does not fit.
-            ValueError: The name already has memory.
+            ValueError: The key already has memory.
         """
-        if name in self._blocks:
-            raise ValueError(f"{name!r} already has device memory; release it first")
+        if key in self._blocks:
+            raise ValueError(f"{key!r} already has device memory; release it first")
         size = max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
-        block = Block(self._take(name, nbytes, size), size)
-        self._blocks[name] = block
+        block = Block(self._take(title or repr(key), nbytes, size), size)
+        self._blocks[key] = block
         self.in_use += size
         self.total += size
         self.peak = max(self.peak, self.in_use)
         self.extent = max(self.extent, block.end - BASE)
         return block
 
-    def release(self, name: str) -> None:
+    def release(self, key: Hashable) -> None:
         """Give the memory of a tensor back.
 
         Raises:
-            KeyError: The name has no memory.
+            KeyError: The key has no memory.
         """
-        block = self._blocks.pop(name)
+        block = self._blocks.pop(key)
         self.in_use -= block.size
         self._free(block)
 
-    def _take(self, name: str, nbytes: int, size: int) -> int:
+    def _take(self, title: str, nbytes: int, size: int) -> int:
         fitting = [(hole, address) for address, hole in self._holes if hole >= size]
         if not fitting:
-            return self._grow(name, nbytes, size)
+            return self._grow(title, nbytes, size)
         hole, address = min(fitting)
         at = bisect_left(self._holes, (address, 0))
         self._holes[at : at + 1] = [(address + size, hole - size)] if hole > size else []
         return address
 
-    def _grow(self, name: str, nbytes: int, size: int) -> int:
+    def _grow(self, title: str, nbytes: int, size: int) -> int:
         """Reserve behind everything that is in use."""
         address = self._end()
         if self.limit is not None and address + size - BASE > self.limit:
-            raise DeviceMemoryError(self._refusal(name, nbytes))
+            raise DeviceMemoryError(self._refusal(title, nbytes))
         if self._holes and self._holes[-1][0] == address:
             self._holes.pop()
         return address
@@ -118,12 +123,12 @@ class DeviceMemory:
             return self._holes[-1][0]
         return BASE + self.extent
 
-    def _refusal(self, name: str, nbytes: int) -> str:
+    def _refusal(self, title: str, nbytes: int) -> str:
         assert self.limit is not None
         inner = (size for address, size in self._holes if address != self._end())
         largest = max((self.limit - (self._end() - BASE), *inner))
         return (
-            f"tensor {name!r} of {nbytes} bytes does not fit the device: {self.in_use} of {self.limit} bytes"
+            f"tensor {title} of {nbytes} bytes does not fit the device: {self.in_use} of {self.limit} bytes"
             f" are in use by {len(self._blocks)} tensors, the largest free piece has {largest} bytes;"
             " raise max_device_memory"
         )
@@ -139,36 +144,15 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
-    """Where the values of a graph lie on the device.
-
-    Attributes:
-        blocks: Memory of each value, while it lives.
-        weights: Bytes of the weights, which live all the time.
-        peak: Most bytes in use at one time.
-        total: Bytes of all values, as if nothing were reused.
-        extent: Bytes between the lowest and the highest address.
-    """
-
-    blocks: Mapping[str, Block]
-    weights: int
-    peak: int
-    total: int
-    extent: int
-
-
-@dataclass(frozen=True, slots=True)
 class Lifetimes:
     """When the values of a graph need memory.
 
     Attributes:
         first: Values that live before the first operator runs: weights, then graph inputs.
-        born: Values that each operator makes.
         dead: Values that nobody reads after each operator, its own unread results included.
     """
 
     first: tuple[str, ...]
-    born: tuple[tuple[str, ...], ...]
     dead: tuple[tuple[str, ...], ...]
 
 
@@ -176,39 +160,10 @@ def lifetimes(graph: Graph) -> Lifetimes:
     """Return when the values of a graph need memory; weights and graph outputs never die."""
     kept = {value.name for value in graph.outputs} | set(graph.weights)
     seen: set[str] = set()
-    born = [tuple(filter(None, node.outputs)) for node in graph.nodes]
     dead = []
-    for node, made in zip(reversed(graph.nodes), reversed(born), strict=True):
-        names = dict.fromkeys((*reads(node), *made))
+    for node in reversed(graph.nodes):
+        names = dict.fromkeys((*reads(node), *filter(None, node.outputs)))
         dead.append(tuple(name for name in names if name not in seen and name not in kept))
         seen.update(names)
     inputs = (value.name for value in graph.inputs if value.name not in graph.weights)
-    return Lifetimes((*graph.weights, *inputs), tuple(born), tuple(reversed(dead)))
-
-
-def plan_memory(graph: Graph, sizes: Mapping[str, int], limit: int | None = None) -> MemoryPlan:
-    """Give every value an address, as a run of the graph would.
-
-    Args:
-        graph: The graph.
-        sizes: Bytes of each value on the device; values without one get no memory.
-        limit: Bytes of the device, None: as many as needed.
-
-    Raises:
-        DeviceMemoryError: A value that does not fit; it is named.
-    """
-    memory, blocks = DeviceMemory(limit), {}
-    lives = lifetimes(graph)
-    for name in _sized(lives.first, sizes):
-        blocks[name] = memory.allocate(name, sizes[name])
-    weights = sum(blocks[name].size for name in _sized(graph.weights, sizes))
-    for born, dead in zip(lives.born, lives.dead, strict=True):
-        for name in _sized(born, sizes):
-            blocks[name] = memory.allocate(name, sizes[name])
-        for name in _sized(dead, sizes):
-            memory.release(name)
-    return MemoryPlan(blocks, weights, memory.peak, memory.total, memory.extent)
-
-
-def _sized(names: Mapping[str, object] | tuple[str, ...], sizes: Mapping[str, int]) -> Iterator[str]:
-    return (name for name in names if name in sizes)
+    return Lifetimes((*graph.weights, *inputs), tuple(reversed(dead)))

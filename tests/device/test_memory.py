@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.device.memory import BASE, DeviceMemory, DeviceMemoryError, lifetimes, plan_memory
+from msdump.device.memory import BASE, DeviceMemory, DeviceMemoryError, lifetimes
 
 CHAIN = """g (float[1,128] x, float[1,128] k) => (y) {
     a = Relu(x)
@@ -146,51 +146,4 @@ def test_values_die_after_their_last_use(network):
     lives = lifetimes(graph)
 
     assert ("x", "k") == lives.first
-    assert (("a",), ("b", "left"), ("c",), ("y",)) == lives.born
     assert [{"x"}, {"left"}, {"a", "b"}, {"c", "k"}] == [set(names) for names in lives.dead]
-
-
-def test_a_plan_reuses_what_is_dead(network):
-    """Each value takes the space of one that died before; the peak counts what lives together."""
-    graph = network(CHAIN)
-    sizes = dict.fromkeys(("x", "k", "a", "b", "left", "c", "y"), 512)
-
-    plan = plan_memory(graph, sizes)
-
-    expected = {"x": 0, "k": 512, "a": 1024, "b": 0, "left": 1536, "c": 1536, "y": 0}
-    assert expected == {name: offset for name, (offset, _) in offsets(plan.blocks).items()}
-    assert (0, 2048, 3584, 2048) == (plan.weights, plan.peak, plan.total, plan.extent)
-
-
-def test_weights_and_outputs_live_all_the_time(network):
-    """Nothing lies on a weight or a graph output."""
-    graph = network(
-        "g (float[2] x) => (y, a) <float[2] v = {1, 2}> { a = Mul(x, v) b = Add(a, x) y = Relu(b) }"
-    )
-
-    plan = plan_memory(graph, dict.fromkeys(("x", "v", "a", "b", "y"), 8))
-
-    assert {"v": 0, "x": 512, "a": 1024, "b": 1536, "y": 512} == {
-        name: offset for name, (offset, _) in offsets(plan.blocks).items()
-    }
-    assert 512 == plan.weights
-
-
-def test_a_plan_that_does_not_fit_names_the_tensor(network):
-    """The first value without room is named; a limit of the peak is enough here."""
-    graph = network(CHAIN)
-    sizes = dict.fromkeys(("x", "k", "a", "b", "left", "c", "y"), 512)
-
-    plan_memory(graph, sizes, limit=2048)
-
-    with pytest.raises(DeviceMemoryError, match=r"tensor 'left' of 512 bytes does not fit"):
-        plan_memory(graph, sizes, limit=2047)
-
-
-def test_values_without_a_size_get_no_memory(network):
-    """Values whose size is known only at run time are left out."""
-    graph = network(CHAIN)
-
-    plan = plan_memory(graph, {"x": 4, "c": 4})
-
-    assert {"x", "c"} == set(plan.blocks)

@@ -12,6 +12,7 @@ import pytest
 
 import msdump
 from msdump.errors import DeviceMemoryError
+from msdump.record import IO
 from sample_nets import data
 from tests.dump import nets, trees
 
@@ -366,6 +367,31 @@ def test_memory_use(door):
 
     assert network.device_memory.total == 4 * 4096
     assert network.device_memory.peak < network.device_memory.total
+
+
+def test_memory_is_the_devices(door):
+    """Memory counts device bytes: the padding of NC1HWC0 and FRACTAL_Z, two bytes for each float16."""
+    network = door.load(nets.mini(), **O0)
+
+    network.run(nets.mini_feeds())
+
+    use = network.device_memory
+    sizes = {(io, slot): use.block(0, io, slot).size for io, slot in ((IO.INPUT, 0), (IO.INPUT, 1))}
+    assert {(IO.INPUT, 0): 1536, (IO.INPUT, 1): 4608} == sizes  # 1*1*6*6*16*2 = 1152; 9*1*16*16*2
+    assert 1024 == use.block(0, IO.OUTPUT, 0).size  # 1*1*4*4*16*4
+    assert {512} == {use.blocks[name].size for name in ("x", "conv1.weight", "output")}
+
+
+def test_memory_of_each_input_shape(door):
+    """A run with other shapes has other addresses; one with shapes seen before has the old ones again."""
+    network = door.load(nets.cosine(), **O0)
+    found = []
+    for rows in (1, 1000, 1):
+        network.run({"x": np.ones((rows, 4), np.float32)})
+        found.append((network.device_memory.peak, network.device_memory.block(0, IO.OUTPUT, 0).address))
+
+    assert [1024, 32768, 1024] == [peak for peak, _ in found]
+    assert found[0] == found[2] != found[1]
 
 
 SAMPLES = {

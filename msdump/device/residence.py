@@ -1,0 +1,132 @@
+"""Which forms of a graph's values lie in device memory, and from when until when.
+
+A value lies in memory as its operator makes it. Where an operator reads it in another
+format or element type, a converted copy lies beside it, from its first reader to its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from msdump.device.memory import lifetimes
+from msdump.device.placement import NodePlacement, Placement, Slots
+from msdump.dtypes import DType
+from msdump.graph.graph import Graph, Node
+from msdump.graph.order import reads
+from msdump.record import DEFAULT_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A value in one of the ways in which it lies in device memory.
+
+    Attributes:
+        value: Its name.
+        format: Name of the format.
+        dtype: Element type; None: that of the value itself.
+        groups: Groups that a FRACTAL_Z weight is laid out for.
+    """
+
+    value: str
+    format: str = DEFAULT_FORMAT
+    dtype: DType | None = None
+    groups: int = 1
+
+
+Forms = tuple[Form | None, ...]
+"""One entry for each input or output, None for an absent one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one operator does to device memory.
+
+    Attributes:
+        reads: Form of each input.
+        makes: Form of each output.
+        copies: Inputs that are converted first.
+        results: Graph outputs among its outputs that are converted for the host.
+        dead: Forms that nobody reads afterwards, its own unread results included.
+    """
+
+    reads: Forms
+    makes: Forms
+    copies: tuple[Form, ...]
+    results: tuple[Form, ...]
+    dead: tuple[Form, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """What lies in device memory while a graph runs.
+
+    Attributes:
+        first: Weights, then graph inputs: they are there before the first operator runs.
+        steps: One for each operator.
+    """
+
+    first: tuple[Form, ...]
+    steps: tuple[Step, ...]
+
+
+def residence(graph: Graph, placement: Placement) -> Residence:
+    """Return what lies in device memory while a graph runs; weights and graph outputs stay."""
+    return _Walk(graph).run(placement.nodes)
+
+
+class _Walk:
+    """Walks one graph in execution order, then back."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._first = tuple(self._host(name) for name in lifetimes(graph).first)
+        self._made: dict[str, Form] = {form.value: form for form in self._first}
+        self._known: set[Form] = set(self._first)
+        self._outputs = frozenset(value.name for value in graph.outputs)
+
+    def run(self, placed: Sequence[NodePlacement]) -> Residence:
+        steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
+        kept = {self._made[name] for name in self._graph.weights} | set(map(self._result, self._outputs))
+        return Residence(self._first, tuple(self._with_ends(steps, kept)))
+
+    def _step(self, node: Node, placed: NodePlacement) -> Step:
+        taken = _forms(node.inputs, placed.inputs)
+        copies = tuple(form for form in dict.fromkeys(filter(None, taken)) if form not in self._known)
+        makes = _forms(node.outputs, placed.outputs)
+        self._made |= {form.value: form for form in makes if form}
+        made = (form for form in makes if form and form.value in self._outputs)
+        results = tuple(form for form in (self._result(made.value) for made in made) if form not in makes)
+        self._known.update(copies, results, filter(None, makes))
+        return Step(taken, makes, copies, results, ())
+
+    def _with_ends(self, steps: Sequence[Step], kept: set[Form]) -> Iterable[Step]:
+        seen, ended = set(kept), []
+        for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
+            used = dict.fromkeys(self._used(node, step))
+            dead = tuple(form for form in used if form not in seen)
+            seen.update(used)
+            ended.append(Step(step.reads, step.makes, step.copies, step.results, dead))
+        return reversed(ended)
+
+    def _used(self, node: Node, step: Step) -> Iterator[Form]:
+        yield from filter(None, step.reads)
+        copied = {form.value for form in step.copies}
+        inside = (name for name in reads(node) if name not in node.inputs)  # what its subgraphs read
+        yield from (self._made[name] for name in (*copied, *inside) if name in self._made)
+        yield from filter(None, step.makes)
+        yield from step.results
+
+    def _result(self, name: str) -> Form:
+        made = self._made.get(name)
+        return Form(name, dtype=made.dtype) if made else self._host(name)
+
+    def _host(self, name: str) -> Form:
+        return Form(name, dtype=self._graph.type_of(name).dtype)
+
+
+def _forms(names: Sequence[str], tensors: Slots) -> Forms:
+    return tuple(
+        Form(name, tensor.format, tensor.dtype, tensor.groups) if tensor is not None else None
+        for name, tensor in zip(names, tensors, strict=True)
+    )

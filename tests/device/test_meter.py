@@ -1,0 +1,216 @@
+"""Device memory of a run: sizes and addresses of the device's tensors."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from msdump.device.memory import BASE
+from msdump.device.meter import BEFORE, MemoryMeter, MemoryUse
+from msdump.device.placement import place
+from msdump.device.precision import rounding
+from msdump.device.residence import residence
+from msdump.dtypes import from_name
+from msdump.errors import DeviceMemoryError
+from msdump.plan import OverflowMode, PrecisionMode
+from msdump.record import IO
+
+CHAIN = """g (float[1,128] x, float[1,128] k) => (y) {
+    a = Relu(x)
+    b, left = Dropout(a)
+    c = Add(a, b)
+    y = Mul(c, k)
+}"""
+IMAGE = """g (float[2,3,8,8] x, float[4,3,3,3] w) => (y) {
+    c = Conv <pads = [1, 1, 1, 1]> (x, w)
+    r = Relu(c)
+    p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)
+    y = Flatten(p)
+}"""
+PRODUCT = "g (float[M,N] x, float[N,L] w) => (y) { p = MatMul(x, w) y = Sigmoid(p) }"
+
+
+def metered(graph, arrays, mode=PrecisionMode.FORCE_FP32, limit=None):
+    """Return the memory use of a run whose operators gave arrays of these shapes and types."""
+    ways = {node.name: rounding(node.operator.op_type, mode, OverflowMode.INFNAN) for node in graph.nodes}
+
+    def dtype_of(node, io, slot):
+        host = graph.type_of((node.inputs if io is IO.INPUT else node.outputs)[slot]).dtype
+        way = ways[node.name]
+        return way.read_type(host) if io is IO.INPUT else way.write_type(host)
+
+    meter = MemoryMeter(residence(graph, place(graph, dtype_of)), limit, arrays)
+    for position, node in enumerate(graph.nodes):
+        meter.ran(position, [arrays.get(name) for name in node.outputs])
+    return meter.use
+
+
+def zeros(**shapes):
+    """Return float32 arrays of these shapes."""
+    return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+
+
+CHAIN_ARRAYS = zeros(**dict.fromkeys(("x", "k", "a", "b", "left", "c", "y"), (1, 128)))
+IMAGE_ARRAYS = zeros(
+    x=(2, 3, 8, 8), w=(4, 3, 3, 3), c=(2, 4, 8, 8), r=(2, 4, 8, 8), p=(2, 4, 4, 4), y=(2, 64)
+)
+
+
+def written(use):
+    """Return value, format, type, position, offset and size of everything that came into memory."""
+    return [
+        (
+            item.form.value,
+            item.form.format,
+            item.form.dtype.name,
+            item.position,
+            item.block.address - BASE,
+            item.block.size,
+        )
+        for item in use.written
+    ]
+
+
+def test_tensors_take_the_place_of_dead_ones(network):
+    """Each value takes the space of one that died before; the peak counts what lives together."""
+    use = metered(network(CHAIN), CHAIN_ARRAYS)
+
+    expected = {"x": 0, "k": 512, "a": 1024, "b": 0, "left": 1536, "c": 1536, "y": 0}
+    assert expected == {name: block.address - BASE for name, block in use.blocks.items()}
+    assert (2048, 3584) == (use.peak, use.total)
+
+
+def test_weights_and_outputs_stay(network):
+    """Nothing lies on a weight or a graph output."""
+    graph = network(
+        "g (float[2] x) => (y, a) <float[2] v = {1, 2}> { a = Mul(x, v) b = Add(a, x) y = Relu(b) }"
+    )
+
+    use = metered(graph, zeros(x=(2,), v=(2,), a=(2,), b=(2,), y=(2,)))
+
+    assert {"v": 0, "x": 512, "a": 1024, "b": 1536, "y": 512} == {
+        name: block.address - BASE for name, block in use.blocks.items()
+    }
+
+
+def test_padding_counts_and_float16_is_half(network):
+    """The padding of NC1HWC0 and FRACTAL_Z counts; an element that is read as float16 has two bytes."""
+    use = metered(network(IMAGE), IMAGE_ARRAYS, PrecisionMode.ALLOW_FP32_TO_FP16)
+
+    assert written(use) == [
+        ("x", "DefaultFormat", "float32", BEFORE, 0, 1536),  # 2 * 3 * 8 * 8 * 4
+        ("w", "DefaultFormat", "float32", BEFORE, 1536, 512),  # 4 * 3 * 3 * 3 * 4 = 432
+        ("x", "NC1HWC0", "float16", 0, 2048, 4096),  # 2 * 1 * 8 * 8 * 16 * 2
+        ("w", "FRACTAL_Z", "float16", 0, 6144, 4608),  # 9 * 1 * 16 * 16 * 2
+        ("c", "NC1HWC0", "float32", 0, 10752, 8192),  # 2 * 1 * 8 * 8 * 16 * 4
+        ("r", "NC1HWC0", "float32", 1, 0, 8192),  # where x, w and their copies were
+        ("p", "NC1HWC0", "float32", 2, 8192, 2048),  # 2 * 1 * 4 * 4 * 16 * 4
+        ("p", "DefaultFormat", "float32", 3, 0, 512),  # 2 * 4 * 4 * 4 * 4
+        ("y", "DefaultFormat", "float32", 3, 512, 512),
+    ]
+    assert use.peak == 18944
+
+
+def test_addresses_by_operator_and_slot(network):
+    """An operator's input is where the operator reads it: its copy where it is converted."""
+    use = metered(network(IMAGE), IMAGE_ARRAYS, PrecisionMode.ALLOW_FP32_TO_FP16)
+
+    places = [
+        (position, io, slot)
+        for position, inputs in enumerate((2, 1, 1, 1))
+        for io, count in ((IO.INPUT, inputs), (IO.OUTPUT, 1))
+        for slot in range(count)
+    ]
+    assert [use.block(*place).address - BASE for place in places] == [
+        *(2048, 6144, 10752),
+        *(10752, 0),
+        *(0, 8192),
+        *(0, 512),
+    ]
+    assert use.blocks["x"].address == BASE
+    assert use.blocks["p"].address - BASE == 8192
+
+
+def test_a_copy_serves_all_its_readers(network):
+    """A value that two operators read in one other form is converted once and kept for both."""
+    graph = network(
+        "g (float[2,3] x, float[3,4] v, float[3,4] w) => (a, b) { a = MatMul(x, v) b = MatMul(x, w) }"
+    )
+
+    use = metered(graph, zeros(x=(2, 3), v=(3, 4), w=(3, 4), a=(2, 4), b=(2, 4)))
+
+    copies = [(v, position) for v, f, _, position, *_ in written(use) if f == "FRACTAL_NZ"]
+    assert copies == [("x", 0), ("v", 0), ("a", 0), ("w", 1), ("b", 1)]
+    assert use.block(0, IO.INPUT, 0) == use.block(1, IO.INPUT, 0)
+
+
+def test_graph_outputs_are_converted_for_the_host(network):
+    """A graph output in a device format gets a copy in the host's, which stays; the original goes."""
+    graph = network("g (float[2,3] x, float[3,4] w) => (y) { y = MatMul(x, w) }")
+
+    use = metered(graph, zeros(x=(2, 3), w=(3, 4), y=(2, 4)))
+
+    assert [("y", "FRACTAL_NZ"), ("y", "DefaultFormat")] == [row[:2] for row in written(use)][-2:]
+    assert use.block(0, IO.OUTPUT, 0) != use.written[-1].block
+
+
+@pytest.mark.parametrize(("rows", "size"), [(3, 1024), (17, 2048)], ids=str)
+def test_sizes_that_only_the_run_tells(network, rows, size):
+    """Where the model leaves dimensions open, memory follows the shapes of the run."""
+    use = metered(network(PRODUCT), zeros(x=(rows, 2), w=(2, 4), p=(rows, 4), y=(rows, 4)))
+
+    assert size == use.block(0, IO.OUTPUT, 0).size
+
+
+def test_packed_types(network):
+    """Two int4 share a byte."""
+    graph = network("g (int4[2000] x) => (y) { y = Identity(x) }")
+    array = np.zeros(2000, ml_dtypes.int4)
+
+    use = metered(graph, {"x": array, "y": array})
+
+    assert [1024, 1024] == [item.block.size for item in use.written]
+    assert {from_name("int4")} == {item.form.dtype for item in use.written}
+
+
+def test_values_that_are_no_tensors_have_no_block(network):
+    """A sequence gets no memory; an operator that was not reached has no addresses yet."""
+    graph = network("g (float[4] x) => (y) { s = SplitToSequence(x) y = ConcatFromSequence <axis = 0> (s) }")
+    meter = MemoryMeter(residence(graph, place(graph)), None, zeros(x=(4,)))
+
+    meter.ran(0, [None])
+
+    assert meter.use.block(0, IO.INPUT, 0) is not None
+    assert meter.use.block(0, IO.OUTPUT, 0) is None
+    assert meter.use.block(1, IO.OUTPUT, 0) is None
+    assert {"x"} == set(meter.use.blocks)
+
+
+def test_what_subgraphs_read_stays(network):
+    """A value that only a branch reads lives until the branch has run."""
+    graph = network("""g (bool c, float[128] x) => (y) {
+        a = Relu(x)
+        b = Abs(a)
+        d = Neg(b)
+        y = If (c) <
+            then_branch = t () => (float[128] p) { p = Add(a, d) },
+            else_branch = e () => (float[128] q) { q = Neg(a) }
+        >
+    }""")
+    arrays = zeros(x=(128,), a=(128,), b=(128,), d=(128,), y=(128,)) | {"c": np.array(True)}
+
+    blocks = metered(graph, arrays).blocks
+
+    assert blocks["a"].address not in {blocks[name].address for name in ("b", "d", "y")}
+
+
+def test_a_limit_that_is_too_small_names_the_tensor(network):
+    """A limit of the extent is enough; below, the tensor and its format are named."""
+    graph = network(IMAGE)
+    mode = PrecisionMode.ALLOW_FP32_TO_FP16
+
+    assert isinstance(metered(graph, IMAGE_ARRAYS, mode, limit=18944), MemoryUse)
+
+    with pytest.raises(DeviceMemoryError, match=r"tensor 'c' in NC1HWC0 of 8192 bytes does not fit"):
+        metered(graph, IMAGE_ARRAYS, mode, limit=18943)
