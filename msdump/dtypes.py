@@ -21,10 +21,12 @@ class DType:
     Attributes:
         name: MindSpore's lower-case name, the dtype field of Ascend file names.
         title: MindSpore's type name in .ir texts and CPU file names of 2.7 (``Float32``).
-        onnx: Number in ONNX's TensorProto.DataType.
+        onnx: Number in ONNX's TensorProto.DataType, 0 where ONNX has no such type.
         numpy: The numpy (or ml_dtypes) type that holds one element.
         saved: The numpy type that .npy files hold; differs where numpy has no such type.
         ir: Number in the DataType enumeration of the .pb graph files (section 4.5).
+        dump: Number in OutputDataType of CANN's dump files, None where it has none.
+        acl: Number in CANN's aclDataType, which GE shares; None where it has none.
         per_byte: Elements in one byte where they are packed, else 1.
     """
 
@@ -34,50 +36,62 @@ class DType:
     numpy: np.dtype
     saved: np.dtype
     ir: int
+    dump: int | None
+    acl: int | None
     per_byte: int = 1
 
 
 def _row(  # noqa: PLR0917 - one literal row of the table
-    name: str, title: str, onnx: int, numpy: DTypeLike, saved: DTypeLike, ir: int, per_byte: int = 1
+    name: str,
+    title: str,
+    onnx: int,
+    numpy: DTypeLike,
+    saved: DTypeLike,
+    ir: int,
+    dump: int | None,
+    acl: int | None,
+    per_byte: int = 1,
 ) -> DType:
-    return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, per_byte)
+    return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, dump, acl, per_byte)
 
 
 _TENSOR: Final = 14  # the .pb enumeration has no number for some types: plain tensor
 
 DTYPES: Final = (
-    _row("float32", "Float32", 1, "<f4", "<f4", 11),
-    _row("uint8", "UInt8", 2, "u1", "u1", 6),
-    _row("int8", "Int8", 3, "i1", "i1", 2),
-    _row("uint16", "UInt16", 4, "<u2", "<u2", 7),
-    _row("int16", "Int16", 5, "<i2", "<i2", 3),
-    _row("int32", "Int32", 6, "<i4", "<i4", 4),
-    _row("int64", "Int64", 7, "<i8", "<i8", 5),
-    _row("string", "String", 8, "O", "O", 13),
-    _row("bool", "Bool", 9, "?", "?", 1),
-    _row("float16", "Float16", 10, "<f2", "<f2", 10),
-    _row("float64", "Float64", 11, "<f8", "<f8", 12),
-    _row("uint32", "UInt32", 12, "<u4", "<u4", 8),
-    _row("uint64", "UInt64", 13, "<u8", "<u8", 9),
-    _row("complex64", "Complex64", 14, "<c8", "<c8", _TENSOR),
-    _row("complex128", "Complex128", 15, "<c16", "<c16", _TENSOR),
-    _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46),
-    _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", _TENSOR),
-    _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", _TENSOR),
-    _row("float8_e5m2", "Float8E5M2", 19, ml_dtypes.float8_e5m2, "<f4", _TENSOR),
-    _row("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, ml_dtypes.float8_e5m2fnuz, "<f4", _TENSOR),
-    _row("uint4", "UInt4", 21, ml_dtypes.uint4, "u1", _TENSOR, 2),
-    _row("int4", "Int4", 22, ml_dtypes.int4, "i1", 48, 2),
-    _row("float4_e2m1", "Float4E2M1", 23, ml_dtypes.float4_e2m1fn, "<f4", _TENSOR, 2),
-    _row("float8_e8m0", "Float8E8M0", 24, ml_dtypes.float8_e8m0fnu, "<f4", _TENSOR),
-    _row("uint2", "UInt2", 25, ml_dtypes.uint2, "u1", _TENSOR, 4),
-    _row("int2", "Int2", 26, ml_dtypes.int2, "i1", _TENSOR, 4),
+    _row("float32", "Float32", 1, "<f4", "<f4", 11, 1, 0),
+    _row("uint8", "UInt8", 2, "u1", "u1", 6, 4, 4),
+    _row("int8", "Int8", 3, "i1", "i1", 2, 3, 2),
+    _row("uint16", "UInt16", 4, "<u2", "<u2", 7, 6, 7),
+    _row("int16", "Int16", 5, "<i2", "<i2", 3, 5, 6),
+    _row("int32", "Int32", 6, "<i4", "<i4", 4, 7, 3),
+    _row("int64", "Int64", 7, "<i8", "<i8", 5, 8, 9),
+    _row("string", "String", 8, "O", "O", 13, 13, 13),
+    _row("bool", "Bool", 9, "?", "?", 1, 11, 12),
+    _row("float16", "Float16", 10, "<f2", "<f2", 10, 2, 1),
+    _row("float64", "Float64", 11, "<f8", "<f8", 12, 12, 11),
+    _row("uint32", "UInt32", 12, "<u4", "<u4", 8, 9, 8),
+    _row("uint64", "UInt64", 13, "<u8", "<u8", 9, 10, 10),
+    _row("complex64", "Complex64", 14, "<c8", "<c8", _TENSOR, 16, 16),
+    _row("complex128", "Complex128", 15, "<c16", "<c16", _TENSOR, 17, 17),
+    _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46, 27, 27),
+    _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", _TENSOR, 35, 36),
+    _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", _TENSOR, None, None),
+    _row("float8_e5m2", "Float8E5M2", 19, ml_dtypes.float8_e5m2, "<f4", _TENSOR, 34, 35),
+    _row("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, ml_dtypes.float8_e5m2fnuz, "<f4", _TENSOR, None, None),
+    _row("uint4", "UInt4", 21, ml_dtypes.uint4, "u1", _TENSOR, None, None, 2),
+    _row("int4", "Int4", 22, ml_dtypes.int4, "i1", 48, 28, 29, 2),
+    _row("float4_e2m1", "Float4E2M1", 23, ml_dtypes.float4_e2m1fn, "<f4", _TENSOR, 39, 40, 2),
+    _row("float8_e8m0", "Float8E8M0", 24, ml_dtypes.float8_e8m0fnu, "<f4", _TENSOR, 36, 37),
+    _row("uint2", "UInt2", 25, ml_dtypes.uint2, "u1", _TENSOR, 31, 32, 4),
+    _row("int2", "Int2", 26, ml_dtypes.int2, "i1", _TENSOR, 30, 31, 4),
+    _row("uint1", "UInt1", 0, ml_dtypes.uint1, "u1", _TENSOR, 29, 30, 8),
 )
 
 STRING: Final = next(row for row in DTYPES if row.name == "string")
 BFLOAT16: Final = next(row for row in DTYPES if row.name == "bfloat16")
 
-_BY_ONNX: Final = {row.onnx: row for row in DTYPES}
+_BY_ONNX: Final = {row.onnx: row for row in DTYPES if row.onnx}
+_BY_DUMP: Final = {row.dump: row for row in DTYPES if row.dump is not None}
 _BY_NUMPY: Final = {row.numpy: row for row in DTYPES}
 _BY_NAME: Final = {row.name: row for row in DTYPES} | {row.title: row for row in DTYPES}
 
@@ -92,6 +106,18 @@ def from_onnx(number: int) -> DType:
         return _BY_ONNX[number]
     except KeyError:
         raise FormatError(f"unknown ONNX element type {number}") from None
+
+
+def from_dump(number: int) -> DType:
+    """Return the row of an OutputDataType number.
+
+    Raises:
+        FormatError: No elements are known for the number.
+    """
+    try:
+        return _BY_DUMP[number]
+    except KeyError:
+        raise FormatError(f"data type {number} of dump files has no element type here") from None
 
 
 def from_numpy(dtype: np.dtype) -> DType:

@@ -15,6 +15,7 @@ from msdump import dtypes
 from msdump.device.blocks import Blocks, Diagonal, Dims, Groups, Stage
 from msdump.device.recurrent import Cell, ShapeRule, lstm_weight, rnn_bias, rnn_weight
 from msdump.dtypes import DType
+from msdump.encode import dump_enums
 from msdump.errors import FormatError
 from msdump.record import DEFAULT_FORMAT
 
@@ -39,7 +40,6 @@ class Format:
 
     Attributes:
         name: Its name in file names and attributes.
-        number: Its number in GE and in binary dump files, None where GE has no such format.
         stages: How a host array becomes a device array; none: as it is.
         pads_to: Rank that smaller host shapes are padded to, 0: they are not.
         least: Smallest rank.
@@ -49,7 +49,6 @@ class Format:
     """
 
     name: str
-    number: int | None
     stages: tuple[Stage, ...] = ()
     pads_to: int = 0
     least: int = 0
@@ -58,17 +57,22 @@ class Format:
     shape_rule: ShapeRule | None = None
 
     @property
+    def number(self) -> int | None:
+        """Its number in GE and in dump files, None where GE has no such format."""
+        return dump_enums.FORMATS.get(self.name)
+
+    @property
     def ir(self) -> str:
         """Name in .ir texts."""
         return self.spelling or self.name
 
 
-def _image(name: str, number: int, *stages: Stage, spelling: str = "") -> Format:
-    return Format(name, number, stages, pads_to=IMAGE, most=IMAGE, spelling=spelling)
+def _image(name: str, *stages: Stage, spelling: str = "") -> Format:
+    return Format(name, stages, pads_to=IMAGE, most=IMAGE, spelling=spelling)
 
 
-def _volume(name: str, number: int, rule: str) -> Format:
-    return Format(name, number, (Blocks(rule),), pads_to=VOLUME, most=VOLUME)
+def _volume(name: str, rule: str) -> Format:
+    return Format(name, (Blocks(rule),), pads_to=VOLUME, most=VOLUME)
 
 
 _Z_RULE: Final = "N C H W -> C/c*H*W N/16 N%16 C%c"
@@ -76,23 +80,23 @@ _Z_RULE: Final = "N C H W -> C/c*H*W N/16 N%16 C%c"
 _Z_GROUPS_RULE: Final = "G N C H W -> G*C/c*H*W N/16 N%16 C%c"
 
 FORMATS: Final = (
-    Format(DEFAULT_FORMAT, None),
-    Format("ND", 2),
-    Format("NCHW", 0),
-    _image("NHWC", 1, Blocks("N C H W -> N H W C")),
-    _image("HWCN", 16, Blocks("N C H W -> H W C N")),
-    Format("ChannelLast", None, (Blocks("N C ... -> N ... C"),), least=2),
-    _image(NC1HWC0, 3, Blocks("N C H W -> N C/c H W C%c")),
-    _image("NC1HWC0_C04", 12, Blocks("N C H W -> N C/4 H W C%4")),
-    _image(FRACTAL_Z, 4, Blocks(_Z_RULE), spelling="FracZ"),
-    _image(FRACTAL_Z_C04, 13, Blocks("N C H W -> N C/4*H*W*C%4"), Blocks("N K -> K/16 N/16 N%16 K%16")),
-    Format(FRACTAL_NZ, 29, (Blocks("... H W -> ... W/c H/16 H%16 W%c"),), least=1),
-    _image(C1HWNCOC0, 25, Blocks("N C H W -> C/c H W N C%c"), Diagonal()),
-    _volume(NDC1HWC0, 32, "N C D H W -> N D C/c H W C%c"),
-    _volume(FRACTAL_Z_3D, 33, "N C D H W -> D*C/c*H*W N/16 N%16 C%c"),
-    Format("FRACTAL_ZN_LSTM", 38, least=2, most=IMAGE, shape_rule=lstm_weight),
-    Format("FRACTAL_ZN_RNN", 44, least=2, shape_rule=rnn_weight),
-    Format("ND_RNN_BIAS", 43, least=1, shape_rule=rnn_bias),
+    Format(DEFAULT_FORMAT),
+    Format("ND"),
+    Format("NCHW"),
+    _image("NHWC", Blocks("N C H W -> N H W C")),
+    _image("HWCN", Blocks("N C H W -> H W C N")),
+    Format("ChannelLast", (Blocks("N C ... -> N ... C"),), least=2),
+    _image(NC1HWC0, Blocks("N C H W -> N C/c H W C%c")),
+    _image("NC1HWC0_C04", Blocks("N C H W -> N C/4 H W C%4")),
+    _image(FRACTAL_Z, Blocks(_Z_RULE), spelling="FracZ"),
+    _image(FRACTAL_Z_C04, Blocks("N C H W -> N C/4*H*W*C%4"), Blocks("N K -> K/16 N/16 N%16 K%16")),
+    Format(FRACTAL_NZ, (Blocks("... H W -> ... W/c H/16 H%16 W%c"),), least=1),
+    _image(C1HWNCOC0, Blocks("N C H W -> C/c H W N C%c"), Diagonal()),
+    _volume(NDC1HWC0, "N C D H W -> N D C/c H W C%c"),
+    _volume(FRACTAL_Z_3D, "N C D H W -> D*C/c*H*W N/16 N%16 C%c"),
+    Format("FRACTAL_ZN_LSTM", least=2, most=IMAGE, shape_rule=lstm_weight),
+    Format("FRACTAL_ZN_RNN", least=2, shape_rule=rnn_weight),
+    Format("ND_RNN_BIAS", least=1, shape_rule=rnn_bias),
 )
 
 _BY_NAME: Final = {row.name: row for row in FORMATS}

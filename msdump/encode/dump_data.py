@@ -1,0 +1,346 @@
+"""CANN's dump files: every tensor of an operator behind one header.
+
+    0      uint64, little endian: H, the length of the header
+    8      H bytes: the message DumpData, whose tensors have a size instead of data
+    8+H    the bytes of all inputs, then outputs, then buffers, then workspaces, without padding
+
+Files of version 1 are a whole DumpData message with the data inside; they are only read.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.encode import dump_enums, dump_message, packing
+from msdump.encode.dump_message import Span
+from msdump.errors import DumpReadError, FormatError
+
+LENGTH: Final = struct.Struct("<Q")
+VERSION: Final = "2.0"
+LONGEST_HEADER: Final = 1 << 26
+"""Bytes of the longest header that is read; an operator of 65,536 tensors needs a tenth."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalOp:
+    """The operator of the graph as it was that gave an output.
+
+    Attributes:
+        name: Its name.
+        output_index: Which output.
+        data_type: Number of its element type then.
+        format: Number of its format then.
+    """
+
+    name: str
+    output_index: int = 0
+    data_type: int = dump_enums.UNDEFINED
+    format: int = dump_enums.ND
+
+
+@dataclass(frozen=True, slots=True)
+class DimRange:
+    """Part of a dimension that an output covers."""
+
+    dim_start: int = 0
+    dim_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output as the header describes it.
+
+    Attributes:
+        data_type: Number in OutputDataType.
+        format: Number in OutputFormat.
+        shape: Device shape in elements.
+        original_shape: Shape on the host.
+        size: Bytes in the file; those behind the last element are device padding.
+        sub_format: Groups of the convolution, 0 for none.
+        address: Where the tensor lies in the device's memory.
+        original_op: Where an output comes from; inputs have none.
+        offset: Of the tensor in its memory block, bytes.
+        dim_range: Parts of dimensions; inputs have none.
+        arg_index: Which argument of the kernel an input is; outputs have none.
+        input_type: Kind of an input; outputs have none.
+    """
+
+    data_type: int
+    format: int
+    shape: tuple[int, ...]
+    original_shape: tuple[int, ...]
+    size: int
+    sub_format: int = 0
+    address: int = 0
+    original_op: OriginalOp | None = None
+    offset: int = 0
+    dim_range: tuple[DimRange, ...] = ()
+    arg_index: int = 0
+    input_type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RawInfo:
+    """A buffer (type 0: L1) or a workspace (type 0: log).
+
+    Attributes:
+        size: Bytes in the file.
+        type: Number of its kind.
+    """
+
+    size: int
+    type: int = 0
+
+
+Info = TensorInfo | RawInfo
+
+
+@dataclass(frozen=True, slots=True)
+class OpAttr:
+    """An attribute of the operator; the tools read the first one as JSON of FFTS+."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class DumpData:
+    """The header of a dump file.
+
+    Attributes:
+        op_name: Full name of the operator, ``Default/conv1-Conv2d/Conv2D-op12``.
+        dump_time: Microseconds since the epoch.
+        inputs: Its inputs.
+        outputs: Its outputs.
+        buffers: Buffers of the core.
+        spaces: Workspaces.
+        attributes: Only of operators that run under FFTS+.
+        dfx_message: Text about an exception.
+        version: Version of the format.
+    """
+
+    op_name: str
+    dump_time: int
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+    buffers: tuple[RawInfo, ...] = ()
+    spaces: tuple[RawInfo, ...] = ()
+    attributes: tuple[OpAttr, ...] = ()
+    dfx_message: str = ""
+    version: str = VERSION
+
+    def sections(self) -> Iterator[tuple[str, tuple[Info, ...]]]:
+        """Yield the parts with data in the order of their bytes, by the names that converted files have."""
+        yield "input", self.inputs
+        yield "output", self.outputs
+        yield "l1buffer", self.buffers
+        yield "space", self.spaces
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where the bytes of a tensor lie.
+
+    Attributes:
+        section: ``input``, ``output``, ``l1buffer`` or ``space``.
+        index: Number within the section.
+        info: What the header says of it.
+        offset: Of its first byte in the file.
+    """
+
+    section: str
+    index: int
+    info: Info
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Offset behind its last byte."""
+        return self.offset + self.info.size
+
+
+def header(data: DumpData) -> bytes:
+    """Return everything before the first tensor: the length and the message.
+
+    Raises:
+        FormatError: A number or a text that the message cannot hold.
+    """
+    message = dump_message.encode("DumpData", data)
+    return LENGTH.pack(len(message)) + message
+
+
+def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, int]:
+    """Return the header of a whole file, and the offset of its first block.
+
+    Raises:
+        DumpReadError: The bytes are no dump file, or not as long as the header says.
+    """
+    end = LENGTH.size
+    if len(view) <= end:
+        raise DumpReadError(source, f"no dump file: {len(view)} bytes, a header needs more than {end}", 0)
+    length: int = LENGTH.unpack_from(view)[0]
+    if length > len(view) - end:
+        left = len(view) - end
+        raise DumpReadError(source, f"no dump file: it says {length} bytes of header, {left} are there", 0)
+    if length > LONGEST_HEADER:
+        raise DumpReadError(source, f"a header of {length} bytes is over the {LONGEST_HEADER} allowed", 0)
+    fields = dump_message.Reader(view, source).read("DumpData", end, end + length)
+    data, _ = _built(fields)
+    _check_size(data, end + length, len(view), source)
+    return data, end + length
+
+
+def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, tuple[Block, ...]]:
+    """Return the header and the blocks of a file of version 1.
+
+    Raises:
+        DumpReadError: The bytes are no DumpData message.
+    """
+    fields = dump_message.Reader(view, source).read("DumpData", 0, len(view))
+    data, spans = _built(fields, has_data=True)
+    starts = iter([start for name, _ in data.sections() for start, _ in spans[name]])
+    return data, tuple(
+        Block(name, index, info, next(starts))
+        for name, infos in data.sections()
+        for index, info in enumerate(infos)
+    )
+
+
+def blocks(data: DumpData, offset: int) -> tuple[Block, ...]:
+    """Return where every tensor, buffer and workspace lies, in the order of the file.
+
+    Args:
+        data: The header.
+        offset: Of the first block, in bytes.
+    """
+    found = []
+    for section, infos in data.sections():
+        for index, info in enumerate(infos):
+            found.append(Block(section, index, info, offset))
+            offset += info.size
+    return tuple(found)
+
+
+def dtype_of(info: TensorInfo) -> dtypes.DType:
+    """Return the element type of a tensor; bytes where the header leaves it open.
+
+    Raises:
+        FormatError: A type whose elements cannot be read.
+    """
+    try:
+        row = _READ_AS.get(info.data_type) or dtypes.from_dump(info.data_type)
+    except FormatError:
+        row = dtypes.STRING
+    if row is dtypes.STRING:
+        raise FormatError(f"elements of {dump_enums.data_type_name(info.data_type)} cannot be read")
+    return row
+
+
+def tensor(
+    info: TensorInfo, data: memoryview, source: str = "<buffer>", offset: int | None = None
+) -> np.ndarray:
+    """Return a device tensor, a view of its bytes where its elements are not packed.
+
+    bfloat16 and the like have ml_dtypes' types; a tensor of DT_UNDEFINED is int8 of shape (size,).
+
+    Args:
+        info: What the header says of it.
+        data: Its bytes; more than its elements need are padding.
+        source: Name of the file for messages.
+        offset: Of the bytes in the file, for messages.
+
+    Raises:
+        DumpReadError: The bytes are too few for the shape, or the shape is impossible.
+        FormatError: A type whose elements cannot be read.
+    """
+    dtype = dtype_of(info)
+    shape = (info.size,) if info.data_type == dump_enums.UNDEFINED else info.shape
+    count = math.prod(shape)
+    needed = -(-count // dtype.per_byte) * dtype.numpy.itemsize
+    if needed > len(data):
+        what = f"shape {shape} of {dump_enums.data_type_name(info.data_type)}"
+        raise DumpReadError(source, f"{what} needs {needed} bytes, the tensor has {len(data)}", offset)
+    try:
+        if dtype.per_byte > 1:
+            return packing.unpack(np.frombuffer(data, np.uint8), dtype, shape)
+        flat = np.frombuffer(data, dtype.numpy, count) if count else np.empty(0, dtype.numpy)
+        return flat.reshape(shape)
+    except (ValueError, OverflowError) as error:
+        raise DumpReadError(source, f"the shape {shape} is impossible: {error}", offset) from None
+
+
+_READ_AS: Final = {
+    dump_enums.UNDEFINED: dtypes.from_name("int8"),
+    dump_enums.DATA_TYPES["RESOURCE"]: dtypes.from_name("int64"),
+}
+"""Types that CANN's tools read as another."""
+
+_TENSOR_DEFAULTS: Final[dict[str, Any]] = {
+    "data_type": 0,
+    "format": 0,
+    "shape": (),
+    "original_shape": (),
+    "size": 0,
+}
+
+
+def _built(fields: dict[str, Any], *, has_data: bool = False) -> tuple[DumpData, dict[str, list[Span]]]:
+    """Return the header, and where its data lie if they are inside."""
+    spans = {
+        section: [_taken(item, has_data=has_data) for item in fields.get(attribute, ())]
+        for section, attribute in _ATTRIBUTES.items()
+    }
+    data = DumpData(
+        fields.get("op_name", ""),
+        fields.get("dump_time", 0),
+        inputs=tuple(map(_tensor_info, fields.get("inputs", ()))),
+        outputs=tuple(map(_tensor_info, fields.get("outputs", ()))),
+        buffers=tuple(map(_raw_info, fields.get("buffers", ()))),
+        spaces=tuple(map(_raw_info, fields.get("spaces", ()))),
+        attributes=tuple(
+            OpAttr(item.get("name", ""), item.get("value", "")) for item in fields.get("attributes", ())
+        ),
+        dfx_message=fields.get("dfx_message", ""),
+        version=fields.get("version", ""),
+    )
+    return data, spans
+
+
+_ATTRIBUTES: Final = {"input": "inputs", "output": "outputs", "l1buffer": "buffers", "space": "spaces"}
+
+
+def _taken(item: dict[str, Any], *, has_data: bool) -> Span:
+    """Take the place of the data out of a tensor's fields; where data count, they give the size."""
+    span: Span = item.pop("data", (0, 0))
+    if has_data:
+        item["size"] = span[1] - span[0]
+    return span
+
+
+def _tensor_info(item: dict[str, Any]) -> TensorInfo:
+    original = item.pop("original_op", None)
+    if original is not None:
+        item["original_op"] = OriginalOp(**{"name": "", "format": 0} | original)
+    if "dim_range" in item:
+        item["dim_range"] = tuple(DimRange(**part) for part in item["dim_range"])
+    return TensorInfo(**_TENSOR_DEFAULTS | item)
+
+
+def _raw_info(item: dict[str, Any]) -> RawInfo:
+    return RawInfo(**{"size": 0} | item)
+
+
+def _check_size(data: DumpData, offset: int, length: int, source: str) -> None:
+    needed = sum(info.size for _, infos in data.sections() for info in infos)
+    if needed != length - offset:
+        fault = f"the tensors have {needed} bytes by the header, {length - offset} are there"
+        raise DumpReadError(
+            source, f"{'truncated' if needed > length - offset else 'too long'}: {fault}", offset
+        )

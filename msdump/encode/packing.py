@@ -1,0 +1,73 @@
+"""Element types below a byte as the device packs them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.errors import FormatError
+
+_HIGHEST_FIRST: Final = frozenset({"uint1"})
+
+
+def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return the bytes of elements, in C order and padded with zero bits to a whole byte.
+
+    Two int4 share a byte, the first in the low half; eight uint1 share a byte, the
+    first in the highest bit.
+
+    Args:
+        array: One element per item, of the type itself or of one that holds its values.
+        dtype: What to pack; its ``per_byte`` is more than 1.
+
+    Raises:
+        FormatError: A value that the type cannot hold.
+    """
+    places = _places(dtype)
+    codes = np.zeros(-(-array.size // dtype.per_byte) * dtype.per_byte, np.uint8)
+    codes[: array.size] = _exact(array, dtype).reshape(-1).view(np.uint8)
+    codes &= (1 << 8 // dtype.per_byte) - 1
+    packed: np.ndarray = np.bitwise_or.reduce(codes.reshape(-1, dtype.per_byte) << places, axis=1)
+    return packed
+
+
+def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the elements of packed bytes, one per item, in ml_dtypes' type.
+
+    Args:
+        data: Bytes, uint8; those beyond the last element do not count.
+        dtype: What is packed.
+        shape: Shape of the elements.
+
+    Raises:
+        FormatError: Too few bytes.
+    """
+    count = math.prod(shape)
+    if data.size * dtype.per_byte < count:
+        raise FormatError(
+            f"{data.size} bytes hold {data.size * dtype.per_byte} {dtype.name} elements, {count} are needed"
+        )
+    codes = data[: -(-count // dtype.per_byte), None] >> _places(dtype)
+    codes &= (1 << 8 // dtype.per_byte) - 1
+    elements: np.ndarray = codes.reshape(-1)[:count].view(dtype.numpy).reshape(shape)
+    return elements
+
+
+def _places(dtype: DType) -> np.ndarray:
+    """Return by how many bits each element of a byte is shifted."""
+    places: np.ndarray = np.arange(dtype.per_byte, dtype=np.uint8) * np.uint8(8 // dtype.per_byte)
+    return places[::-1] if dtype.name in _HIGHEST_FIRST else places
+
+
+def _exact(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return the array in the packed type."""
+    if array.dtype == dtype.numpy:
+        return array
+    cast = array.astype(dtype.numpy)
+    wrong = array[cast.astype(array.dtype) != array]
+    if wrong.size:
+        raise FormatError(f"{dtype.name} has no value {wrong.flat[0]}")
+    return cast

@@ -1,0 +1,71 @@
+"""Packed element types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msdump import dtypes
+from msdump.encode import packing
+from msdump.errors import FormatError
+
+CASES = {
+    "int4 low half first": ("int4", [1, 2, -8, -1], b"\x21\xf8"),
+    "int4 odd": ("int4", [7, -2, 3], b"\xe7\x03"),
+    "uint4": ("uint4", [15, 1, 8], b"\x1f\x08"),
+    "int2": ("int2", [1, -2, -1, 0, 1], b"\x39\x01"),
+    "uint2": ("uint2", [3, 0, 1], b"\x13"),
+    "float4": ("float4_e2m1", [0.5, -6.0, 1.0], b"\xf1\x02"),
+    "uint1 highest bit first": ("uint1", [1, 0, 0, 0, 0, 0, 1, 1], b"\x83"),
+    "uint1 ragged": ("uint1", [1, 1, 0, 0, 0, 0, 0, 0, 1], b"\xc0\x80"),
+    "nothing": ("int4", [], b""),
+}
+PACKED = [row for row in dtypes.DTYPES if row.per_byte > 1]
+
+
+@pytest.mark.parametrize(("name", "values", "data"), CASES.values(), ids=CASES)
+def test_bytes(name, values, data):
+    """Elements lie in these bits, and are read back with their sign."""
+    dtype = dtypes.from_name(name)
+    packed = packing.pack(np.array(values, dtype.saved), dtype)
+    back = packing.unpack(np.frombuffer(data, "u1"), dtype, (len(values),))
+
+    assert data == packed.tobytes()
+    assert values == dtypes.widen(back, dtype).tolist()
+    assert dtype.numpy == back.dtype
+
+
+@pytest.mark.parametrize("dtype", PACKED, ids=lambda row: row.name)
+@given(codes=st.binary(max_size=40), rows=st.integers(1, 3))
+def test_unpacking_undoes_packing(dtype, codes, rows):
+    """Arrays of every packed type come back as they were, whatever their shape."""
+    bits = np.frombuffer(codes, "u1") & ((1 << 8 // dtype.per_byte) - 1)
+    array = bits[: len(bits) // rows * rows].reshape(rows, -1).view(dtype.numpy)
+
+    back = packing.unpack(packing.pack(array, dtype), dtype, array.shape)
+
+    assert dtypes.widen(array, dtype).tolist() == dtypes.widen(back, dtype).tolist()
+
+
+@given(st.lists(st.booleans()))
+def test_booleans_are_packed(values):
+    """Booleans come back as ones and zeros."""
+    bit = dtypes.from_name("uint1")
+
+    back = packing.unpack(packing.pack(np.array(values, bool), bit), bit, (len(values),))
+
+    assert values == back.astype(bool).tolist()
+
+
+def test_values_out_of_range_are_refused():
+    """A number beyond the type is an error, not a wrong one."""
+    with pytest.raises(FormatError, match=r"int4 has no value -9"):
+        packing.pack(np.array([3, -9]), dtypes.from_name("int4"))
+
+
+def test_too_few_bytes_are_refused():
+    """A missing byte is an error."""
+    with pytest.raises(FormatError, match=r"1 bytes hold 8 uint1 elements, 9 are needed"):
+        packing.unpack(np.zeros(1, "u1"), dtypes.from_name("uint1"), (3, 3))
