@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,9 @@ class Node:
         source: Source lines, outermost call first.
         proto: The NodeProto; of a fused operator, that of its last part.
         parts: The original operators of a fused one, in order.
+        bodies: The graphs of an If, Loop or Scan by attribute, in order. Such a node is control
+            flow, no operator: its bodies run operator by operator, and it is never dumped itself.
+            One that runs as a single operator has none.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Node:
     source: tuple[SourceLine, ...]
     proto: Any = field(repr=False)
     parts: tuple[Node, ...] = ()
+    bodies: Mapping[str, Graph] = field(default_factory=dict)
 
     @property
     def members(self) -> tuple[Node, ...]:
@@ -92,7 +96,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A model, ready to be compiled.
+    """A model, or the body of a branch or loop in it, ready to be compiled.
+
+    A body holds all that it reads: values of outer graphs are inputs behind its own
+    ones, weights and constants of outer graphs are among its own.
 
     Attributes:
         source: Path of the model file, or "<ModelProto>".
@@ -108,6 +115,8 @@ class Graph:
         opsets: Version of each domain.
         ir_version: IR version of the file.
         proto: The ModelProto without large weights.
+        index: Position among the graphs of the model, in the order in which they appear; 0: the main one.
+        outer: Names of the inputs, weights and constants that belong to outer graphs.
     """
 
     source: str
@@ -122,6 +131,24 @@ class Graph:
     opsets: Mapping[str, int]
     ir_version: int
     proto: Any = field(repr=False)
+    index: int = 0
+    outer: frozenset[str] = frozenset()
+
+    @property
+    def operators(self) -> tuple[Node, ...]:
+        """The nodes that run as operators: all but control flow."""
+        return tuple(node for node in self.nodes if not node.bodies)
+
+    @property
+    def bodies(self) -> tuple[Graph, ...]:
+        """The graphs directly inside its branches and loops, in order."""
+        return tuple(body for node in self.nodes for body in node.bodies.values())
+
+    def walk(self) -> Iterator[Graph]:
+        """Yield the graph and, in order of index, those inside it."""
+        yield self
+        for body in self.bodies:
+            yield from body.walk()
 
     def type_of(self, value: str) -> ValueType:
         """Return what is known about a value, ``UNKNOWN`` where nothing is."""
