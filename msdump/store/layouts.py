@@ -1,8 +1,9 @@
-"""Where the files of an O0/O1, CPU or GPU dump stand: one table, read in both directions.
+"""Where the files of a dump stand: one table, read in both directions.
 
 ``Key`` names a place, ``Key.path`` gives its path below the dump's root, and
-``parse`` gives the key of a path. The writer asks ``Layout``, which holds the
-parts that do not change during a run; the reader asks ``parse``.
+``parse`` gives the key of a path. The writer asks ``Layout`` (O0/O1, CPU, GPU) or
+``ModelLayout`` (Ascend O2, GE, acl, torchair), which hold the parts that do not
+change during a run; the reader asks ``parse``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 class Kind(enum.Enum):
@@ -34,6 +35,20 @@ class Kind(enum.Enum):
     TENSOR = enum.auto()
     CONSTANT_MAPPING = enum.auto()
     CONSTANT = enum.auto()
+    ACL_CONFIG = enum.auto()
+    WORLD = enum.auto()
+    STEP = enum.auto()
+    TIME = enum.auto()
+    SINGLE = enum.auto()
+    MODEL = enum.auto()
+    MODEL_NUMBER = enum.auto()
+    EXECUTION = enum.auto()
+    OPERATOR = enum.auto()
+    SINGLE_OPERATOR = enum.auto()
+    EXTRA_INFO = enum.auto()
+    DATA_DUMP = enum.auto()
+    EXCEPTIONS = enum.auto()
+    EXCEPTION = enum.auto()
 
 
 MAPPING: Final = "mapping.csv"
@@ -43,6 +58,11 @@ _ITERATION: Final = "rank_{rank}/{net}/{graph}/{iteration}"
 _CONSTANTS: Final = "rank_{rank}/{net}/{graph}/constants"
 _GRAPHS: Final = "rank_{rank}/graphs/ms_output_trace_code_graph_{graph}"
 _ORDER: Final = "rank_{rank}/execution_order"
+_WORLD: Final = "worldsize{world}_global_rank{rank}"
+_TIME: Final = f"[{_WORLD}/][{{step}}/]{{time}}"
+_SINGLE: Final = f"{_TIME}/{{device}}"
+_EXECUTION: Final = f"{_SINGLE}/{{model}}/{{model_id}}/{{iteration}}"
+_EXCEPTIONS: Final = "extra-info/data-dump/{device}"
 
 PATHS: Final = {
     Kind.RANK: "rank_{rank}",
@@ -63,31 +83,63 @@ PATHS: Final = {
     Kind.TENSOR: f"{_ITERATION}/{{name}}.npy",
     Kind.CONSTANT_MAPPING: f"{_CONSTANTS}/{MAPPING}",
     Kind.CONSTANT: f"{_CONSTANTS}/{{name}}.npy",
+    Kind.ACL_CONFIG: "acl_dump_{device}.json",
+    Kind.WORLD: _WORLD,
+    Kind.STEP: f"[{_WORLD}/]{{step}}",
+    Kind.TIME: _TIME,
+    Kind.SINGLE: _SINGLE,
+    Kind.MODEL: f"{_SINGLE}/{{model}}",
+    Kind.MODEL_NUMBER: f"{_SINGLE}/{{model}}/{{model_id}}",
+    Kind.EXECUTION: _EXECUTION,
+    Kind.OPERATOR: f"{_EXECUTION}/{{name}}",
+    Kind.SINGLE_OPERATOR: f"{_SINGLE}/{{name}}",
+    Kind.EXTRA_INFO: "extra-info",
+    Kind.DATA_DUMP: "extra-info/data-dump",
+    Kind.EXCEPTIONS: _EXCEPTIONS,
+    Kind.EXCEPTION: f"{_EXCEPTIONS}/{{name}}",
 }
-"""Every path of the layout below the root; the first that fits a path decides its kind."""
+"""Every path of the layouts below the root; the first that fits a path decides its kind.
+
+What stands in brackets may be missing: ``STEP`` where the tree has no steps (GE, acl), ``WORLD``
+everywhere but under torchair.
+"""
 
 DIRECTORIES: Final = frozenset(
-    {Kind.RANK, Kind.METADATA, Kind.NETWORK, Kind.GRAPH, Kind.ITERATION, Kind.CONSTANTS}
+    {
+        *(Kind.RANK, Kind.METADATA, Kind.NETWORK, Kind.GRAPH, Kind.ITERATION, Kind.CONSTANTS),
+        *(Kind.WORLD, Kind.STEP, Kind.TIME, Kind.SINGLE, Kind.MODEL, Kind.MODEL_NUMBER, Kind.EXECUTION),
+        *(Kind.EXTRA_INFO, Kind.DATA_DUMP, Kind.EXCEPTIONS),
+    }
 )
 """The kinds that are directories. ``graphs`` and ``execution_order`` are networks without graphs."""
 
+_NUMBER: Final = "0|[1-9][0-9]*"
 _FIELDS: Final = {
-    "rank": "(?P<rank>0|[1-9][0-9]*)",
-    "net": "(?P<net>[A-Za-z0-9_-]+)",
-    "graph": "(?P<graph>0|[1-9][0-9]*)",
-    "iteration": "(?P<iteration>0|[1-9][0-9]*)",
-    "name": "(?P<name>[^/]+)",
+    "rank": _NUMBER,
+    "net": "[A-Za-z0-9_-]+",
+    "graph": _NUMBER,
+    "iteration": _NUMBER,
+    "name": "[^/]+",
+    "world": _NUMBER,
+    "step": "0|[1-9][0-9]{0,12}",  # one digit less than a time has
+    "time": "[0-9]{14}",
+    "device": _NUMBER,
+    "model": "[^/]+",
+    "model_id": _NUMBER,
 }
-_NUMBERS: Final = frozenset({"rank", "graph", "iteration"})
+_NUMBERS: Final = frozenset({"rank", "graph", "iteration", "world", "step", "device", "model_id"})
+_TOKEN: Final = re.compile(r"\{(?P<field>\w+)\}|(?P<bracket>[\[\]])")
+_BRACKETS: Final = {"[": "(?:", "]": ")?"}
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    parts = re.split(r"\{(\w+)\}", template)
-    literals, fields = parts[::2], parts[1::2]
-    patterns = [re.escape(literals[0])]
-    for field, literal in zip(fields, literals[1:], strict=True):
-        patterns += (_FIELDS[field], re.escape(literal))
-    return re.compile("".join(patterns), re.DOTALL)
+    pattern, end = "", 0
+    for token in _TOKEN.finditer(template):
+        field = token["field"]
+        special = f"(?P<{field}>{_FIELDS[field]})" if field else _BRACKETS[token["bracket"]]
+        pattern += re.escape(template[end : token.start()]) + special
+        end = token.end()
+    return re.compile(pattern + re.escape(template[end:]), re.DOTALL)
 
 
 _PATTERNS: Final = {kind: _pattern(template) for kind, template in PATHS.items()}
@@ -103,43 +155,69 @@ class Key:
         net: Directory of the network.
         graph: Number of the graph.
         iteration: Number of the iteration.
-        name: File name without its suffix.
+        name: File name without its suffix; the whole name where ``PATHS`` gives none.
+        world: Number of ranks that run together (torchair).
+        step: Number of the user's training step (Ascend O2).
+        time: When the dump was configured, ``YYYYMMDDHHMMSS``.
+        device: Number of the device.
+        model: Directory of the model.
+        model_id: Number of the model in its process.
     """
 
     kind: Kind
-    rank: int
+    rank: int | None = None
     net: str | None = None
     graph: int | None = None
     iteration: int | None = None
     name: str | None = None
+    world: int | None = None
+    step: int | None = None
+    time: str | None = None
+    device: int | None = None
+    model: str | None = None
+    model_id: int | None = None
 
     @property
     def path(self) -> str:
         """The path below the dump's root, with ``/``."""
-        return PATHS[self.kind].format(
-            rank=self.rank, net=self.net, graph=self.graph, iteration=self.iteration, name=self.name
-        )
+        template = _OPTIONAL.sub(self._optional, PATHS[self.kind])
+        return _FIELD.sub(lambda field: str(getattr(self, field[1])), template)
+
+    def _optional(self, part: re.Match[str]) -> str:
+        is_there = all(getattr(self, field) is not None for field in _FIELD.findall(part[1]))
+        return part[1] if is_there else ""
+
+    def holds(self, other: Key) -> bool:
+        """Tell whether no field of the two, where both have it, differs; their kinds do not count."""
+        mine = ((getattr(self, field), getattr(other, field)) for field in _FIELDS)
+        return all(a is None or b is None or a == b for a, b in mine)
 
 
-def parse(path: str) -> Key | None:
-    """Return what stands at a path below the dump's root, None for a file of somebody else."""
+_OPTIONAL: Final = re.compile(r"\[([^\]]*)\]")
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+
+
+def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
+    """Return what stands at a path below the dump's root, None for a file of somebody else.
+
+    Args:
+        path: The path, with ``/``.
+        is_directory: Whether it is known to be a directory, or a file; None: either.
+    """
     for kind, pattern in _PATTERNS.items():
+        if is_directory is not None and is_directory != (kind in DIRECTORIES):
+            continue
         match = pattern.fullmatch(path)
         if match is not None:
             return _key(kind, match.groupdict())
     return None
 
 
-def _key(kind: Kind, fields: dict[str, str]) -> Key:
-    numbers = {field: int(text) for field, text in fields.items() if field in _NUMBERS}
-    return Key(
-        kind,
-        numbers["rank"],
-        fields.get("net"),
-        numbers.get("graph"),
-        numbers.get("iteration"),
-        fields.get("name"),
-    )
+def _key(kind: Kind, fields: dict[str, str | None]) -> Key:
+    found: dict[str, Any] = {
+        field: int(text) if field in _NUMBERS else text for field, text in fields.items() if text is not None
+    }
+    return Key(kind, **found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +272,51 @@ class Layout:
 
     def _path(self, kind: Kind, graph: int | None = None, iteration: int | None = None) -> str:
         return f"{self.root.rstrip('/')}/{Key(kind, self.rank, self.net_name, graph, iteration).path}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayout:
+    """The paths that the executions of one compiled model write (Ascend O2, GE, acl, torchair).
+
+    Attributes:
+        root: Absolute directory of the dump.
+        device: Number of the device.
+        model: Directory of the model.
+        model_id: Number of the model in its process.
+    """
+
+    root: str
+    device: int
+    model: str
+    model_id: int
+
+    def acl_config(self) -> str:
+        """The acl.json that MindSpore gives CANN before each step (Ascend O2)."""
+        return self._path(Key(Kind.ACL_CONFIG, device=self.device))
+
+    def execution(self, time: str, iteration: int, step: int | None = None) -> str:
+        """Directory of the operators of one execution; with a step under Ascend O2."""
+        return self._path(
+            Key(
+                Kind.EXECUTION,
+                iteration=iteration,
+                step=step,
+                time=time,
+                device=self.device,
+                model=self.model,
+                model_id=self.model_id,
+            )
+        )
+
+    def _path(self, key: Key) -> str:
+        return f"{self.root.rstrip('/')}/{key.path}"
+
+
+def single_operators(root: str, time: str, device: int) -> str:
+    """Return the directory of operators that are called alone (acl)."""
+    return f"{root.rstrip('/')}/{Key(Kind.SINGLE, time=time, device=device).path}"
+
+
+def exceptions(root: str, device: int) -> str:
+    """Return the directory of what operators that failed leave behind."""
+    return f"{root.rstrip('/')}/{Key(Kind.EXCEPTIONS, device=device).path}"

@@ -1,6 +1,9 @@
-r"""The grammar of tensor file names, in both directions.
+r"""The grammars of the names of dump files, in both directions.
+
+One tensor, and one operator with all its tensors (Ascend O2, acl):
 
     {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}[.{dtype}].npy
+    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}[.{task_type}.{context}.{thread}.{device}]
 
 ``op_name`` is the full scoped name without ``/ \ .`` and spaces, or its last
 component; the dtype field is absent, lower case or capitalised: both depend on
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from msdump.record import TensorRecord
 
 PARAMETER: Final = "Parameter"
+OP_DEBUG: Final = OperatorRef("Opdebug", "Node_OpDebug")
+"""The identity of the file that tells of an overflow (``op_debug_mode`` 3 under O2, acl ``dump_debug``)."""
+
 SUFFIX: Final = ".npy"
 
 _FIELDS: Final = {
@@ -43,6 +49,19 @@ _NAME: Final = re.compile(
     + rf"(?:\.(?P<dtype>{_DTYPE}))?{re.escape(SUFFIX)}",
     re.DOTALL,
 )
+_OPERATOR_FIELDS: Final = {
+    "op_type": r"[^./]+",
+    "op_name": r"[^./]+",
+    "task_id": r"[0-9]{1,20}",
+    "stream_id": r"[0-9]{1,20}",
+    "timestamp": r"[0-9]{1,20}",
+}
+_OPERATOR: Final = re.compile(
+    r"\.".join(f"(?P<{field}>{pattern})" for field, pattern in _OPERATOR_FIELDS.items())
+    + r"(?P<suffix>(?:\.[0-9]{1,20}){3,4})?",
+    re.DOTALL,
+)
+_OP_DEBUG_JSON: Final = ".output.0.json"
 _KERNEL_ARGS: Final = re.compile(r"([^./]+)\.([^./]+)\.json", re.DOTALL)
 _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -137,6 +156,71 @@ def parse(name: str) -> TensorName | None:
         int(task_id),
         int(stream_id),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorName:
+    """The fields of the name of an operator's file; ``str`` gives the name.
+
+    Attributes:
+        op_type: Operator type.
+        op_name: Operator name as files spell it.
+        task_id: Task.
+        stream_id: Stream.
+        timestamp: Microseconds since the epoch.
+        suffix: Task type, context, thread and device of an FFTS+ task, else nothing.
+    """
+
+    op_type: str
+    op_name: str
+    task_id: int
+    stream_id: int
+    timestamp: int
+    suffix: tuple[int, ...] = ()
+
+    @property
+    def is_op_debug(self) -> bool:
+        """Whether the file tells of an overflow."""
+        return self.op_type == OP_DEBUG.op_type
+
+    def __str__(self) -> str:
+        """Return the file name."""
+        fields = (*(getattr(self, field) for field in _OPERATOR_FIELDS), *self.suffix)
+        return ".".join(map(str, fields))
+
+
+def parse_operator(name: str) -> OperatorName | None:
+    """Return the fields of the name of an operator's file, None for another file."""
+    match = _OPERATOR.fullmatch(name)
+    if match is None:
+        return None
+    op_type, op_name, task_id, stream_id, timestamp, suffix = match.groups()
+    return OperatorName(
+        op_type,
+        op_name,
+        int(task_id),
+        int(stream_id),
+        int(timestamp),
+        tuple(map(int, (suffix or "").split(".")[1:])),
+    )
+
+
+def parse_op_debug_json(name: str) -> OperatorName | None:
+    """Return the fields of ``Opdebug.Node_OpDebug....output.0.json``, None for another file."""
+    found = parse_operator(name.removesuffix(_OP_DEBUG_JSON)) if name.endswith(_OP_DEBUG_JSON) else None
+    return found if found is not None and found.is_op_debug else None
+
+
+def op_debug_json_name(name: OperatorName) -> str:
+    """Return the name of the JSON form of a file that tells of an overflow."""
+    return f"{name}{_OP_DEBUG_JSON}"
+
+
+def operator_name(
+    operator: OperatorRef, style: Style, task_id: int, stream_id: int, timestamp: int
+) -> OperatorName:
+    """Return the name of an operator's file."""
+    return OperatorName(sanitize(operator.op_type), op_name(operator, style), task_id, stream_id, timestamp)
 
 
 def sanitize(name: str) -> str:

@@ -45,7 +45,7 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     place = locate(folder)
     tree = _loose(folder) if place is None else scan(*place)
-    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, Kind.RANK)}
+    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, Kind.RANK) if key.rank is not None}
     dump = Dump(folder, dict(sorted(ranks.items())), tuple(tree.ignored))
     if place is None and not any(each.records or each.statistics for each in dump.iterations):
         raise DumpReadError(

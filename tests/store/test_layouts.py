@@ -1,15 +1,19 @@
-"""The layout of O0/O1, CPU and GPU dumps in both directions."""
+"""The layouts of dumps in both directions."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.store import layouts
-from msdump.store.layouts import PATHS, Key, Kind, Layout
+from msdump.store.layouts import DIRECTORIES, PATHS, Key, Kind, Layout, ModelLayout
 
 LAYOUT = Layout("/dump/", 2, "LeNet")
+MODEL = ModelLayout("/dump/", 3, "lenet", 1)
+TIME = "20240112093000"
 
 WRITTEN = {
     "config": (LAYOUT.config(), "rank_2/.dump_metadata/data_dump.json"),
@@ -24,6 +28,11 @@ WRITTEN = {
     "iteration": (LAYOUT.iteration(1, 30), "rank_2/LeNet/1/30"),
     "constants": (LAYOUT.constants(1), "rank_2/LeNet/1/constants"),
     "statistics": (LAYOUT.statistics(1, 30), "rank_2/LeNet/1/30/statistic.csv"),
+    "O2": (MODEL.execution(TIME, 2, 5), f"5/{TIME}/3/lenet/1/2"),
+    "GE and acl": (MODEL.execution(TIME, 0), f"{TIME}/3/lenet/1/0"),
+    "acl.json of O2": (MODEL.acl_config(), "acl_dump_3.json"),
+    "single operators": (layouts.single_operators("/dump", TIME, 3), f"{TIME}/3"),
+    "exceptions": (layouts.exceptions("/dump", 3), "extra-info/data-dump/3"),
 }
 
 
@@ -54,6 +63,30 @@ READ = {
     "rank_11/Net/3/2/606962476.npy": Key(Kind.TENSOR, 11, "Net", 3, 2, "606962476"),
     "rank_11/Net/3/constants/mapping.csv": Key(Kind.CONSTANT_MAPPING, 11, "Net", 3),
     "rank_11/Net/3/constants/1.npy": Key(Kind.CONSTANT, 11, "Net", 3, name="1"),
+    "acl_dump_7.json": Key(Kind.ACL_CONFIG, device=7),
+    "12": Key(Kind.STEP, step=12),
+    f"12/{TIME}": Key(Kind.TIME, step=12, time=TIME),
+    TIME: Key(Kind.TIME, time=TIME),
+    f"{TIME}/7": Key(Kind.SINGLE, time=TIME, device=7),
+    f"12/{TIME}/7/ge_default_1/2/3": (
+        Key(Kind.EXECUTION, step=12, time=TIME, device=7, model="ge_default_1", model_id=2, iteration=3)
+    ),
+    f"{TIME}/7/resnet50/1/0/Conv2D.conv1.3.7.1600000000000000": Key(
+        Kind.OPERATOR,
+        time=TIME,
+        device=7,
+        model="resnet50",
+        model_id=1,
+        iteration=0,
+        name="Conv2D.conv1.3.7.1600000000000000",
+    ),
+    f"worldsize1_global_rank0/{TIME}/7/graph_1/1": Key(
+        Kind.MODEL_NUMBER, 0, world=1, time=TIME, device=7, model="graph_1", model_id=1
+    ),
+    "worldsize8_global_rank3": Key(Kind.WORLD, 3, world=8),
+    "extra-info/data-dump/0/exception_info.7.3.20240112093000123": Key(
+        Kind.EXCEPTION, device=0, name="exception_info.7.3.20240112093000123"
+    ),
 }
 
 
@@ -86,6 +119,19 @@ def test_other_paths_are_not_parsed(path):
     assert layouts.parse(path) is None
 
 
+def test_a_file_beside_models_is_an_operator_that_was_called_alone():
+    """The same path is a model's directory or a single operator's file."""
+    path = f"{TIME}/7/Add.add.0.0.1600000000000000"
+    name = "Add.add.0.0.1600000000000000"
+
+    found = (layouts.parse(path, is_directory=True), layouts.parse(path, is_directory=False))
+
+    assert (
+        Key(Kind.MODEL, time=TIME, device=7, model=name),
+        Key(Kind.SINGLE_OPERATOR, time=TIME, device=7, name=name),
+    ) == found
+
+
 NUMBERS = st.integers(0, 10**12)
 VALUES = {
     "rank": NUMBERS,
@@ -93,14 +139,26 @@ VALUES = {
     "graph": NUMBERS,
     "iteration": NUMBERS,
     "name": st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1),
+    "time": st.from_regex(r"[0-9]{14}", fullmatch=True),
+    "step": NUMBERS,
+    "device": NUMBERS,
+    "model": st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1),
+    "model_id": NUMBERS,
+    "world": NUMBERS,
 }
+
+
+BOOLS = st.booleans()
 
 
 @st.composite
 def keys(draw):
     """Draw a key of any kind with the fields of its kind."""
     kind = draw(st.sampled_from(Kind))
-    fields = {field: draw(value) for field, value in VALUES.items() if f"{{{field}}}" in PATHS[kind]}
+    template = "".join(
+        part for part in re.split(r"(\[[^]]*\])", PATHS[kind]) if part[:1] != "[" or draw(BOOLS)
+    )
+    fields = {field: draw(value) for field, value in VALUES.items() if f"{{{field}}}" in template}
     return Key(kind, **fields)
 
 
@@ -108,7 +166,7 @@ def keys(draw):
 @given(keys())
 def test_parse_inverts_path(key):
     """Every place is found again under its path."""
-    assert key == layouts.parse(key.path)
+    assert key == layouts.parse(key.path, is_directory=key.kind in DIRECTORIES)
 
 
 def test_every_kind_has_a_path():
