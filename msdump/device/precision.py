@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from msdump.dtypes import BFLOAT16, DType
-from msdump.graph.emulation import FLOAT16, FLOAT32, Rounding
+from msdump.graph.emulation import FLOAT16, FLOAT32, OVERFLOWS_FROM, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
 
 FLOAT16_MOST: Final = 65504.0
@@ -87,3 +87,11 @@ def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
     if saturates and dtype is FLOAT16:
         array = np.nan_to_num(np.clip(array, -FLOAT16_MOST, FLOAT16_MOST), nan=0.0)
     return cast(array, dtype)
+
+
+def overflows(array: np.ndarray) -> bool:
+    """Tell whether a float array has a value that float16 cannot hold: NaN, or one beyond its range."""
+    if array.size == 0:
+        return False
+    within = array.min() > -OVERFLOWS_FROM and array.max() < OVERFLOWS_FROM  # NaN is within nothing
+    return not within

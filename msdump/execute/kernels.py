@@ -12,14 +12,14 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.device.precision import rounded
-from msdump.dtypes import STRING, DType
+from msdump.dtypes import STRING
 from msdump.errors import UnsupportedOpError
 from msdump.execute import values
+from msdump.execute.fallback import ReferenceRun, kept
 from msdump.execute.runtime import OrtValue, Runtime, public_value, short
 from msdump.execute.weights import WeightStore
 from msdump.graph import legacy, onenode
-from msdump.graph.emulation import FLOAT32, HALVES, Rounding
+from msdump.graph.emulation import FLOAT32, HALVES, STATUS, Rounding
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.graph.reference import ReferenceNode
@@ -145,7 +145,8 @@ class KernelFactory:
             absent = ",".join(name for name, value in fed.items() if value is None)
             return _applied(self._spare(node, absent, lambda: self._present_kernel(node, fed)), fed)
 
-        return Kernel(run, tuple((name, name) for name in names), _used_outputs(node))
+        feeds = tuple((name, name) for name in names)
+        return Kernel(run, feeds, _used_outputs(node), _tells(self._roundings(node)))
 
     def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
@@ -179,7 +180,11 @@ class KernelFactory:
             embedded={name: array for name, array in bound.items() if _is_small(array)},
             shared={name: array for name, array in bound.items() if not _is_small(array)},
             absent=absent,
-            rounded=frozenset(name for name in bound if bound[name] is not self._weights.array(name)),
+            rounded={
+                name: _tells(roundings) and self._weights.overflows(name)
+                for name in bound
+                if bound[name] is not self._weights.array(name)
+            },
         )
         model = onenode.build(self._graph, node, bindings, self._runtime.limits, roundings)
         session = self._runtime.session(model.data, self._shared_values(node, model, bound))
@@ -245,8 +250,9 @@ class KernelFactory:
     def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         pinned = _Pinned(self._graph, node, self._weights, self._runtime, self._roundings(node))
         names = tuple(fed)
-        pinned.session(fed)
-        return Kernel(_checked(node, pinned), tuple((name, name) for name in names), _used_outputs(node))
+        _, model = pinned.session(fed)
+        feeds = tuple((name, name) for name in names)
+        return Kernel(_checked(node, pinned), feeds, _used_outputs(node), model.has_status)
 
     def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Kernel:
         arrays = {name: self._weights.array(name) for name in reads(node) if name in self._weights}
@@ -258,18 +264,16 @@ class KernelFactory:
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
             ) from error
         warn = _warn_once(node, reason)
-        roundings = self._roundings(node) or [Rounding()]
+        roundings = self._roundings(node)
+        compute = ReferenceRun(self._graph, node, reference, arrays, roundings)
 
-        def run(fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> list[OrtValue | None]:
-            given = arrays | {name: values.to_python(value) for name, value in fed.items()}
-            read = {name: _narrowed(item, roundings[0].reads, roundings[0]) for name, item in given.items()}
-            results = [
-                _kept(_narrowed(item, roundings[-1].writes, roundings[-1])) for item in reference.run(read)
-            ]
+        def run(fed: Mapping[str, OrtValue], names: list[str], options: None) -> list[OrtValue | None]:
+            results = compute(fed, names, options)
             warn()
             return results
 
-        return Kernel(run, tuple((name, name) for name in fed), _used_outputs(node))
+        feeds = tuple((name, name) for name in fed)
+        return Kernel(run, feeds, _used_outputs(node), _tells(roundings))
 
 
 class _Pinned:
@@ -308,18 +312,11 @@ class _Pinned:
         """Run the session for the shapes of the values."""
         run, model = self.session(fed)
         feeds = {inner: fed[name] for inner, name in model.feeds}
-        return run(feeds, [name for name, _ in model.outputs], None)
+        return run(feeds, _result_names(model), None)
 
 
 def _is_small(array: np.ndarray) -> bool:
     return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
-
-
-def _narrowed(item: Any, dtype: DType, rounding: Rounding) -> Any:
-    """Return a float32 array with the values of a smaller type; anything else as it is."""
-    if dtype is FLOAT32 or not isinstance(item, np.ndarray) or item.dtype != FLOAT32.numpy:
-        return item
-    return rounded(item, dtype, saturates=rounding.saturates).astype(FLOAT32.numpy)
 
 
 def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:
@@ -344,12 +341,21 @@ def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:
 def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
     """Run a kernel on values by their names in the graph."""
     feeds = {inner: fed[name] for inner, name in kernel.feeds}
-    return kernel.run(feeds, [name for name, _ in kernel.outputs], None)
+    return kernel.run(feeds, _result_names(kernel), None)
+
+
+def _result_names(kernel: Kernel | onenode.NodeModel) -> list[str]:
+    return [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
+
+
+def _tells(roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether an operator's kernel is to give the device's overflow status."""
+    return roundings is not None and any(rounding.reports for rounding in roundings)
 
 
 def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) -> Run:
     def taking(fed: Mapping[str, OrtValue], names: list[str], _options: None) -> list[OrtValue | None]:
-        return [_kept(item) for item in run(names, {name: values.public(v) for name, v in fed.items()}, None)]
+        return [kept(item) for item in run(names, {name: values.public(v) for name, v in fed.items()}, None)]
 
     return taking
 
@@ -359,7 +365,7 @@ def _has_element(node: Node) -> Kernel:
 
     def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> list[OrtValue | None]:
         value = fed.get(name)
-        return [_kept(np.array(value is not None and value.has_value()))]
+        return [kept(np.array(value is not None and value.has_value()))]
 
     return Kernel(run, ((name, name),) if name else (), ((node.outputs[0], 0),))
 
@@ -373,10 +379,3 @@ def _checked(node: Node, run: Run) -> Run:
         return [value if value.has_value() else None for value in run(fed, names, options)]
 
     return checked
-
-
-def _kept(item: Any) -> OrtValue | None:
-    """Return a value that owns its memory, of an array that nobody else keeps."""
-    if isinstance(item, (list, tuple, dict)) or item is None:
-        return values.from_python(item)
-    return values.owned(np.asarray(item))

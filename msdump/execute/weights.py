@@ -28,6 +28,7 @@ class WeightStore:
         self._arrays = arrays
         self._values: dict[str, tuple[OrtValue, np.ndarray]] = {}
         self._rounded: dict[tuple[str, DType], np.ndarray] = {}
+        self._overflowing: dict[str, bool] = {}
 
     def __contains__(self, name: object) -> bool:
         """Tell whether a value is a weight."""
@@ -61,6 +62,12 @@ class WeightStore:
             self._rounded[key] = _on_disk(precision.cast(narrow, FLOAT32))
             forget_pages(array)
         return self._rounded[key]
+
+    def overflows(self, name: str) -> bool:
+        """Tell whether a float weight has values that float16 cannot hold."""
+        if name not in self._overflowing:
+            self._overflowing[name] = precision.overflows(self._arrays[name])
+        return self._overflowing[name]
 
     def packable(self, name: str) -> Any:
         """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""

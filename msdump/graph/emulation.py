@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ STATUS: Final = "status"
 """Name of the extra output that tells whether anything that was rounded left float16's range."""
 
 _MOST: Final = 65504.0
-_OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
+OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
 _CLIP_INPUTS_SINCE: Final = 11
 _IS_NAN_SINCE: Final = 9
 
@@ -77,7 +78,7 @@ def rounded_operators(
     types: Mapping[str, DType | None],
     roundings: Sequence[Rounding],
     opset: int,
-    kept: frozenset[str] = frozenset(),
+    kept: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
     """Return the operators with casts around them, the constants they need, and whether STATUS is made.
 
@@ -86,7 +87,8 @@ def rounded_operators(
         types: Element types of the values that they read and write, where known.
         roundings: For each operator.
         opset: Version of ai.onnx of the model.
-        kept: Inputs that already are in the type they are read in.
+        kept: Inputs that already are in the type they are read in, and whether rounding them
+            met values beyond float16's range.
     """
     writer = _Writer(dict(types), opset, kept)
     for proto, rounding in zip(protos, roundings, strict=True):
@@ -98,7 +100,7 @@ def rounded_operators(
 class _Writer:
     types: dict[str, DType | None]
     opset: int
-    kept: frozenset[str]
+    kept: Mapping[str, bool]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
@@ -136,7 +138,11 @@ class _Writer:
             return name
         if dtype in HALVES:
             return self._cast(name, FLOAT32)
-        if dtype is not FLOAT32 or rounding.reads is FLOAT32 or name in self.kept:
+        if dtype is not FLOAT32 or rounding.reads is FLOAT32:
+            return name
+        if name in self.kept:
+            if self.kept[name] and rounding.reports:
+                self.flags.append(self._constant("raised", np.array(1, np.float32)))
             return name
         return self._cast(self._narrow(name, rounding.reads, rounding), FLOAT32)
 
@@ -189,7 +195,7 @@ class _Writer:
 
     def _flag(self, name: str) -> None:
         """Note whether any element of a float32 value is beyond float16's range, or NaN."""
-        edge = self._constant("edge", np.array(_OVERFLOWS_FROM, np.float32))
+        edge = self._constant("edge", np.array(OVERFLOWS_FROM, np.float32))
         within = self._node("Less", [self._node("Abs", [name]), edge])  # NaN is within nothing
         beyond = self._cast(self._node("Not", [within]), FLOAT32)
         self.flags.append(self._node("ReduceSum", [beyond], keepdims=0))  # 0 of no elements

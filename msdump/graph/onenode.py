@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -56,7 +56,8 @@ class Bindings:
         embedded: Values that are copied into the model.
         shared: Values that the session is given as external initializers.
         absent: Optionals without a value; the model makes them itself, as none can be fed.
-        rounded: Values that already are in the type that the operator reads.
+        rounded: Values that already are in the type that the operator reads, and whether
+            rounding them met values beyond float16's range.
     """
 
     types: Mapping[str, str]
@@ -64,7 +65,7 @@ class Bindings:
     embedded: Mapping[str, np.ndarray]
     shared: Mapping[str, np.ndarray]
     absent: frozenset[str] = frozenset()
-    rounded: frozenset[str] = frozenset()
+    rounded: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def build(
     has_status = False
     if roundings is not None:
         types = _element_types(graph, node, bindings, names)
-        kept = frozenset(names[value] for value in bindings.rounded)
+        kept = {names[value]: beyond for value, beyond in bindings.rounded.items()}
         opset = _version(message)
         protos, constants, has_status = rounded_operators(protos, types, roundings, opset, kept)
         message.graph.initializer.extend(constants)

@@ -229,6 +229,79 @@ def test_branch(door, enable, mode, expected):
     assert network.run({"x": LARGE, "c": np.array(False)})["y"].tolist() == [0, 0]
 
 
+def conv_weights(value):
+    """Return a convolution of one element with a weight that float16 may not hold."""
+    node = nets.node("Conv", "x w", "y", "op/Op")
+    w = np.full((1, 1, 1, 1), value, np.float32)
+    return nets.model([node], [nets.value("x", [1, 1, 1, 1])], ["y"], {"w": w})
+
+
+def product_weights(value, size=1):
+    """Return a matrix product with a weight that float16 may not hold."""
+    node = nets.node("MatMul", "x w", "y", "op/Op")
+    w = np.zeros((1, size), np.float32)
+    w[0, -1] = value
+    return nets.model([node], [nets.value("x", [1, 1])], ["y"], {"w": w})
+
+
+def old_product(value):
+    """Return a product of opset 6, whose kernel has its shapes and weights pinned."""
+    node = nets.node("Mul", "x w", "y", "op/Op", broadcast=1, axis=1)
+    w = np.array([value], np.float32)
+    return nets.model([node], [nets.value("x", [1, 1])], [nets.value("y", [1, 1])], {"w": w}, opset=6)
+
+
+KERNELS = {
+    "convolution": (conv_weights, (1, 1, 1, 1), 1, "op/Conv2D-op0"),
+    "matrix product": (product_weights, (1, 1), 1, "op/MatMul-op0"),
+    "large weights": (lambda value: product_weights(value, 5000), (1, 1), 1, "op/MatMul-op0"),
+    "pinned shapes": (old_product, (1, 1), 1, "op/Mul-op0"),
+}
+
+
+@ENABLE
+@pytest.mark.parametrize("value", [65519, 65520, -70000, np.nan], ids=str)
+@pytest.mark.parametrize(("make", "shape", "x", "name"), KERNELS.values(), ids=KERNELS)
+def test_saturated_weights(door, caplog, enable, value, make, shape, x, name):
+    """A weight that float16 cannot hold raises the status of every kind of kernel."""
+    overflow(door, SATURATION)
+    feeds = {"x": np.full(shape, x, np.float32)}
+
+    network = door.dump(
+        make(value), feeds, context=O0, enable=enable, op_debug_mode=3, precision_mode="force_fp16"
+    )
+
+    held = {65519: 65504, 65520: 65504, -70000: -65504}.get(value, 0)
+    assert network.run(feeds)["y"].reshape(-1)[-1] == held
+    assert len(trees.tensors(door.rank)) == (0 if value == 65519 else 6)
+    expected = f"overflow: Default/{name} in step 0: output.0 saturated; its input.1 was already bad"
+    assert told(caplog)[:1] == ([] if value == 65519 else [expected])
+
+
+REFERENCE = {"fits": (30000, []), "saturates": (60000, ["pool/LpPool-op0"])}
+
+
+@ENABLE
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize(("value", "expected"), REFERENCE.values(), ids=REFERENCE)
+def test_saturation_in_the_reference(door, caplog, enable, kind, value, expected):
+    """Where ONNX's reference computes an operator, its results saturate and raise the status as well."""
+    overflow(door, SATURATION)
+    node = nets.node("LpPool", "x", "y", "pool/Pool", kernel_shape=[1, 1, 1, 2], p=1)
+    shape, number = [1, 1, 1, 1, 1, 2], onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    model = nets.model([node], [nets.value("x", shape, number)], [nets.value("y", None, number)])
+    feeds = {"x": np.full(shape, value, kind)}
+
+    network = door.dump(model, feeds, context=O0, enable=enable, op_debug_mode=3, precision_mode="force_fp16")
+
+    found = network.run(feeds)["y"]
+    assert (kind, min(2 * value, 65504)) == (found.dtype, found.item())
+    assert [f"Default/{name}" for name in expected] == [
+        text.removeprefix("overflow: ").partition(" in step 0")[0] for text in told(caplog)[:1]
+    ]
+    assert len(told(caplog)) == 2 * len(expected)
+
+
 @pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
 def test_no_elements(door, caplog, mode):
     """A tensor without elements does not overflow."""

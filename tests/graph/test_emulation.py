@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -30,7 +32,7 @@ def node(op_type, inputs="x y", outputs="z", **attributes):
     return helper.make_node(op_type, inputs.split(), outputs.split(), **attributes)
 
 
-def run(nodes, roundings, feeds, *, types=None, opset=20, outputs=("z",), kept=frozenset()):
+def run(nodes, roundings, feeds, *, types=None, opset=20, outputs=("z",), kept=MappingProxyType({})):
     """Return what the emulated operators make of their inputs: outputs, and the status or None."""
     known = {name: dtypes.from_numpy(array.dtype) for name, array in feeds.items()}
     known |= dict.fromkeys((name for each in nodes for name in each.output), FLOAT32) | (types or {})
@@ -97,9 +99,20 @@ def test_bfloat16_matrix_product():
 
 def test_inputs_that_are_rounded_already():
     """An input that was rounded before is not rounded again."""
-    (z,), _ = run([node("Mul")], [CUBE], {"x": X, "y": Y}, kept=frozenset({"y"}))
+    (z,), _ = run([node("Mul")], [CUBE], {"x": X, "y": Y}, kept={"y": False})
 
     np.testing.assert_array_equal(f16(X) * Y, z)
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_inputs_that_were_beyond_the_range_when_rounded(beyond):
+    """An input that saturated when it was rounded before raises the status in every run."""
+    small = {"x": np.ones(2, np.float32), "y": np.ones(2, np.float32)}
+
+    (z,), status = run([node("Mul")], [SATURATING], small, kept={"y": beyond})
+
+    assert [1, 1] == z.tolist()
+    assert status == beyond
 
 
 def test_float16_of_the_model():

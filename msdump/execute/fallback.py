@@ -1,0 +1,125 @@
+"""An operator that ONNX's reference computes, with the emulated device's arithmetic in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from msdump.device.precision import overflows, rounded
+from msdump.dtypes import DType
+from msdump.execute import values
+from msdump.execute.runtime import OrtValue
+from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, MOVES, Rounding
+from msdump.graph.graph import Graph, Node
+from msdump.graph.reference import ReferenceNode
+
+_HALVES = frozenset(dtype.numpy for dtype in HALVES)
+
+
+class ReferenceRun:
+    """Runs one node in ONNX's reference; called as the runtime's kernels are."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        node: Node,
+        reference: ReferenceNode,
+        weights: Mapping[str, np.ndarray],
+        roundings: Sequence[Rounding] | None,
+    ) -> None:
+        """Keep what every run needs.
+
+        Args:
+            graph: The node's graph.
+            node: The node.
+            reference: What computes it.
+            weights: The weights that it reads.
+            roundings: How each original operator of the node computes; None: as the model says.
+        """
+        self._reference = reference
+        self._weights = weights
+        declared = (graph.type_of(name).dtype for name in node.outputs if name)
+        self._emulation = None if roundings is None else _Emulation(node, tuple(declared), roundings)
+
+    def __call__(
+        self, fed: Mapping[str, OrtValue], _names: list[str], _options: None
+    ) -> list[OrtValue | None]:
+        """Return the outputs, and the overflow status where it is to be told."""
+        given = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
+        results = (self._emulation or _plain)(self._reference.run, given)
+        return [kept(item) for item in results]
+
+
+Compute = Callable[[Mapping[str, Any]], list[Any]]
+
+
+def _plain(compute: Compute, given: Mapping[str, Any]) -> list[Any]:
+    return compute(given)
+
+
+class _Emulation:
+    """The casts that the models of other operators hold, around one operator in numpy."""
+
+    def __init__(self, node: Node, declared: Sequence[DType | None], roundings: Sequence[Rounding]) -> None:
+        self._moves = node.op_type in MOVES
+        self._declared = declared
+        self._reads, self._writes = roundings[0], roundings[-1]
+
+    def __call__(self, compute: Compute, given: Mapping[str, Any]) -> list[Any]:
+        flags: list[bool] = []
+        had_half = next((item.dtype for item in given.values() if _is_half(item)), None)
+        results = compute({name: self._read(item, flags) for name, item in given.items()})
+        written = list(self._written(results, None if self._moves else had_half, flags))
+        return [*written, np.float32(any(flags))] if self._reads.reports else written
+
+    def _read(self, item: Any, flags: list[bool]) -> Any:
+        if _is_half(item) and not self._moves:
+            return item.astype(FLOAT32.numpy)
+        return _narrowed(item, self._reads.reads, self._reads, flags)
+
+    def _written(self, results: Sequence[Any], had_half: np.dtype | None, flags: list[bool]) -> Iterator[Any]:
+        for item, declared in zip(results, self._declared, strict=True):
+            if self._moves:
+                yield item
+            elif had_half is None or (declared is not None and declared not in HALVES):
+                yield _narrowed(item, self._writes.writes, self._writes, flags)
+            else:
+                yield _halved(item, declared, had_half, self._writes, flags)
+
+
+def _is_half(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype in _HALVES
+
+
+def _is_float32(item: Any) -> bool:
+    return isinstance(item, np.ndarray | np.generic) and item.dtype == FLOAT32.numpy
+
+
+def _narrowed(item: Any, dtype: DType, rounding: Rounding, flags: list[bool]) -> Any:
+    """Return a float32 array with the values of a smaller type; anything else as it is."""
+    if dtype is FLOAT32 or not _is_float32(item):
+        return item
+    return _held(np.asarray(item), dtype, rounding, flags).astype(FLOAT32.numpy)
+
+
+def _halved(
+    item: Any, declared: DType | None, had_half: np.dtype, rounding: Rounding, flags: list[bool]
+) -> Any:
+    """Return a float32 result of float16 or bfloat16 inputs in the type that the model says."""
+    dtype = declared or next(each for each in HALVES if each.numpy == had_half)
+    return _held(np.asarray(item), dtype, rounding, flags) if _is_float32(item) else item
+
+
+def _held(array: np.ndarray, dtype: DType, rounding: Rounding, flags: list[bool]) -> np.ndarray:
+    saturates = rounding.saturates and dtype is FLOAT16
+    flags.append(saturates and overflows(array))
+    return rounded(array, dtype, saturates=saturates)
+
+
+def kept(item: Any) -> OrtValue | None:
+    """Return a value that owns its memory, of an array that nobody else keeps."""
+    if isinstance(item, (list, tuple, dict)) or item is None:
+        return values.from_python(item)
+    return values.owned(np.asarray(item))
