@@ -19,7 +19,7 @@ from msdump.execute.fallback import ReferenceRun, kept
 from msdump.execute.runtime import OrtValue, Runtime, public_value, short
 from msdump.execute.weights import WeightStore
 from msdump.graph import legacy, onenode
-from msdump.graph.emulation import FLOAT32, HALVES, STATUS, Rounding
+from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, STATUS, Rounding
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.graph.reference import ReferenceNode
@@ -181,7 +181,7 @@ class KernelFactory:
             shared={name: array for name, array in bound.items() if not _is_small(array)},
             absent=absent,
             rounded={
-                name: _tells(roundings) and self._weights.overflows(name)
+                name: _saturates_inputs(roundings) and self._weights.overflows(name)
                 for name in bound
                 if bound[name] is not self._weights.array(name)
             },
@@ -346,6 +346,11 @@ def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
 
 def _result_names(kernel: Kernel | onenode.NodeModel) -> list[str]:
     return [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
+
+
+def _saturates_inputs(roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether an operator's inputs saturate, and the overflow status is to say so."""
+    return _tells(roundings) and roundings is not None and roundings[0].reads is FLOAT16
 
 
 def _tells(roundings: Sequence[Rounding] | None) -> bool:

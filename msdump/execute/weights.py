@@ -64,9 +64,10 @@ class WeightStore:
         return self._rounded[key]
 
     def overflows(self, name: str) -> bool:
-        """Tell whether a float weight has values that float16 cannot hold."""
+        """Tell whether a float32 weight has values that float16 cannot hold."""
         if name not in self._overflowing:
-            self._overflowing[name] = precision.overflows(self._arrays[name])
+            array = self._arrays[name]
+            self._overflowing[name] = array.dtype == FLOAT32.numpy and precision.overflows(array)
         return self._overflowing[name]
 
     def packable(self, name: str) -> Any:

@@ -278,6 +278,21 @@ def test_saturated_weights(door, caplog, enable, value, make, shape, x, name):
     assert told(caplog)[:1] == ([] if value == 65519 else [expected])
 
 
+def test_large_weights_in_bfloat16(door, caplog):
+    """bfloat16 holds what float16 cannot: a weight that is rounded to it raises no status."""
+    overflow(door, SATURATION)
+
+    door.dump(
+        product_weights(70000),
+        {"x": np.ones((1, 1), np.float32)},
+        context=O0,
+        op_debug_mode=3,
+        precision_mode="allow_fp32_to_bf16",
+    )
+
+    assert told(caplog) == []
+
+
 REFERENCE = {"fits": (30000, []), "saturates": (60000, ["pool/LpPool-op0"])}
 
 
