@@ -19,13 +19,13 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.encode import dump_enums, dump_message, packing
-from msdump.encode.dump_message import Span
+from msdump.encode.dump_parser import Parser, Span
 from msdump.errors import DumpReadError, FormatError
 
 LENGTH: Final = struct.Struct("<Q")
 VERSION: Final = "2.0"
-LONGEST_HEADER: Final = 1 << 26
-"""Bytes of the longest header that is read; an operator of 65,536 tensors needs a tenth."""
+LONGEST_HEADER: Final = 1 << 24
+"""Bytes of the longest header that is read; an operator of 20,000 tensors needs a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
         raise DumpReadError(source, f"no dump file: it says {length} bytes of header, {left} are there", 0)
     if length > LONGEST_HEADER:
         raise DumpReadError(source, f"a header of {length} bytes is over the {LONGEST_HEADER} allowed", 0)
-    fields = dump_message.Reader(view, source).read("DumpData", end, end + length)
+    fields = Parser(view, source).read("DumpData", end, end + length)
     data, _ = _built(fields)
     _check_size(data, end + length, len(view), source)
     return data, end + length
@@ -203,7 +203,7 @@ def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, 
     Raises:
         DumpReadError: The bytes are no DumpData message.
     """
-    fields = dump_message.Reader(view, source).read("DumpData", 0, len(view))
+    fields = Parser(view, source).read("DumpData", 0, len(view))
     data, spans = _built(fields, has_data=True)
     starts = iter([start for name, _ in data.sections() for start, _ in spans[name]])
     return data, tuple(
