@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from msdump.capture.statistic_elements import BLOCK, HALVES, NUMBERS, Elements, terms, total, total_of_squares
 from msdump.dtypes import DType
+from msdump.threads import spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
+_PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
 _MEASURABLE_KINDS: Final = "bifu"
 
 
@@ -88,6 +92,17 @@ class Totals:
         """Square root of the sum of squares."""
         return math.sqrt(self.squares)
 
+    def join(self, other: Totals) -> None:
+        """Take in what is known of further elements, which ``count`` counts already."""
+        self.stretch(other.high, other.low)
+        self.negative += other.negative
+        self.positive += other.positive
+        self.nan += other.nan
+        self.negative_inf += other.negative_inf
+        self.positive_inf += other.positive_inf
+        self.total += other.total
+        self.squares += other.squares
+
     def stretch(self, high: float, low: float) -> None:
         """Take in the extremes of a block; NaN stays."""
         if high > self.high or math.isnan(high):
@@ -119,12 +134,25 @@ def measure(array: np.ndarray, dtype: DType, need: Need) -> Totals:
     if dtype.saved.kind == "b":
         _add_booleans(flat, totals)
         return totals
-    elements = HALVES.get(dtype.name, NUMBERS)
+    for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
+        totals.join(part)
+    if need.extremes and dtype.saved.kind == "f":
+        _sign_zeros(flat, dtype, totals)
+    return totals
+
+
+def _parts(flat: np.ndarray) -> list[np.ndarray]:
+    """Cut a large tensor, one part for each thread."""
+    count = min(thread_count(), len(flat) // _PART) if len(flat) >= 2 * _PART else 1
+    bounds = [len(flat) * number // count for number in range(count + 1)]
+    return [flat[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def _totals(part: np.ndarray, *, dtype: DType, need: Need) -> Totals:
+    totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
     with np.errstate(all="ignore"):
-        for block in _blocks(flat, dtype, BLOCK):
+        for block in _blocks(part, dtype, BLOCK):
             _add(block, elements, need, totals)
-        if need.extremes and dtype.saved.kind == "f":
-            _sign_zeros(flat, dtype, totals)
     return totals
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import re
 import weakref
 from collections.abc import Mapping
@@ -18,9 +17,8 @@ from typing import Any, Final
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
-from msdump import env
-from msdump.errors import InputError
 from msdump.graph import onenode, probe
+from msdump.threads import thread_count
 
 OrtValue = Any
 """A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
@@ -32,7 +30,6 @@ _ERRORS_ONLY: Final = 3
 _PLACEHOLDER: Final = Path(__file__).parent / "placeholder"
 """Folder of an empty file that stands for shared initializers: the runtime wants it to exist."""
 
-_MOST_THREADS: Final = 8  # every session has a pool: more cores would mean thousands of threads
 _GLOBAL_POOL: Final = "use_per_session_threads must be false"
 _DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
@@ -129,21 +126,6 @@ class Runtime:
 def runtime() -> Runtime:
     """Return the process's runtime, set up at the first call."""
     return Runtime(thread_count())
-
-
-def thread_count() -> int:
-    """Return the threads of one operator: MSDUMP_THREADS, or the cores that the process may use up to 8.
-
-    Raises:
-        InputError: The variable is no positive number.
-    """
-    text = env.read(env.THREADS)
-    if text is None:
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return min(usable or 1, _MOST_THREADS)
-    if not text.isdecimal() or int(text) == 0:
-        raise InputError(f"{env.THREADS} = {text!r}: a number of threads above 0 is expected")
-    return int(text)
 
 
 def public_value(array: Any) -> Any:

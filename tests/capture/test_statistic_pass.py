@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from msdump import dtypes
+from msdump import dtypes, env
 from msdump.capture import statistic_elements, statistic_pass
 from msdump.capture.statistic_elements import BLOCK
 from msdump.capture.statistic_pass import Need, measure
@@ -154,6 +154,20 @@ def test_float32_sums_are_right_to_1e_8():
 
     assert found["l2norm"] == pytest.approx(np.linalg.norm(doubles), rel=2e-8)
     assert found["avg"] == pytest.approx(doubles.mean(), abs=2e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64])
+def test_threads_share_large_tensors(monkeypatch, dtype):
+    """A tensor that is cut for several threads has the statistics that it has as a whole."""
+    array = np.random.default_rng(3).integers(-9, 9, 100_003).astype(dtype)
+    need = Need(extremes=True, counts=True, total=True, squares=True)
+    whole = measure(array, dtypes.from_numpy(array.dtype), need)
+    monkeypatch.setenv(env.THREADS, "3")
+    monkeypatch.setattr(statistic_pass, "_PART", 1 << 15)
+
+    shared = measure(array, dtypes.from_numpy(array.dtype), need)
+
+    assert whole == shared
 
 
 def test_one_nan_in_the_last_block():

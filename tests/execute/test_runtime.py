@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from msdump import env
-from msdump.errors import InputError
 from msdump.execute import runtime
 from msdump.graph import probe
 
@@ -80,31 +79,6 @@ def test_limits_are_the_installed_runtimes():
     for newer in ({"ir_version": limits.ir_version + 1}, {"opset": limits.opset + 1}):
         with pytest.raises(Exception, match=r"max supported|till opset"):
             shared.session(probe.model(**newer))
-
-
-@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("12", 12)])
-def test_threads_from_the_environment(monkeypatch, text, expected):
-    """The environment says how many threads an operator has."""
-    monkeypatch.setenv(env.THREADS, text)
-
-    assert expected == runtime.thread_count()
-
-
-def test_threads_are_the_cores_of_the_process(monkeypatch):
-    """Without a word, an operator has the cores that the process may use."""
-    monkeypatch.delenv(env.THREADS, raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
-
-    assert 3 == runtime.thread_count()
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
-def test_faulty_threads(monkeypatch, text):
-    """A number of threads that is none is refused with its variable."""
-    monkeypatch.setenv(env.THREADS, text)
-
-    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': a number of threads above 0"):
-        runtime.thread_count()
 
 
 MESSAGES = {

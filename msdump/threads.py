@@ -1,0 +1,84 @@
+"""Threads for work on large arrays: the calling one, and helpers that the process keeps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from msdump import env
+from msdump.errors import InputError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
+
+
+def thread_count() -> int:
+    """Return the threads of one operator: MSDUMP_THREADS, or the cores that the process may use up to 8.
+
+    Raises:
+        InputError: The variable is no positive number.
+    """
+    text = env.read(env.THREADS)
+    if text is None:
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return min(usable or 1, _MOST)
+    if not text.isdecimal() or int(text) == 0:
+        raise InputError(f"{env.THREADS} = {text!r}: a number of threads above 0 is expected")
+    return int(text)
+
+
+def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+    """Return what work makes of each part: the first in this thread, the others in helpers meanwhile.
+
+    The work must not spread parts of its own. It pays where a part takes some
+    hundred microseconds and leaves Python's lock alone, as numpy does.
+
+    Raises:
+        Exception: What the work raised; all of it has ended then.
+    """
+    first, *others = parts
+    helped = [_HELPERS.submit(work, part) for part in others]
+    try:
+        results = [work(first)]
+    finally:
+        for future in helped:
+            future.exception()
+    return results + [future.result() for future in helped]
+
+
+class _Helpers:
+    """Helper threads, started when they are first needed, anew in a forked process."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, work: Callable[[T], R], part: T) -> Future[R]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), "msdump-helper")
+        try:
+            return self._pool.submit(work, part)
+        except RuntimeError:  # the interpreter is shutting down: no helper takes work any more
+            return _done(work, part)
+
+    def forget(self) -> None:
+        """Give up helpers that a fork left behind."""
+        self._pool = None
+
+
+def _done(work: Callable[[T], R], part: T) -> Future[R]:
+    future: Future[R] = Future()
+    try:
+        future.set_result(work(part))
+    except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        future.set_exception(error)
+    return future
+
+
+_HELPERS: Final = _Helpers()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_HELPERS.forget)

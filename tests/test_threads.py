@@ -1,0 +1,89 @@
+"""How many threads there are, and work spread over them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from msdump import env, threads
+from msdump.errors import InputError
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("12", 12)])
+def test_threads_from_the_environment(monkeypatch, text, expected):
+    """The environment says how many threads an operator has."""
+    monkeypatch.setenv(env.THREADS, text)
+
+    assert expected == threads.thread_count()
+
+
+def test_threads_are_the_cores_of_the_process(monkeypatch):
+    """Without a word, an operator has the cores that the process may use."""
+    monkeypatch.delenv(env.THREADS, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
+
+    assert 3 == threads.thread_count()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+def test_faulty_threads(monkeypatch, text):
+    """A number of threads that is none is refused with its variable."""
+    monkeypatch.setenv(env.THREADS, text)
+
+    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': a number of threads above 0"):
+        threads.thread_count()
+
+
+def test_parts_keep_their_order():
+    """Results come in the order of the parts, whoever worked on them."""
+    parts = list(range(20))
+
+    found = threads.spread(lambda part: (part, threading.get_ident()), parts)
+
+    assert parts == [part for part, _ in found]
+    assert threading.get_ident() == found[0][1] != found[1][1]
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_an_error_comes_when_all_work_has_ended(bad):
+    """What one part raises is raised after the others are done."""
+    done = []
+
+    def work(part):
+        if part == bad:
+            raise ValueError(part)
+        done.append(part)
+
+    with pytest.raises(ValueError, match=str(bad)):
+        threads.spread(work, range(3))
+    assert {0, 1, 2} - {bad} == set(done)
+
+
+def test_a_forked_process_has_helpers_of_its_own():
+    """Helpers that a fork left behind are not waited for."""
+    threads.spread(abs, [1, 2])
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if threads.spread(abs, [-1, -2]) == [1, 2] else 1)
+
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_no_helpers_at_exit(tmp_path):
+    """Work that is spread while the interpreter shuts down is done by the caller."""
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import atexit\n"
+        "from msdump.threads import spread\n"
+        "atexit.register(lambda: print(spread(abs, [-1, -2])))\n"
+        "spread(abs, [1, 2])\n"
+    )
+
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+
+    assert "[1, 2]\n" == done.stdout
