@@ -1,23 +1,27 @@
-"""Model-local functions: inlined, so that the operators inside them are seen.
+"""Functions: inlined, so that the operators inside them are seen.
 
-onnx's inliner forgets which call a node came from. Each call therefore gets a
-copy of its function first, whose nodes are named after the call.
+They are those of the model, and ONNX's SequenceMap, which becomes a Loop. onnx's
+inliner forgets which call a node came from. Each call of a function of the model
+therefore gets a copy of it first, whose nodes are named after the call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import onnx
 from onnx import inliner
 
 from msdump.errors import GraphError
+from msdump.graph.order import subgraphs
 
+_SEQUENCE_MAP: Final = ("", "SequenceMap")
 _MOST_CALLS: Final = 10_000  # recursion is forbidden by ONNX; a cycle must not hang the loader
 
 
 def inline(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its local functions inlined, node names ``{call}/{node}__{number}``.
+    """Return the model with its functions inlined, node names ``{call}/{node}__{number}``.
 
     Functions whose opset imports differ from the model's stay calls; onnxruntime
     runs them as one kernel.
@@ -25,10 +29,14 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         GraphError: A call that does not fit its function.
     """
+    return _without_sequence_maps(_without_functions(model))
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     if not model.functions:
         return model
     copies = _Copies(model)
-    for node in model.graph.node:
+    for node in _nodes(model.graph):
         copies.copy_call(node, node.name)
     model.functions.extend(copies.made)
     try:
@@ -36,6 +44,32 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise GraphError(f"the model's functions cannot be inlined: {reason}") from error
+
+
+def _without_sequence_maps(model: onnx.ModelProto) -> onnx.ModelProto:
+    calls = [node for node in _nodes(model.graph) if node.op_type == _SEQUENCE_MAP[1]]
+    if not calls:
+        return model
+    for call in calls:
+        for body in subgraphs(call):
+            for position, node in enumerate(body.node):
+                node.name = _inner_name(call.name, node, position)
+    try:
+        return inliner.inline_selected_functions(model, [_SEQUENCE_MAP], inline_schema_functions=True)
+    except Exception:  # noqa: BLE001 - unknown types: it stays an operator that the runtime expands itself
+        return model
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph, each before those in its subgraphs."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from _nodes(inner)
+
+
+def _inner_name(path: str, node: onnx.NodeProto, position: int) -> str:
+    return f"{path}/{node.name or f'{node.op_type}_{position}'}"
 
 
 class _Copies:
@@ -54,5 +88,12 @@ class _Copies:
         call.op_type = own.name
         self.made.append(own)
         for position, node in enumerate(own.node):
-            node.name = f"{path}/{node.name or f'{node.op_type}_{position}'}"
-            self.copy_call(node, node.name)
+            self._place(node, path, position)
+
+    def _place(self, node: onnx.NodeProto, path: str, position: int) -> None:
+        """Name a node of a copy, and those in its subgraphs, and copy what they call."""
+        node.name = _inner_name(path, node, position)
+        self.copy_call(node, node.name)
+        for inner in subgraphs(node):
+            for number, item in enumerate(inner.node):
+                self._place(item, path, number)

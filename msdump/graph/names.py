@@ -14,13 +14,43 @@ from collections import Counter
 from itertools import zip_longest
 from typing import Any, Final
 
+import onnx
+
 from msdump.graph.graph import SourceLine
+from msdump.graph.order import subgraphs
 
 ROOT: Final = "Default"
 _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
 _TORCH: Final = "pkg.torch.onnx."
 _ONNXSCRIPT: Final = "pkg.onnxscript."
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
+
+
+def name_nodes(graph: onnx.GraphProto, seen: set[str] | None = None) -> None:
+    """Give every nameless or doubly named node a name of its own in the whole model.
+
+    Args:
+        graph: The graph; its nodes come before those in their subgraphs.
+        seen: Names of the nodes of outer graphs.
+    """
+    seen = set() if seen is None else seen
+    taken = seen | {node.name for node in graph.node}
+    for position, node in enumerate(graph.node):
+        if not node.name or node.name in seen:
+            node.name = _free_name(node.name or f"{node.op_type}_{position}", position, taken)
+            taken.add(node.name)
+        seen.add(node.name)
+    for node in graph.node:
+        for inner in subgraphs(node):
+            name_nodes(inner, seen)
+
+
+def _free_name(base: str, number: int, taken: set[str]) -> str:
+    name = base
+    while name in taken:
+        name = f"{base}_{number}"
+        number += 1
+    return name
 
 
 class FullNames:

@@ -91,13 +91,21 @@ def used_values(node: onnx.NodeProto) -> Iterator[str]:
 def outer_values(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node's subgraphs take from outside, in order of appearance."""
     found: dict[str, None] = {}
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            found.update(dict.fromkeys(_free_names(graph)))
+    for graph in subgraphs(node):
+        found.update(dict.fromkeys(free_names(graph)))
     return list(found)
 
 
-def _free_names(graph: onnx.GraphProto) -> Iterator[str]:
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in a node's attributes."""
+    for attribute in node.attribute:
+        yield from attribute.graphs
+        if attribute.HasField("g"):
+            yield attribute.g
+
+
+def free_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names that a subgraph takes from outside, possibly repeated."""
     bound = {value.name for value in graph.input}
     bound |= {tensor.name for tensor in graph.initializer}
     bound |= {tensor.values.name for tensor in graph.sparse_initializer}

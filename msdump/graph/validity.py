@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import onnx
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from onnx import defs
 
 from msdump.errors import GraphError, UnsupportedIRVersionError
+from msdump.graph.order import subgraphs
 
 _STANDARD: Final = ("", "ai.onnx")
 _Kind: Final = onnx.AttributeProto.AttributeType
@@ -63,25 +64,28 @@ def inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from _graph_nodes(model.graph)
+    for graph in _graphs(model):
+        yield from graph.node
     for function in model.functions:
-        for node in function.node:
-            yield node
-            yield from _inner_nodes(node)
+        yield from function.node
 
 
-def _graph_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        yield from _inner_nodes(node)
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the main graph and those inside it and inside the functions."""
+    yield from _with_inner(model.graph)
+    for function in model.functions:
+        yield from _inner(function.node)
 
 
-def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield from _graph_nodes(attribute.g)
-        for graph in attribute.graphs:
-            yield from _graph_nodes(graph)
+def _with_inner(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    yield from _inner(graph.node)
+
+
+def _inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    for node in nodes:
+        for graph in subgraphs(node):
+            yield from _with_inner(graph)
 
 
 def _check_inputs(graph: onnx.GraphProto) -> None:
@@ -96,12 +100,7 @@ def _check_inputs(graph: onnx.GraphProto) -> None:
 
 def _check_texts(model: onnx.ModelProto) -> None:
     """Refuse names that are no UTF-8: protobuf hands them over as bytes."""
-    graph = model.graph
-    texts = [graph.name]
-    for info in (*graph.input, *graph.output, *graph.value_info):
-        texts += [info.name, *(dim.dim_param for dim in info.type.tensor_type.shape.dim)]
-    texts += [tensor.name for tensor in graph.initializer]
-    texts += [sparse.values.name for sparse in graph.sparse_initializer]
+    texts = [text for graph in _graphs(model) for text in _graph_texts(graph)]
     texts += [opset.domain for opset in model.opset_import]
     for function in model.functions:
         texts += [function.name, function.domain, function.overload, *function.input, *function.output]
@@ -112,6 +111,15 @@ def _check_texts(model: onnx.ModelProto) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise GraphError(f"no ONNX model: the name {text!r} is no UTF-8")
+
+
+def _graph_texts(graph: onnx.GraphProto) -> Iterator[str]:
+    yield graph.name
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        yield info.name
+        yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)
 
 
 def _check_versions(model: onnx.ModelProto) -> None:

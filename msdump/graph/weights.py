@@ -166,6 +166,17 @@ def inner_array(tensor: onnx.TensorProto) -> np.ndarray:
     return to_array(tensor, None, SideFiles(None))
 
 
+def inner_initializers(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
+    """Return the initializers of a graph in a node's attribute, their data in the message.
+
+    Raises:
+        GraphError: As for ``to_array`` and ``sparse_to_array``.
+    """
+    dense = {tensor.name: inner_array(tensor) for tensor in graph.initializer}
+    files = SideFiles(None)
+    return dense | {sparse.values.name: sparse_to_array(sparse, files) for sparse in graph.sparse_initializer}
+
+
 def constant(node: onnx.NodeProto) -> np.ndarray | None:
     """Return the value of a Constant node, None for any other node.
 

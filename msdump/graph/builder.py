@@ -1,0 +1,265 @@
+"""A checked message -> Graph, with the graphs of its branches and loops: typed, ordered and named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from msdump import dtypes
+from msdump.errors import FormatError, GraphError
+from msdump.graph import bodies, names, validity, weights
+from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType
+from msdump.graph.order import execution_order, free_names
+from msdump.graph.primitives import Use, primitive_name
+from msdump.record import OperatorRef
+
+_OVERRIDABLE_SINCE: Final = 4  # before IR 4 every initializer had to be listed as an input
+_SCALAR_KINDS: Final = "biu"
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all graphs of one model have in common.
+
+    Attributes:
+        source: Path of the model file, or "<ModelProto>".
+        model: The model.
+        keeps_classes: Scopes carry class names.
+        full_names: Numbers the operators, each number once in the whole model.
+        graphs: Number of graphs so far.
+    """
+
+    source: str
+    model: onnx.ModelProto
+    keeps_classes: bool
+    full_names: names.FullNames = field(default_factory=names.FullNames)
+    graphs: int = 0
+
+    def next_index(self) -> int:
+        """Return the position of a new graph."""
+        self.graphs += 1
+        return self.graphs - 1
+
+
+class Builder:
+    """Turns the message of one graph into a Graph."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        proto: onnx.GraphProto,
+        inferred: onnx.GraphProto,
+        initializers: dict[str, np.ndarray],
+        outer: Builder | None = None,
+    ) -> None:
+        """Take in what is known.
+
+        Args:
+            shared: What all graphs of the model have in common.
+            proto: The graph.
+            inferred: The same graph with the types of its values.
+            initializers: Its weights.
+            outer: Builds the graph around it; None for the main one.
+        """
+        self._shared = shared
+        self._proto = proto
+        self._inferred = {node.name: node for node in inferred.node}
+        self._own_infos = (*inferred.value_info, *inferred.input, *inferred.output)
+        self._infos = {info.name: info for info in self._own_infos}
+        self._types = {info.name: value_type(info.type) for info in self._own_infos}
+        self._weights = initializers
+        self._parameters = set(initializers)
+        self._inputs = [value.name for value in proto.input if value.name not in initializers]
+        self._outer: frozenset[str] = frozenset()
+        self._producers: dict[str, str] = {}
+        self._overridable = self._listed_initializers() if outer is None else frozenset()
+        if outer is not None:
+            self._take_over(outer, tuple(dict.fromkeys(free_names(proto))))
+
+    def _listed_initializers(self) -> frozenset[str]:
+        if self._shared.model.ir_version < _OVERRIDABLE_SINCE:
+            return frozenset()
+        return frozenset(value.name for value in self._proto.input if value.name in self._weights)
+
+    def _take_over(self, outer: Builder, taken: tuple[str, ...]) -> None:
+        """Make values of the outer graph inputs and weights of this one."""
+        self._outer = frozenset(taken)
+        for name in taken:
+            if name in outer._types:
+                self._types[name] = outer._types[name]
+            if name in outer._infos:
+                self._infos[name] = outer._infos[name]
+            if name not in outer._weights:
+                self._inputs.append(name)
+                continue
+            self._weights[name] = outer._weights[name]
+            if name in outer._parameters:
+                self._parameters.add(name)
+        self._overridable = self._outer & outer._overridable
+        self._producers = {name: outer._producers[name] for name in self._outer & outer._producers.keys()}
+
+    def graph(self) -> Graph:
+        """Build the graph and those inside it.
+
+        Raises:
+            GraphError: Values that nobody makes or several nodes do, a cycle, or a faulty constant.
+        """
+        index = self._shared.next_index()
+        operators = self._lift_constants(list(self._proto.node))
+        for name, array in self._weights.items():
+            self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
+        ordered = execution_order(operators, {*self._weights, *self._inputs})
+        self._check_outputs(ordered)
+        nodes = [self._node(proto) for proto in ordered]
+        model = self._shared.model
+        return Graph(
+            source=self._shared.source,
+            name=self._proto.name,
+            nodes=tuple(self._with_bodies(node) for node in nodes),
+            inputs=tuple(Value(name, self._type(name)) for name in self._inputs),
+            outputs=tuple(Value(o.name, self._type(o.name)) for o in self._proto.output),
+            weights=self._weights,
+            constants=tuple(name for name in self._weights if name not in self._parameters),
+            overridable=self._overridable,
+            types=self._types,
+            opsets=validity.opsets(model),
+            ir_version=model.ir_version,
+            proto=self._body_model() if index else model,
+            index=index,
+            outer=self._outer,
+        )
+
+    def _body_model(self) -> onnx.ModelProto:
+        """Return a body as a model of its own, without weights."""
+        whole = self._shared.model
+        model = onnx.ModelProto(ir_version=whole.ir_version)
+        model.opset_import.extend(whole.opset_import)
+        model.functions.extend(whole.functions)
+        model.graph.name = self._proto.name
+        model.graph.node.extend(self._proto.node)
+        model.graph.input.extend(self._infos[name] for name in self._inputs if name in self._infos)
+        model.graph.output.extend(self._proto.output)
+        model.graph.value_info.extend(info for info in self._own_infos if info.name not in self._inputs)
+        return model
+
+    def _check_outputs(self, nodes: list[onnx.NodeProto]) -> None:
+        made = {*self._weights, *self._inputs}
+        made.update(*(node.output for node in nodes))
+        for value in self._proto.output:
+            if not value.name or value.name not in made:
+                raise GraphError(f"graph output {value.name!r}: no node, input or initializer makes it")
+
+    def _type(self, name: str) -> ValueType:
+        return self._types.get(name, ValueType(kind=""))
+
+    def _lift_constants(self, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
+        """Turn Constant nodes into weights; they are values, not operators, as in MindSpore."""
+        operators = []
+        for node in nodes:
+            value = weights.constant(node)
+            if value is None:
+                operators.append(node)
+            elif node.output[0] in self._weights:
+                raise GraphError(
+                    f"node {node.name!r} writes value {node.output[0]!r}, which an initializer or a"
+                    " constant already makes"
+                )
+            else:
+                self._weights[node.output[0]] = value
+        return operators
+
+    def _node(self, proto: onnx.NodeProto) -> Node:
+        metadata = {entry.key: entry.value for entry in proto.metadata_props}
+        attributes = {attribute.name: _attribute(attribute) for attribute in proto.attribute}
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        primitive = primitive_name(proto.op_type, domain, self._use(proto, attributes))
+        scope = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
+        self._producers |= dict.fromkeys(proto.output, proto.op_type)
+        return Node(
+            name=proto.name,
+            op_type=proto.op_type,
+            domain=domain,
+            inputs=tuple(proto.input),
+            outputs=tuple(proto.output),
+            attributes=attributes,
+            operator=OperatorRef(primitive, self._shared.full_names.next(scope, primitive)),
+            source=names.source_of(metadata),
+            proto=proto,
+        )
+
+    def _with_bodies(self, node: Node) -> Node:
+        """Return a node with its bodies built, once every node around it has its name."""
+        held = bodies.protos(node.proto)
+        if not held or bodies.obstacle(node.proto, validity.opsets(self._shared.model).get("", 1)):
+            return node
+        inferred = bodies.protos(self._inferred[node.name])
+        return replace(
+            node, bodies={name: self._body(body, inferred[name]).graph() for name, body in held.items()}
+        )
+
+    def _body(self, body: onnx.GraphProto, inferred: onnx.GraphProto) -> Builder:
+        return Builder(self._shared, body, inferred, weights.inner_initializers(body), self)
+
+    def _use(self, proto: onnx.NodeProto, attributes: Mapping[str, Attribute]) -> Use:
+        arrays = [self._weights.get(name) for name in proto.input]
+        return Use(
+            input_ranks=tuple(_rank(self._type(name)) for name in proto.input),
+            attributes=attributes,
+            producers=tuple(self._producers.get(name) for name in proto.input),
+            initializer_ranks=tuple(None if array is None else array.ndim for array in arrays),
+            scalars=tuple(_scalar(array) for array in arrays),
+        )
+
+
+def _rank(known: ValueType) -> int | None:
+    return None if known.shape is None else len(known.shape)
+
+
+def _scalar(array: np.ndarray | None) -> float | None:
+    if array is None or array.size != 1 or array.dtype.kind not in _SCALAR_KINDS:
+        return None
+    return float(array.reshape(-1)[0])
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Attribute:
+    value: Any = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, onnx.TensorProto):
+        return weights.inner_array(value)
+    if attribute.type in {onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS}:
+        return tuple(value)
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return tuple(item.decode(errors="replace") for item in value)
+    return value
+
+
+def value_type(proto: onnx.TypeProto) -> ValueType:
+    """Return what a TypeProto says."""
+    kind = proto.WhichOneof("value")
+    if kind is None:
+        return ValueType(kind="")
+    if kind == "sequence_type":
+        return ValueType(value_type(proto.sequence_type.elem_type).dtype, kind="sequence")
+    if kind == "optional_type":
+        return ValueType(value_type(proto.optional_type.elem_type).dtype, kind="optional")
+    if kind != "tensor_type":
+        return ValueType(kind=kind.removesuffix("_type"))
+    tensor = proto.tensor_type
+    try:
+        dtype = dtypes.from_onnx(tensor.elem_type)
+    except FormatError:
+        dtype = None
+    if not tensor.HasField("shape"):
+        return ValueType(dtype)
+    return ValueType(dtype, tuple(_dimension(dim) for dim in tensor.shape.dim))
+
+
+def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value)
+    return dim.dim_param or None
