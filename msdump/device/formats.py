@@ -26,6 +26,9 @@ C1HWNCOC0: Final = "C1HWNCoC0"
 NDC1HWC0: Final = "NDC1HWC0"
 FRACTAL_Z_3D: Final = "FRACTAL_Z_3D"
 FRACTAL_Z_C04: Final = "FRACTAL_Z_C04"
+FRACTAL_ZN_LSTM: Final = "FRACTAL_ZN_LSTM"
+FRACTAL_ZN_RNN: Final = "FRACTAL_ZN_RNN"
+ND_RNN_BIAS: Final = "ND_RNN_BIAS"
 
 IMAGE: Final = 4
 """Rank of (N, C, H, W)."""
@@ -94,9 +97,9 @@ FORMATS: Final = (
     _image(C1HWNCOC0, Blocks("N C H W -> C/c H W N C%c"), Diagonal()),
     _volume(NDC1HWC0, "N C D H W -> N D C/c H W C%c"),
     _volume(FRACTAL_Z_3D, "N C D H W -> D*C/c*H*W N/16 N%16 C%c"),
-    Format("FRACTAL_ZN_LSTM", least=2, most=IMAGE, shape_rule=lstm_weight),
-    Format("FRACTAL_ZN_RNN", least=2, shape_rule=rnn_weight),
-    Format("ND_RNN_BIAS", least=1, shape_rule=rnn_bias),
+    Format(FRACTAL_ZN_LSTM, least=2, most=IMAGE, shape_rule=lstm_weight),
+    Format(FRACTAL_ZN_RNN, least=2, shape_rule=rnn_weight),
+    Format(ND_RNN_BIAS, least=1, shape_rule=rnn_bias),
 )
 
 _BY_NAME: Final = {row.name: row for row in FORMATS}

@@ -15,8 +15,11 @@ from msdump.device.formats import (
     FRACTAL_NZ,
     FRACTAL_Z,
     FRACTAL_Z_3D,
+    FRACTAL_ZN_LSTM,
+    FRACTAL_ZN_RNN,
     IMAGE,
     NC1HWC0,
+    ND_RNN_BIAS,
     NDC1HWC0,
     VOLUME,
 )
@@ -73,17 +76,15 @@ _IMAGE_OF_FIRST: Final = Fixed((NC1HWC0, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
 _VOLUME: Final = Fixed((NDC1HWC0,), (NDC1HWC0,), VOLUME)
 _MATRIX: Final = Fixed((FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT), (FRACTAL_NZ,))
 _RECURRENT: Final = Fixed(
+    # x, W, R, B, sequence_lens, initial_h, initial_c, P
     (
-        FRACTAL_NZ,
-        FRACTAL_NZ,
-        FRACTAL_NZ,
-        DEFAULT_FORMAT,
-        DEFAULT_FORMAT,
-        FRACTAL_NZ,
-        FRACTAL_NZ,
-        DEFAULT_FORMAT,
+        *(FRACTAL_NZ, FRACTAL_ZN_RNN, FRACTAL_ZN_RNN, ND_RNN_BIAS),
+        *(DEFAULT_FORMAT, FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT),
     ),
     (FRACTAL_NZ,),
+)
+_LSTM_CELL: Final = Fixed(
+    (FRACTAL_NZ, FRACTAL_NZ, FRACTAL_NZ, FRACTAL_ZN_LSTM, DEFAULT_FORMAT), (FRACTAL_NZ,)
 )
 
 _TABLE: Final[Mapping[Habit, str]] = {
@@ -105,6 +106,7 @@ _TABLE: Final[Mapping[Habit, str]] = {
     """,
     _MATRIX: "MatMul BatchMatMul Dense",
     _RECURRENT: "LSTM DynamicGRUV2 RNN",
+    _LSTM_CELL: "BasicLSTMCell",
     Follows((NC1HWC0,)): """
         BatchNorm BatchNormGrad LayerNormGrad SmoothL1Loss SmoothL1LossGrad Gather
         Assign AssignAdd AssignSub ApplyMomentum ApplyAdam ApplyAdagrad ApplyAdagradV2 ApplyFtrl

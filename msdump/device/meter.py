@@ -156,7 +156,7 @@ def device_bytes(form: Form, host_shape: Dims, dtype: DType) -> int:
         dtype: Its element type on the device.
     """
     try:
-        shape = formats.shape(form.format, host_shape, dtype, form.groups)
+        shape = formats.shape(form.format, host_shape, dtype, form.groups, cell=form.cell)
     except FormatError:  # a shape that only the run told, and that the format cannot hold
         shape = host_shape
     return blocks(product(shape), dtype.per_byte) * dtype.numpy.itemsize

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msdump.device import formats
 from msdump.device.blocks import DYNAMIC, Dims, blocks, product
 from msdump.device.habits import HOST, Elementwise, Fixed, Follows, Habit, habit
+from msdump.device.recurrent import Cell, onnx_cell
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.graph.graph import Graph, Node
@@ -38,12 +39,14 @@ class DeviceTensor:
         dtype: Element type, None where unknown.
         shape: Device dimensions, -1 where one is not known, ``(-2,)`` where the rank is not.
         groups: Groups that a FRACTAL_Z weight is laid out for.
+        cell: Sizes of the recurrent operator that a weight or bias is laid out for.
     """
 
     format: str
     dtype: DType | None
     shape: Dims
     groups: int = 1
+    cell: Cell | None = None
 
     @property
     def nbytes(self) -> int | None:
@@ -141,6 +144,17 @@ def device_view(graph: Graph, placement: Placement) -> View:
     return view
 
 
+_OF_CELLS: Final = frozenset({formats.FRACTAL_ZN_RNN, formats.ND_RNN_BIAS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What an operator says about how its weights are laid out."""
+
+    groups: int
+    cell: Cell | None
+
+
 class _Placer:
     """Walks one graph in execution order."""
 
@@ -161,8 +175,9 @@ class _Placer:
     def _place(self, node: Node, position: int) -> NodePlacement:
         chosen = self._formats(node, habit(node))
         groups: Any = node.attributes.get("group", 1)
-        inputs = self._slots(node, IO.INPUT, chosen.inputs, groups)
-        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, groups)
+        way = _Way(groups, self._cell(node, chosen))
+        inputs = self._slots(node, IO.INPUT, chosen.inputs, way)
+        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, way)
         for slot, (name, target) in enumerate(zip(node.inputs, inputs, strict=True)):
             if target is not None:
                 source, producer = self._source(name)
@@ -179,23 +194,32 @@ class _Placer:
         made = self._made.get(name)
         return made or (self._tensor(name, self._graph.type_of(name).dtype, DEFAULT_FORMAT), None)
 
-    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], groups: int) -> Slots:
+    def _cell(self, node: Node, chosen: Fixed) -> Cell | None:
+        if formats.FRACTAL_ZN_RNN not in chosen.inputs:
+            return None
+        names = (*node.inputs, "", "", "")[1:3]
+        weight, state = (self._graph.type_of(name).shape for name in names)
+        return onnx_cell(weight, state)
+
+    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], way: _Way) -> Slots:
         names = node.inputs if io is IO.INPUT else node.outputs
         return tuple(
-            self._tensor(name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], groups)
+            self._tensor(name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], way)
             if name
             else None
             for slot, name in enumerate(names)
         )
 
-    def _tensor(self, name: str, dtype: DType | None, wanted: str, groups: int = 1) -> DeviceTensor:
+    def _tensor(self, name: str, dtype: DType | None, wanted: str, way: _Way | None = None) -> DeviceTensor:
         """Return a tensor in a format, or as on the host where the format cannot hold it."""
         host = self._host_shape(name)
         if host is None:
             return DeviceTensor(wanted, dtype, UNKNOWN_RANK)
-        groups = groups if wanted == formats.FRACTAL_Z else 1
+        groups = way.groups if way and wanted == formats.FRACTAL_Z else 1
+        cell = way.cell if way and wanted in _OF_CELLS else None
         try:
-            return DeviceTensor(wanted, dtype, formats.shape(wanted, host, dtype, groups), groups)
+            shape = formats.shape(wanted, host, dtype, groups, cell=cell)
+            return DeviceTensor(wanted, dtype, shape, groups, cell)
         except FormatError:
             return DeviceTensor(DEFAULT_FORMAT, dtype, host)
 

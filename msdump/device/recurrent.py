@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +20,22 @@ class Cell:
     Attributes:
         input_size: Features of its input.
         hidden_size: Features of its state.
+        is_transposed: Whether the host holds weights as (..., k * hidden, input or hidden), as ONNX does.
     """
 
     input_size: int
     hidden_size: int
+    is_transposed: bool = False
+
+
+def onnx_cell(
+    weight: Sequence[int | str | None] | None, state: Sequence[int | str | None] | None
+) -> Cell | None:
+    """Return the sizes of an ONNX LSTM, GRU or RNN from the shapes of its W and R; None where unknown."""
+    sizes = [shape[-1] if shape else None for shape in (weight, state)]
+    if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
+        return None
+    return Cell(sizes[0], sizes[1], is_transposed=True)
 
 
 ShapeRule = Callable[[Dims, int, Cell | None], Dims]
@@ -43,7 +55,7 @@ def lstm_weight(dims: Dims, _c0: int, _cell: Cell | None) -> Dims:
 def rnn_weight(dims: Dims, c0: int, cell: Cell | None) -> Dims:
     """Return the FRACTAL_ZN_RNN shape of a weight (..., input or hidden or both, k * hidden)."""
     cell = _needed("FRACTAL_ZN_RNN", cell)
-    rows, columns = dims[-2:]
+    rows, columns = reversed(dims[-2:]) if cell.is_transposed else dims[-2:]
     return (*dims[:-2], _rows(rows, cell), _gates(columns, c0, cell), _CUBE, c0)
 
 

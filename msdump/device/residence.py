@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msdump.device.memory import lifetimes
 from msdump.device.placement import NodePlacement, Placement, Slots
+from msdump.device.recurrent import Cell
 from msdump.dtypes import DType
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
@@ -26,12 +27,14 @@ class Form:
         format: Name of the format.
         dtype: Element type; None: that of the value itself.
         groups: Groups that a FRACTAL_Z weight is laid out for.
+        cell: Sizes of the recurrent operator that a weight or bias is laid out for.
     """
 
     value: str
     format: str = DEFAULT_FORMAT
     dtype: DType | None = None
     groups: int = 1
+    cell: Cell | None = None
 
 
 Forms = tuple[Form | None, ...]
@@ -127,6 +130,6 @@ class _Walk:
 
 def _forms(names: Sequence[str], tensors: Slots) -> Forms:
     return tuple(
-        Form(name, tensor.format, tensor.dtype, tensor.groups) if tensor is not None else None
+        Form(name, tensor.format, tensor.dtype, tensor.groups, tensor.cell) if tensor is not None else None
         for name, tensor in zip(names, tensors, strict=True)
     )

@@ -104,6 +104,40 @@ CHAINS = {
 }
 
 
+CELLS = {
+    "LSTM": ("LSTM", 4, (1, 1, 8, 16, 16), (1, 2, 8, 16, 16), (1, 256)),
+    "GRU": ("GRU", 3, (1, 1, 6, 16, 16), (1, 2, 6, 16, 16), (1, 192)),
+    "RNN": ("RNN", 1, (1, 1, 2, 16, 16), (1, 2, 2, 16, 16), (1, 64)),
+}
+
+
+@pytest.mark.parametrize(("name", "gates", "weight", "state", "bias"), CELLS.values(), ids=CELLS)
+def test_recurrent_operators(network, name, gates, weight, state, bias):
+    """Weights lie in FRACTAL_ZN_RNN, each gate's 30 units in blocks of their own, the bias in ND_RNN_BIAS."""
+    columns = gates * 30
+    graph = network(
+        f"g (float[7,2,13] x, float[1,{columns},13] w, float[1,{columns},30] r, float[1,{2 * columns}] b)"
+        f" => (y) {{ y = {name}<hidden_size = 30>(x, w, r, b) }}"
+    )
+
+    (node,) = placement.place(graph).nodes
+
+    assert [NZ, "FRACTAL_ZN_RNN", "FRACTAL_ZN_RNN", "ND_RNN_BIAS"] == held(node.inputs)
+    assert [(7, 1, 1, 16, 16), weight, state, bias] == [tensor.shape for tensor in node.inputs]
+    assert [NZ] == held(node.outputs)
+
+
+def test_recurrent_weights_of_unknown_size(network):
+    """Weights whose sizes only the run tells lie as on the host."""
+    graph = network(
+        "g (float[7,2,13] x, float[1,N,M] w, float[1,N,30] r) => (y) { y = GRU<hidden_size = 30>(x, w, r) }"
+    )
+
+    (node,) = placement.place(graph).nodes
+
+    assert [NZ, HOST, HOST] == held(node.inputs)
+
+
 def held(slots):
     """Return the names of formats."""
     return [slot and slot.format for slot in slots]
