@@ -4,6 +4,7 @@ MsdumpError
 ├── ConfigError                 (also RuntimeError, as MindSpore raises)
 │   ├── ConfigSyntaxError
 │   └── ConfigValueError
+├── AclError
 ├── GraphError
 │   ├── UnsupportedOpError
 │   └── UnsupportedIRVersionError
@@ -14,6 +15,7 @@ MsdumpError
 ├── FormatError                 (also ValueError)
 ├── DumpReadError               (also OSError)
 ├── DumpWriteError              (also OSError)
+├── ToolError
 └── RankError
 
 Messages start in lower case, name the file and the place, show the offending
@@ -71,6 +73,19 @@ class ConfigSyntaxError(ConfigError):
 
 class ConfigValueError(ConfigError):
     """A configuration file with wrong, missing or contradicting values."""
+
+
+class AclError(MsdumpError):
+    """What a function of the acl door tells by its return code.
+
+    Attributes:
+        code: The return code, 100009 for a faulty dump configuration.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        """Keep the code beside the message."""
+        self.code = code
+        super().__init__(message)
 
 
 class GraphError(MsdumpError):
@@ -132,6 +147,19 @@ class DumpReadError(MsdumpError, OSError):
 
 class DumpWriteError(MsdumpError, OSError):
     """A dump file that could not be written; the run's summary counts what was lost."""
+
+
+class ToolError(MsdumpError):
+    """A command over finished dumps that cannot do what it is asked for.
+
+    Attributes:
+        code: msaccucmp's return code for it (``tools/return_codes.py``).
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        """Keep the code beside the message."""
+        self.code = code
+        super().__init__(message)
 
 
 class RankError(MsdumpError):

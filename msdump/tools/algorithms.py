@@ -187,6 +187,8 @@ def compare(
         FormatError: The tensors differ in their number of elements, or hold text.
     """
     _check(mine, golden)
+    if (mine.dtype.kind == "c") != (golden.dtype.kind == "c"):
+        mine, golden = mine.astype(np.complex64), golden.astype(np.complex64)
     is_scalar = all(size == 1 for size in mine.shape)
     if not mine.size:
         return tuple(Score(NAN, f"{name}: there are no elements") for name in names)

@@ -199,6 +199,9 @@ def test_complex_numbers_count_with_both_parts():
     found = scores(np.array([1 + 2j, 3]), np.array([1 + 1j, 3]), ["MaxAbsoluteError", "MeanAbsoluteError"])
 
     assert {"MaxAbsoluteError": "1.000000", "MeanAbsoluteError": "0.250000"} == found
+    assert {"MaxAbsoluteError": "2.000000"} == scores(
+        np.array([1 + 2j, 3]), np.array([1, 3]), ["MaxAbsoluteError"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""Work on many files by several processes, results in the order of the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final, TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_WORTH_IT: Final = 32 << 20  # bytes; with less, processes take longer to start than the work takes
+_SHARES: Final = 8  # parts of the work for each process, so that they end at the same time
+_LARGEST_SHARE: Final = 16
+
+
+def each(
+    work: Callable[[_Item], _Result], items: Sequence[_Item], *, amount: int, jobs: int = 0
+) -> Iterator[_Result]:
+    """Yield what a function returns for each item, in the order of the items.
+
+    Args:
+        work: A function of a module, or a ``functools.partial`` of one; what it takes and returns
+            travels between processes. Whatever it raises is raised here.
+        items: What to work on.
+        amount: Bytes that are read in all; little work is done in this process.
+        jobs: Number of processes, 0: one for each core.
+    """
+    jobs = min(jobs or cores(), len(items))
+    if jobs < 2 or amount < _WORTH_IT:  # noqa: PLR2004 - one process is this one
+        yield from map(work, items)
+        return
+    share = max(1, min(len(items) // (jobs * _SHARES), _LARGEST_SHARE))
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        yield from pool.map(work, items, chunksize=share)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,56 @@
+"""Work by several processes."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from msdump.tools import parallel
+
+MUCH = 1 << 40
+
+
+def scaled(factor, number):
+    """Return a product, and the process that made it."""
+    return number * factor, os.getpid()
+
+
+def failing(number):
+    """Refuse the number 3."""
+    if number == 3:
+        raise ValueError(f"no {number}")
+    return number
+
+
+def test_results_have_the_order_of_the_items():
+    """Results of several processes come in the order of the items."""
+    results = list(parallel.each(partial(scaled, 2), range(50), amount=MUCH, jobs=2))
+
+    assert [2 * number for number in range(50)] == [product for product, _ in results]
+    assert os.getpid() not in {process for _, process in results}
+
+
+@pytest.mark.parametrize(("amount", "jobs"), [(0, 2), (MUCH, 1)], ids=["little work", "one job"])
+def test_little_work_stays_in_this_process(amount, jobs):
+    """No process is started where it would cost more than it saves, or where one is asked for."""
+    results = list(parallel.each(partial(scaled, 2), [1, 2, 3], amount=amount, jobs=jobs))
+
+    assert [(2, os.getpid()), (4, os.getpid()), (6, os.getpid())] == results
+
+
+def test_error_of_a_process_is_raised():
+    """An exception in another process is raised where the results are taken."""
+    with pytest.raises(ValueError, match="no 3"):
+        list(parallel.each(failing, range(10), amount=MUCH, jobs=2))
+
+
+def test_nothing_to_do():
+    """Without items there are no results."""
+    assert [] == list(parallel.each(failing, [], amount=MUCH))
+
+
+def test_there_is_a_core():
+    """At least one core may be used."""
+    assert parallel.cores() >= 1
