@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -18,6 +19,8 @@ from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.graph.emulation import FLOAT32, HALVES
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
+
+_log = logging.getLogger("msdump.capture")
 
 _ROUNDED: Final = (FLOAT32, *HALVES)
 
@@ -41,6 +44,7 @@ def to_host(device: Ascend) -> Step:
 def to_device(device: Ascend) -> Step:
     """Show tensors in device type, format and shape (``trans_flag`` false)."""
     tensors = _tensors(device)
+    told: set[str] = set()
 
     def step(record: TensorRecord) -> TensorRecord:
         dtype = _device_type(record, tensors)
@@ -50,10 +54,19 @@ def to_device(device: Ascend) -> Step:
             return replace(record, array=held, dtype=dtype)
         try:
             return replace(record, array=laid_out(held, tensor), dtype=dtype, format=tensor.format)
-        except FormatError:  # a shape that only the run told, and that the format cannot hold
+        except FormatError:  # a format of which only the shape is known, or a shape that it cannot hold
+            _tell_once(record, tensor, told)
             return replace(record, array=held, dtype=dtype)
 
     return step
+
+
+def _tell_once(record: TensorRecord, tensor: DeviceTensor, told: set[str]) -> None:
+    name = record.operator.full_name
+    if name not in told:
+        told.add(name)
+        message = "%s: %s.%d is saved as on the host: trans_flag false cannot show it in %s"
+        _log.warning(message, name, record.io, record.slot, tensor.format)
 
 
 def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
@@ -62,7 +75,7 @@ def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarra
 
     def read(operator: OperatorRef, slot: int, array: np.ndarray) -> np.ndarray:
         tensor, dtype = tensors.get((operator, IO.INPUT, slot)), dtypes.from_numpy(array.dtype)
-        return array if tensor is None else rounded(array, _held_type(tensor, dtype))
+        return array if tensor is None else rounded(array, held_type(tensor, dtype))
 
     return read
 
@@ -79,10 +92,11 @@ def _tensors(device: Ascend) -> Mapping[Key, DeviceTensor]:
 
 def _device_type(record: TensorRecord, tensors: Mapping[Key, DeviceTensor]) -> DType:
     tensor = tensors.get((record.operator, record.io, record.slot))
-    return record.dtype if tensor is None else _held_type(tensor, record.dtype)
+    return record.dtype if tensor is None else held_type(tensor, record.dtype)
 
 
-def _held_type(tensor: DeviceTensor, dtype: DType) -> DType:
+def held_type(tensor: DeviceTensor, dtype: DType) -> DType:
+    """Return the element type in which the device holds a tensor of a host type."""
     if tensor.dtype is None or dtype not in _ROUNDED:
         return dtype
     return tensor.dtype if tensor.dtype in _ROUNDED else dtype

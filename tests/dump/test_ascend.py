@@ -259,6 +259,34 @@ def test_ir_shows_the_device(door):
     ) in text
 
 
+@ENABLE
+def test_recurrent_weights(door, caplog, enable):
+    """The .ir shows FRACTAL_ZN_RNN and ND_RNN_BIAS; as their bytes are unknown, host tensors are saved."""
+    rng = np.random.default_rng(7)
+    given = {"w": (1, 8, 3), "r": (1, 8, 2), "b": (1, 16)}
+    weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in given.items()}
+    node = nets.node("LSTM", "x w r b", "y", "lstm/LSTM", hidden_size=2)
+    model = nets.model([node], [nets.value("x", [5, 1, 3])], ["y"], weights)
+
+    door.dump(model, {"x": np.ones((5, 1, 3), np.float32)}, context=O0, enable=enable, trans_flag=False)
+
+    text = (door.rank / "graphs" / "ms_output_trace_code_graph_0.ir").read_text()
+    assert (
+        "<Float32xFRACTAL_ZN_RNN[const vector][1, 1, 4, 16, 16]>, "
+        "<Float32xFRACTAL_ZN_RNN[const vector][1, 1, 4, 16, 16]>, "
+        "<Float32xND_RNN_BIAS[const vector][1, 128]>)"
+    ) in text
+    fields = [(m["slot"], m["format"]) for m, _ in trees.tensors(door.rank) if m["io"] == "input"]
+    assert [("0", "FRACTAL_NZ"), *((slot, "DefaultFormat") for slot in "123")] == fields
+    for slot, name in enumerate(("w", "r", "b"), 1):
+        assert trees.same_bits(weights[name], load(door)[f"LSTM input {slot}"])
+    told = [r.getMessage() for r in caplog.records if "is saved as on the host" in r.getMessage()]
+    assert told == [
+        "Default/lstm/LSTM-op0: input.1 is saved as on the host: trans_flag false cannot show it in"
+        " FRACTAL_ZN_RNN"
+    ]
+
+
 def chain():
     """Return an elementwise chain behind a matrix product."""
     nodes = [
