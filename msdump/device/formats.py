@@ -104,6 +104,8 @@ FORMATS: Final = (
 
 _BY_NAME: Final = {row.name: row for row in FORMATS}
 
+_AXES: Final = {IMAGE: "NCHW", VOLUME: "NCDHW"}
+
 _C0: Final = {"int8": 32, "uint8": 32, "int4": 64}
 _C0_OF_OTHERS: Final = 16  # whatever their size
 _C04: Final = 4
@@ -190,11 +192,17 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
     return raw.reshape(host_shape).view(array.dtype)
 
 
-def padded(name: str, host_shape: Dims) -> Dims:
+def padded(name: str, host_shape: Dims, axes: str = "") -> Dims:
     """Return the shape that a format pads a host shape to: (a, b) becomes (1, a, b, 1) in NC1HWC0.
 
+    Args:
+        name: Name of the format.
+        host_shape: Dimensions on the host.
+        axes: Reshape type: which axes of NCHW or NCDHW the dimensions are, "NC" for (a, b, 1, 1);
+            by default C and those that follow it. Whole ranks need none, and other formats ignore it.
+
     Raises:
-        FormatError: The format has no place for the rank.
+        FormatError: The format has no place for the rank, or the axes do not fit it.
     """
     row, rank = find(name), len(host_shape)
     if rank < row.least:
@@ -203,7 +211,12 @@ def padded(name: str, host_shape: Dims) -> Dims:
         raise FormatError(f"{name} holds tensors of rank {row.most} or less, got shape {host_shape}")
     if rank >= row.pads_to:
         return host_shape
-    return (1, *host_shape, *(1,) * (row.pads_to - rank - 1))
+    whole = _AXES[row.pads_to]
+    axes = axes or whole[1 : rank + 1]
+    if len(axes) != rank or axes != "".join(axis for axis in whole if axis in axes):
+        raise FormatError(f"reshape type {axes!r} does not name {rank} axes of {whole} in their order")
+    sizes = dict(zip(axes, host_shape, strict=True))
+    return tuple(sizes.get(axis, 1) for axis in whole)
 
 
 def _shape(row: Format, host_shape: Dims, length: int, groups: int, cell: Cell | None) -> Dims:

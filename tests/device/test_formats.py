@@ -252,6 +252,33 @@ def test_shape(name, host, dtype, groups, device):
     assert device == formats.shape(name, host, dtypes.from_name(dtype), groups)
 
 
+RESHAPE_TYPES = {
+    "C": ("NC1HWC0", (40,), "C", (1, 40, 1, 1)),
+    "N": ("NC1HWC0", (40,), "N", (40, 1, 1, 1)),
+    "NC": ("NC1HWC0", (40, 7), "NC", (40, 7, 1, 1)),
+    "CH": ("FRACTAL_Z", (40, 7), "CH", (1, 40, 7, 1)),
+    "NW": ("FRACTAL_Z", (40, 7), "NW", (40, 1, 1, 7)),
+    "NCW": ("NC1HWC0", (2, 40, 7), "NCW", (2, 40, 1, 7)),
+    "CDW": ("NDC1HWC0", (40, 3, 7), "CDW", (1, 40, 3, 1, 7)),
+    "by default": ("NDC1HWC0", (40, 3, 7), "", (1, 40, 3, 7, 1)),
+    "whole": ("NC1HWC0", (2, 3, 4, 5), "NC", (2, 3, 4, 5)),
+    "not padded": ("FRACTAL_NZ", (2, 3), "NC", (2, 3)),
+}
+
+
+@pytest.mark.parametrize(("name", "host", "axes", "expected"), RESHAPE_TYPES.values(), ids=RESHAPE_TYPES)
+def test_reshape_type(name, host, axes, expected):
+    """A reshape type says which axes the dimensions of a small tensor are; C comes first by default."""
+    assert expected == formats.padded(name, host, axes)
+
+
+@pytest.mark.parametrize("axes", ["N", "NCH", "CN", "NX", "NN"])
+def test_wrong_reshape_type(axes):
+    """A reshape type names as many axes as there are dimensions, in their order."""
+    with pytest.raises(FormatError, match=f"reshape type '{axes}' does not name 2 axes of NCHW"):
+        formats.padded("NC1HWC0", (40, 7), axes)
+
+
 @pytest.mark.parametrize(
     ("name", "host", "device"),
     [
