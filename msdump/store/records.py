@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msdump import dtypes
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError
+from msdump.store import mapped
 from msdump.store.names import PARAMETER, TensorName
 
 if TYPE_CHECKING:
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 
     from msdump.record import IO
 
-_MAPPED: Final = 1 << 20  # below, reading costs less than a map
-_MOST_MAPS: Final = 512  # each map holds a file descriptor; most systems allow 1024
 _PREFIX: Final = 4096
-
-_MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +110,12 @@ class Record:
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
         """
-        return npy.decode(_load(self.path), self.path)
+        return npy.decode(mapped.load(self.path), self.path)
 
     @property
     def raw(self) -> np.ndarray:
         """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
-        return npy.decode_raw(_load(self.path), self.path)
+        return npy.decode_raw(mapped.load(self.path), self.path)
 
     def _header(self) -> npy.Header:
         return npy.read_header(_load_header(self.path), self.path)
@@ -128,20 +123,6 @@ class Record:
     def __str__(self) -> str:
         """Return ``Conv2D Default_conv1_Conv2D-op0 output 0``."""
         return f"{self.op_type} {self.full_name or self.op_name} {self.io} {self.slot}"
-
-
-def _load(path: str) -> memoryview:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
-            if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
-                return memoryview(file.readall())
-            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    _MAPS.add(mapped)
-    return memoryview(mapped)
 
 
 def _load_header(path: str) -> bytes:
@@ -154,8 +135,4 @@ def _load_header(path: str) -> bytes:
     except DumpReadError:
         raise
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: str, error: OSError) -> DumpReadError:
-    return DumpReadError(path, error.strerror or str(error))
+        raise mapped.unreadable(path, error) from error

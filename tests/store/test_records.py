@@ -8,7 +8,7 @@ import pytest
 
 from msdump.encode import npy
 from msdump.record import IO
-from msdump.store import records
+from msdump.store import mapped
 from msdump.store.names import TensorName
 from msdump.store.records import Record
 
@@ -54,14 +54,14 @@ def test_dtype_comes_from_the_name_first(tmp_path, in_name, expected):
 @pytest.mark.parametrize("most_maps", [0, 512], ids=["read", "mapped"])
 def test_large_files_are_mapped_up_to_a_limit(tmp_path, monkeypatch, most_maps):
     """Large files are mapped while descriptors last and read beyond, with the same elements."""
-    monkeypatch.setattr(records, "_MOST_MAPS", most_maps)
+    monkeypatch.setattr(mapped, "_MOST_MAPS", most_maps)
     expected = np.arange(1 << 18, dtype="<f4").reshape(512, 512)
     tensor = record(tmp_path / "x.npy", b"".join(npy.encode(expected)))
-    before = len(records._MAPS)
+    before = len(mapped._MAPS)
 
     array = tensor.array
 
-    assert min(1, most_maps) == len(records._MAPS) - before
+    assert min(1, most_maps) == len(mapped._MAPS) - before
     np.testing.assert_array_equal(expected, array)
     assert not array.flags.writeable
 
@@ -69,14 +69,14 @@ def test_large_files_are_mapped_up_to_a_limit(tmp_path, monkeypatch, most_maps):
 def test_a_map_is_released_with_its_array(tmp_path):
     """Dropping an array closes its map."""
     tensor = record(tmp_path / "x.npy", b"".join(npy.encode(np.zeros(1 << 18, "<f4"))))
-    before = len(records._MAPS)
+    before = len(mapped._MAPS)
 
     array = tensor.array
-    held = len(records._MAPS) - before
+    held = len(mapped._MAPS) - before
     del array
 
     assert held == 1
-    assert before == len(records._MAPS)
+    assert before == len(mapped._MAPS)
 
 
 def test_shape_reads_only_the_header(tmp_path):

@@ -1,0 +1,39 @@
+"""Files that are read: large ones mapped into memory, small ones copied."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from typing import Final
+
+from msdump.errors import DumpReadError
+
+_MAPPED: Final = 1 << 20  # below, reading costs less than a map
+_MOST_MAPS: Final = 512  # each map holds a file descriptor; most systems allow 1024
+
+_MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
+
+
+def load(path: str) -> memoryview:
+    """Return the bytes of a file, read-only; those of a large one as long as they are used.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            size = os.fstat(fd).st_size
+            if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
+                return memoryview(file.readall())
+            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    _MAPS.add(mapped)
+    return memoryview(mapped)
+
+
+def unreadable(path: str, error: OSError) -> DumpReadError:
+    """Return the error that says why a file cannot be read."""
+    return DumpReadError(path, error.strerror or str(error))
