@@ -1,0 +1,263 @@
+"""Overflow records: the 2048 bytes in the one output of an ``Opdebug.Node_OpDebug`` file, and their JSON.
+
+A record of today's devices, little endian:
+
+    0    u32 magic 5A5A5A5A, version, valid, unit (0 AIC, 1 AIV, 2 AICPU, 3 SDMA), 0, length of the rest
+    24   u64 each: the fields of the unit; in version 1 AIC and AIV have four words of status
+
+Older devices have three sections of fixed places instead: two atomic adders and the AI Core.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from msdump.encode import dump_enums
+from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
+from msdump.errors import DumpReadError, FormatError
+
+SIZE: Final = 2048
+"""Bytes of a record; the rest behind its fields is zero."""
+
+MAGIC: Final = 0x5A5A5A5A
+NODE: Final = "Node_OpDebug"
+"""Name of the operator that gives the records."""
+
+OP_TYPE: Final = "Opdebug"
+NONE: Final = 65535
+"""The context or thread of a task that has none."""
+
+
+class Unit(enum.IntEnum):
+    """Which part of the device overflowed."""
+
+    AIC = 0
+    AIV = 1
+    AICPU = 2
+    SDMA = 3
+
+
+_TASK: Final = ("model_id", "stream_id", "task_id", "task_type")
+_CORE: Final = (
+    *_TASK,
+    *("context_id", "thread_id", "pc_start", "para_base", "core_id", "block_id", "status"),
+)
+FIELDS: Final = MappingProxyType(
+    {
+        Unit.AIC: _CORE,
+        Unit.AIV: _CORE,
+        Unit.AICPU: (*_TASK, "context_id", "cpu_id", "thread_id", "status"),
+        Unit.SDMA: (*_TASK, "context_id", "thread_id", "src_addr", "dst_addr", "channel_id", "status"),
+    }
+)
+"""Fields of each unit in the order of their bytes; all but the addresses are shown as numbers."""
+
+_ADDRESSES: Final = frozenset({"pc_start", "para_base", "src_addr", "dst_addr", "kernel_code"})
+_STATUS_WORDS: Final = 4  # of AIC and AIV in version 1
+
+_HEAD: Final = struct.Struct("<6I")
+_UNIT_OFFSET: Final = 12
+_UNITS: Final = frozenset(Unit)
+_WORD: Final = 8
+
+_OLD_INFO: Final = (*_TASK, "pc_start", "para_base")
+_OLD_SECTIONS: Final = (
+    ("DHA Atomic Add", 0, 512, ("status",)),
+    ("L2 Atomic Add", 128, 768, ("status",)),
+    ("AI Core", 256, 1024, ("kernel_code", "block_idx", "status")),
+)
+"""Name, place of the task, place of the status and its fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of today's devices.
+
+    Attributes:
+        unit: Which part overflowed.
+        fields: Numbers by the names in ``FIELDS``; those left out are 0.
+        status: What the unit says: one word, or four of AIC and AIV in version 1.
+        version: 0 or 1.
+        is_valid: 1 where the record counts.
+        reserved: 0.
+    """
+
+    unit: Unit
+    fields: Mapping[str, int]
+    status: tuple[int, ...]
+    version: int = 0
+    is_valid: int = 1
+    reserved: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON files hold, in msaccucmp's order."""
+        values: dict[str, Any] = _shown(self.fields, FIELDS[self.unit][:-1])
+        values["status"] = self.status[0] if len(self.status) == 1 else list(self.status)
+        details = {
+            "valid": self.is_valid,
+            "acc_type": self.unit.name,
+            "rsv": self.reserved,
+            "data_len": self.length,
+            "data": values,
+        }
+        return {"magic": hex(MAGIC), "version": self.version, "acc_list": details}
+
+    @property
+    def length(self) -> int:
+        """Bytes of the fields."""
+        return _WORD * (len(FIELDS[self.unit]) - 1 + len(self.status))
+
+
+@dataclass(frozen=True, slots=True)
+class OldRecord:
+    """A record of older devices.
+
+    Attributes:
+        sections: Numbers by field, by section: ``DHA Atomic Add``, ``L2 Atomic Add``, ``AI Core``;
+            those left out are 0.
+    """
+
+    sections: Mapping[str, Mapping[str, int]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON files hold, in msaccucmp's order."""
+        return {
+            name: _shown(self.sections.get(name, {}), (*_OLD_INFO, *status))
+            for name, _, _, status in _OLD_SECTIONS
+        }
+
+
+def header_data(dump_time: int) -> DumpData:
+    """Return the header of an Opdebug file, whose one output is the record.
+
+    Args:
+        dump_time: Microseconds since the epoch.
+    """
+    uint8 = dump_enums.DATA_TYPES["UINT8"]
+    shape = (SIZE,)
+    output = TensorInfo(uint8, dump_enums.ND, shape, shape, SIZE, original_op=OriginalOp(NODE))
+    return DumpData(NODE, dump_time, outputs=(output,))
+
+
+def encode(record: Record | OldRecord) -> bytes:
+    """Return the 2048 bytes of a record.
+
+    Raises:
+        FormatError: A number that its field cannot hold, a field that the record does not have, or
+            a wrong number of status words.
+    """
+    body = bytearray(SIZE)
+    if isinstance(record, OldRecord):
+        _encode_old(record, body)
+    else:
+        _encode_new(record, body)
+    return bytes(body)
+
+
+def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Record | OldRecord:
+    """Return the record in the output of an Opdebug file.
+
+    Args:
+        data: Its bytes.
+        source: Name of the file for messages.
+        offset: Of the bytes in the file, for messages.
+
+    Raises:
+        DumpReadError: The bytes are no record.
+    """
+    if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
+        return _decode_new(data, source, offset)
+    if len(data) != SIZE:
+        fault = f"no overflow record: {len(data)} bytes without {MAGIC:#x} at their start, not {SIZE}"
+        raise DumpReadError(source, fault, offset)
+    return OldRecord(
+        {
+            name: _take(data, task, _OLD_INFO) | _take(data, status, fields)
+            for name, task, status, fields in _OLD_SECTIONS
+        }
+    )
+
+
+def to_json(record: Record | OldRecord) -> bytes:
+    """Return the text that msaccucmp makes of a record: indented by four spaces, in the bytes' order."""
+    return json.dumps(record.as_dict(), indent=4).encode()
+
+
+def to_compact_json(record: Record | OldRecord) -> bytes:
+    """Return the text that MindSpore makes of a record: without spaces, names in alphabetical order."""
+    return json.dumps(record.as_dict(), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _encode_old(record: OldRecord, body: bytearray) -> None:
+    _check_names("an overflow record", record.sections, [name for name, *_ in _OLD_SECTIONS])
+    for name, task, status, fields in _OLD_SECTIONS:
+        values = record.sections.get(name, {})
+        _check_names(name, values, (*_OLD_INFO, *fields))
+        _put(body, task, values, _OLD_INFO)
+        _put(body, status, values, fields)
+
+
+def _encode_new(record: Record, body: bytearray) -> None:
+    names, words = FIELDS[record.unit][:-1], _status_words(record.unit, record.version)
+    _check_names(record.unit.name, record.fields, names)
+    if len(record.status) != words:
+        raise FormatError(
+            f"{record.unit.name} in version {record.version} has {words} status words, got {record.status}"
+        )
+    head = (MAGIC, record.version, record.is_valid, record.unit, record.reserved, record.length)
+    _HEAD.pack_into(body, 0, *head)
+    _put(body, _HEAD.size, record.fields, names)
+    status = {f"status {place}": value for place, value in enumerate(record.status)}
+    _put(body, _HEAD.size + _WORD * len(names), status, status)
+
+
+def _decode_new(data: memoryview, source: str, offset: int) -> Record:
+    _, version, is_valid, number, reserved, _ = _HEAD.unpack_from(data)
+    if number not in _UNITS:
+        known = ", ".join(f"{unit.value} ({unit.name})" for unit in Unit)
+        raise DumpReadError(
+            source, f"overflow record of unknown unit {number}; known are {known}", offset + 12
+        )
+    unit = Unit(number)
+    # vendor: the length is not believed, as msaccucmp only complains of a wrong one
+    names, words = FIELDS[unit][:-1], _status_words(unit, version)
+    needed = _HEAD.size + _WORD * (len(names) + words)
+    if len(data) < needed:
+        fault = f"truncated: an overflow record of {unit.name} has {needed} bytes, {len(data)} are there"
+        raise DumpReadError(source, fault, offset)
+    fields = _take(data, _HEAD.size, names)
+    status = struct.unpack_from(f"<{words}Q", data, _HEAD.size + _WORD * len(names))
+    return Record(unit, fields, status, version, is_valid, reserved)
+
+
+def _status_words(unit: Unit, version: int) -> int:
+    return _STATUS_WORDS if version == 1 and FIELDS[unit] is _CORE else 1
+
+
+def _take(data: memoryview, at: int, names: tuple[str, ...]) -> dict[str, int]:
+    return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", data, at), strict=True))
+
+
+def _put(body: bytearray, at: int, values: Mapping[str, int], names: Iterable[str]) -> None:
+    for place, name in enumerate(names):
+        value = values.get(name, 0)
+        if not 0 <= value < 1 << 64:
+            raise FormatError(f"{name} {value} of an overflow record does not fit 64 bits")
+        struct.pack_into("<Q", body, at + _WORD * place, value)
+
+
+def _check_names(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    unknown = set(given) - set(allowed)
+    if unknown:
+        raise FormatError(f"{what} has no {', '.join(sorted(unknown))}, only {', '.join(allowed)}")
+
+
+def _shown(values: Mapping[str, int], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields as JSON shows them: addresses as hexadecimal texts."""
+    return {name: hex(values.get(name, 0)) if name in _ADDRESSES else values.get(name, 0) for name in names}

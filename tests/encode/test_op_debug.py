@@ -1,0 +1,232 @@
+"""Overflow records in both directions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msdump.encode import dump_data, op_debug
+from msdump.encode.op_debug import OldRecord, Record, Unit
+from msdump.errors import DumpReadError, FormatError
+
+FIELDS = {
+    "model_id": 514,
+    "stream_id": 563,
+    "task_id": 57,
+    "task_type": 0,
+    "context_id": 65535,
+    "thread_id": 65535,
+    "pc_start": 0x1008005B0000,
+    "para_base": 0x100800297000,
+    "core_id": 2,
+    "block_id": 1,
+}
+AIC = Record(Unit.AIC, FIELDS, (2048,))
+HEAD = "5a5a5a5a 00000000 01000000 00000000 00000000 58000000"
+AIC_WORDS = "0202 3302 39 00 ffff ffff 00005b000810 007029000810 02 01 0008"
+OLD = OldRecord(
+    {
+        "DHA Atomic Add": {},
+        "L2 Atomic Add": {"task_id": 9, "status": 3},
+        "AI Core": {
+            **{name: FIELDS[name] for name in ("model_id", "stream_id", "task_id", "pc_start", "para_base")},
+            "kernel_code": 0x1008005AE000,
+            "block_idx": 1,
+            "status": 32,
+        },
+    }
+)
+
+
+def words(text):
+    """Return 64-bit words of which each is given by its first bytes."""
+    return b"".join(bytes.fromhex(word).ljust(8, b"\0") for word in text.split())
+
+
+def with_version_1(unit=Unit.AIC):
+    """Return a record with four words of status."""
+    return Record(unit, FIELDS, (2048, 0, 1, 7), version=1)
+
+
+def test_the_bytes_of_todays_record():
+    """An AI Core's record is this head and these words, and zeros up to 2048 bytes."""
+    expected = bytes.fromhex(HEAD) + words(AIC_WORDS)
+
+    assert expected.ljust(2048, b"\0") == op_debug.encode(AIC)
+
+
+def test_the_bytes_of_an_old_record():
+    """An old record has its tasks at 0, 128 and 256 and its status at 512, 768 and 1024."""
+    expected = bytearray(2048)
+    expected[128 + 16] = 9
+    expected[256 : 256 + 48] = words("0202 3302 39 00 00005b000810 007029000810")
+    expected[768] = 3
+    expected[1024 : 1024 + 24] = words("00e05a000810 01 20")
+
+    assert bytes(expected) == op_debug.encode(OLD)
+
+
+def test_msaccucmps_json():
+    """The text is indented by four spaces, with addresses in hexadecimal and the bytes' order."""
+    lines = [
+        *("{", '    "magic": "0x5a5a5a5a",', '    "version": 0,', '    "acc_list": {'),
+        *('        "valid": 1,', '        "acc_type": "AIC",', '        "rsv": 0,'),
+        *('        "data_len": 88,', '        "data": {', '            "model_id": 514,'),
+        *('            "stream_id": 563,', '            "task_id": 57,', '            "task_type": 0,'),
+        *('            "context_id": 65535,', '            "thread_id": 65535,'),
+        *('            "pc_start": "0x1008005b0000",', '            "para_base": "0x100800297000",'),
+        *('            "core_id": 2,', '            "block_id": 1,', '            "status": 2048'),
+        *("        }", "    }", "}"),
+    ]
+
+    assert "\n".join(lines) == op_debug.to_json(AIC).decode()
+
+
+def test_the_old_layouts_json():
+    """The three sections have their status; the AI Core has kernel and block too."""
+    zeros = (
+        '"model_id": 0, "stream_id": 0, "task_id": 0, "task_type": 0, "pc_start": "0x0", "para_base": "0x0"'
+    )
+
+    text = " ".join(op_debug.to_json(OLD).decode().split())
+
+    assert f'{{ "DHA Atomic Add": {{ {zeros}, "status": 0 }}, "L2 Atomic Add": {{' in text
+    assert text.endswith(
+        '"AI Core": { "model_id": 514, "stream_id": 563, "task_id": 57, "task_type": 0, '
+        '"pc_start": "0x1008005b0000", "para_base": "0x100800297000", '
+        '"kernel_code": "0x1008005ae000", "block_idx": 1, "status": 32 } }'
+    )
+
+
+def test_mindspores_json():
+    """MindSpore writes the old layout without spaces, names in alphabetical order."""
+    text = op_debug.to_compact_json(OLD).decode()
+
+    assert text.startswith(
+        '{"AI Core":{"block_idx":1,"kernel_code":"0x1008005ae000","model_id":514,'
+        '"para_base":"0x100800297000","pc_start":"0x1008005b0000","status":32,"stream_id":563,'
+        '"task_id":57,"task_type":0},"DHA Atomic Add":{"model_id":0,'
+    )
+
+
+def test_version_1_has_four_words_of_status():
+    """In version 1 an AI Core's status is a list, and 112 bytes follow the head."""
+    body = op_debug.encode(with_version_1())
+
+    shown = json.loads(op_debug.to_json(op_debug.decode(memoryview(body))))
+
+    assert [2048, 0, 1, 7] == shown["acc_list"]["data"]["status"]
+    assert 112 == shown["acc_list"]["data_len"] == body[20]
+
+
+UINT64 = st.integers(0, 2**64 - 1)
+
+
+def records(unit):
+    """Return a strategy of records of a unit."""
+    names = op_debug.FIELDS[unit][:-1]
+    return st.sampled_from([0, 1, 2]).flatmap(
+        lambda version: st.builds(
+            Record,
+            st.just(unit),
+            st.fixed_dictionaries(dict.fromkeys(names, UINT64)),
+            st.tuples(*[UINT64] * (4 if version == 1 and unit in {Unit.AIC, Unit.AIV} else 1)),
+            version=st.just(version),
+        )
+    )
+
+
+@pytest.mark.parametrize("unit", Unit)
+@given(st.data())
+def test_records_come_back(unit, data):
+    """Decoding undoes encoding for every unit and version, in 2048 bytes."""
+    record = data.draw(records(unit))
+
+    body = op_debug.encode(record)
+
+    assert len(body) == 2048
+    assert record == op_debug.decode(memoryview(body))
+
+
+@given(
+    st.lists(UINT64, min_size=23, max_size=23).filter(lambda values: values[0] & 0xFFFFFFFF != op_debug.MAGIC)
+)
+def test_old_records_come_back(values):
+    """Decoding undoes encoding of the old layout."""
+    info = ("model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base")
+    names = [(s, f) for s in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") for f in (*info, "status")]
+    names += [("AI Core", "kernel_code"), ("AI Core", "block_idx")]
+    sections = {section: {} for section, _ in names}
+    for (section, field), value in zip(names, values, strict=True):
+        sections[section][field] = value
+
+    assert OldRecord(sections) == op_debug.decode(memoryview(op_debug.encode(OldRecord(sections))))
+
+
+def test_the_file_of_a_record():
+    """An Opdebug file has one output of 2048 bytes that Node_OpDebug gave."""
+    header = dump_data.header(op_debug.header_data(1612439563338030))
+    file = memoryview(header + op_debug.encode(AIC))
+
+    data, offset = dump_data.read_header(file)
+    output = data.outputs[0]
+
+    assert ("Node_OpDebug", "Node_OpDebug") == (data.op_name, output.original_op.name)
+    assert (4, 2, (2048,), 2048) == (output.data_type, output.format, output.shape, output.size)
+    assert AIC == op_debug.decode(file[offset:])
+
+
+BAD = {
+    "empty": (b"", "no overflow record: 0 bytes without 0x5a5a5a5a at their start, not 2048"),
+    "old, short": (bytes(2047), "no overflow record: 2047 bytes"),
+    "only a head": (bytes.fromhex(HEAD), "truncated: an overflow record of AIC has 112 bytes, 24 are there"),
+    "short of version 1": (
+        op_debug.encode(with_version_1())[:112],
+        "truncated: an overflow record of AIC has 136 bytes, 112 are there",
+    ),
+    "unknown unit": (
+        bytes.fromhex(HEAD.replace("01000000 00000000", "01000000 09000000")).ljust(2048),
+        "overflow record of unknown unit 9; known are 0 (AIC), 1 (AIV), 2 (AICPU), 3 (SDMA)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), BAD.values(), ids=BAD)
+def test_other_bytes_are_refused(data, message):
+    """What is no record gives an error with file and offset."""
+    with pytest.raises(DumpReadError) as caught:
+        op_debug.decode(memoryview(data), "dir/file", 100)
+
+    assert message in str(caught.value)
+    assert "dir/file" == caught.value.path
+    assert 100 <= caught.value.offset <= 112
+
+
+@given(st.binary(max_size=200) | st.binary(min_size=2048, max_size=2048))
+def test_any_bytes_are_a_record_or_refused(data):
+    """Whatever the bytes are, they give a record, whose JSON is complete, or a DumpReadError."""
+    try:
+        record = op_debug.decode(memoryview(data))
+    except DumpReadError:
+        return
+
+    assert json.loads(op_debug.to_json(record)) == json.loads(op_debug.to_compact_json(record))
+
+
+REFUSED = {
+    "unknown field": (Record(Unit.SDMA, {"core_id": 1}, (1,)), r"SDMA has no core_id, only model_id, "),
+    "unknown section": (OldRecord({"Core": {}}), r"an overflow record has no Core, only DHA Atomic Add, "),
+    "status words": (Record(Unit.AIC, {}, (1, 2)), r"AIC in version 0 has 1 status words, got \(1, 2\)"),
+    "negative": (Record(Unit.AIC, {"task_id": -1}, (1,)), r"task_id -1 of an overflow record does not fit"),
+    "long status": (Record(Unit.AIC, {}, (2**64,)), r"status 0 18446744073709551616 .* does not fit 64 bits"),
+}
+
+
+@pytest.mark.parametrize(("record", "message"), REFUSED.values(), ids=REFUSED)
+def test_records_that_do_not_fit_are_refused(record, message):
+    """A field that is unknown or too large is an error."""
+    with pytest.raises(FormatError, match=message):
+        op_debug.encode(record)
