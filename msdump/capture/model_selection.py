@@ -65,7 +65,7 @@ def select_model(
         runs and (named or ranged) for runs, named, ranged in zip(present, in_layer, in_range, strict=True)
     )
     items.warn_of_unknown(graph, plan.source)
-    return ModelSelection(watched, _data(graph, watched), items.blocked(graph.nodes, plan.source))
+    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes, plan.source))
 
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
@@ -236,7 +236,8 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
     return frozenset(slots)
 
 
-def _data(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
+def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
+    """Return the graph inputs that dumped operators read, by the position of the operator."""
     fed = {value.name for value in graph.inputs}
     read = {
         position: tuple(name for name in dict.fromkeys(node.inputs) if name in fed)
