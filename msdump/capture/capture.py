@@ -98,6 +98,8 @@ class Capture:
         self._drops_useless = plan.drops_useless and plan.context.device_target is not DeviceTarget.CPU
         self._directory = ""
         self._iteration = 0
+        self.bodies: Mapping[int, Capture] = {}
+        self.entered = False
 
     def begin(self, directory: str, iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directory."""
@@ -108,7 +110,12 @@ class Capture:
         """Write the tensors of an operator that has just run."""
         operator = self._operators[position]
         if self._trigger is not None and not self._trigger.fires(
-            operator, self._iteration, inputs, outputs, saturated=saturated
+            operator,
+            self._iteration,
+            inputs,
+            outputs,
+            saturated=saturated,
+            names=self._graph.nodes[position].inputs,
         ):
             return
         if self._plan.saves_kernel_args:
@@ -118,6 +125,13 @@ class Capture:
         for slot, array in _present(outputs):
             if not (self._drops_useless and _is_useless(operator, slot)):
                 self._write(operator, IO.OUTPUT, slot, array, self._directory)
+
+    def enter(self, body: Graph) -> Capture | None:
+        """Return what sees a branch or the body of a loop, which is about to run once."""
+        capture = self.bodies.get(body.index)
+        if capture is not None:
+            capture.entered = True
+        return capture
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of an operator that has just failed (``op_debug_mode`` 4)."""

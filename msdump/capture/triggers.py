@@ -21,7 +21,9 @@ _EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80}
 """Bits that are all set in an infinity or a NaN, for the types whose reductions numpy does slowly."""
 
 CHECKED = frozenset({"float32", *_EXPONENTS})
-"""Types that are looked at, as MindSpore's AllFinite kernel has them."""
+"""Types of outputs that are looked at, as MindSpore's AllFinite kernel has them."""
+
+_FLOATING = ("float", "bfloat", "complex")
 
 
 class OverflowLimit:
@@ -55,16 +57,24 @@ class OverflowTrigger:
         self._warned: set[str] = set()
 
     def fires(
-        self, operator: OperatorRef, step: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
+        self,
+        operator: OperatorRef,
+        step: int,
+        inputs: Arrays,
+        outputs: Arrays,
+        *,
+        saturated: bool,
+        names: Sequence[str] = (),
     ) -> bool:
         """Tell whether an operator is to be dumped, and log what it did.
 
         Args:
             operator: The operator.
             step: Number of the iteration.
-            inputs: Its inputs.
+            inputs: Its inputs, None for what is absent or no tensor.
             outputs: Its outputs.
             saturated: The device's overflow status after the operator.
+            names: Values that its inputs are, "" for an absent one.
         """
         seen = self._seen(operator, outputs)
         if saturated:
@@ -72,10 +82,19 @@ class OverflowTrigger:
         if not seen or not self._limit.take():
             return False
         what = ", ".join(f"output.{slot} {kinds}" for slot, kinds in seen)
-        bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(operator, slot, array)]
-        cause = f"its {', '.join(bad)} was already bad" if bad else "its inputs were finite"
+        cause = self._cause(operator, inputs, names)
         _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, what, cause)
         return True
+
+    def _cause(self, operator: OperatorRef, inputs: Arrays, names: Sequence[str]) -> str:
+        bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(operator, slot, array)]
+        if bad:
+            return f"its {', '.join(bad)} was already bad"
+        pairs = enumerate(zip(inputs, names, strict=False))
+        unseen = [f"input.{slot}" for slot, (array, name) in pairs if array is None and name]
+        if unseen:
+            return f"its {', '.join(unseen)} is no tensor and was not looked at"
+        return "its inputs were finite" if any(array is not None for array in inputs) else "it has no inputs"
 
     def _seen(self, operator: OperatorRef, outputs: Arrays) -> list[tuple[int, str]]:
         found = []
@@ -90,7 +109,7 @@ class OverflowTrigger:
         return found
 
     def _is_bad(self, operator: OperatorRef, slot: int, array: np.ndarray | None) -> bool:
-        if array is None or array.size == 0 or dtypes.from_numpy(array.dtype).name not in CHECKED:
+        if array is None or array.size == 0 or not dtypes.from_numpy(array.dtype).name.startswith(_FLOATING):
             return False
         return not is_finite(self._read(operator, slot, array))
 
@@ -101,10 +120,13 @@ class OverflowTrigger:
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Tell whether a float32, float16 or bfloat16 array has neither infinities nor NaN."""
-    exponent = _EXPONENTS.get(dtypes.from_numpy(array.dtype).name)
+    """Tell whether an array of floating-point or complex numbers has neither infinities nor NaN."""
+    name = dtypes.from_numpy(array.dtype).name
+    exponent = _EXPONENTS.get(name)
     if exponent is not None:
         return not ((array.view(np.uint16) & exponent) == exponent).any()
+    if name != "float32":
+        return bool(np.isfinite(array if array.dtype.isbuiltin else array.astype(np.float32)).all())
     # NaN wins in both reductions, and two reads cost less than one array of flags.
     return bool(np.isfinite(array.max()) and np.isfinite(array.min()))
 

@@ -202,6 +202,54 @@ def test_bad_inputs_are_told(door, caplog):
     ]
 
 
+CAUSES = {
+    "float64": (
+        [nets.node("Cast", "d", "y", "op/Op", to=nets.FLOAT)],
+        [nets.value("d", [1], onnx.TensorProto.DOUBLE)],
+        {"d": np.array([np.inf])},
+        "op/Cast-op0 in step 0: output.0 inf (1); its input.0 was already bad",
+    ),
+    "beyond float32": (
+        [nets.node("Cast", "d", "y", "op/Op", to=nets.FLOAT)],
+        [nets.value("d", [1], onnx.TensorProto.DOUBLE)],
+        {"d": np.array([1e300])},
+        "op/Cast-op0 in step 0: output.0 inf (1); its inputs were finite",
+    ),
+    "sequence": (
+        [nets.node("ConcatFromSequence", "s", "y", "op/Op", axis=0)],
+        [onnx.helper.make_tensor_sequence_value_info("s", nets.FLOAT, None)],
+        {"s": [np.array([1, np.inf], np.float32), np.ones(1, np.float32)]},
+        (
+            "op/ConcatFromSequence-op0 in step 0: output.0 inf (1);"
+            " its input.0 is no tensor and was not looked at"
+        ),
+    ),
+    "absent": (
+        [nets.node("Clip", "x - m", "y", "op/Op")],
+        [nets.value("x", [1]), nets.value("m", [])],
+        {"x": np.ones(1, np.float32), "m": np.array(-np.inf, np.float32)},
+        "op/ClipByValue-op0 in step 0: output.0 -inf (1); its input.2 was already bad",
+    ),
+    "none": (
+        [helper.make_node("RandomNormal", [], ["y"], name="op/Op", shape=[1], mean=np.inf)],
+        [nets.value("x", [1])],
+        {"x": np.ones(1, np.float32)},
+        "op/StandardNormal-op0 in step 0: output.0 inf (1); it has no inputs",
+    ),
+}
+
+
+@ENABLE
+@pytest.mark.parametrize(("nodes", "inputs", "feeds", "expected"), CAUSES.values(), ids=CAUSES)
+def test_causes(door, caplog, enable, nodes, inputs, feeds, expected):
+    """What the line says of the inputs is true for all types, for sequences and where there are none."""
+    model = nets.model(nodes, inputs, [nets.value("y", None)])
+
+    door.dump(model, feeds, context=O0, enable=enable, op_debug_mode=3)
+
+    assert told(caplog) == [f"overflow: Default/{expected}"]
+
+
 @ENABLE
 @pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
 def test_branch(door, enable, mode, expected):
