@@ -8,6 +8,7 @@ import numpy as np
 
 from msdump.capture.capture import Arrays, Capture
 from msdump.device.meter import MemoryMeter
+from msdump.graph.graph import Graph
 
 
 class Metered:
@@ -30,6 +31,10 @@ class Metered:
         if self._capture is not None and self._capture.watched[position]:
             shown = outputs if self._capture.wants_outputs else ()
             self._capture.ran(position, inputs, shown, saturated=saturated)
+
+    def enter(self, body: Graph) -> Capture | None:
+        """Let the capture see a branch or the body of a loop."""
+        return None if self._capture is None else self._capture.enter(body)
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a failed operator."""

@@ -20,6 +20,7 @@ class Ascend:
     Attributes:
         graph: The graph, fused where the level fuses.
         placement: Formats and device types of every input and output.
+        bodies: The same of the graphs directly inside branches and loops, by their index.
     """
 
     def __init__(
@@ -34,6 +35,9 @@ class Ascend:
             reports: Whether saturation is to be told (``op_debug_mode`` 3).
         """
         self.graph = graph
+        self.bodies = {
+            body.index: type(self)(body, precision, overflow, reports=reports) for body in graph.bodies
+        }
         self._saturates = overflow is OverflowMode.SATURATION
         self._roundings = {
             node.name: tuple(
@@ -41,10 +45,14 @@ class Ascend:
             )
             for node in graph.nodes
         }
+        # Control flow computes nothing: its bodies do.
+        self._roundings |= {node.name: (Rounding(),) for node in graph.nodes if node.bodies}
+        for inner in self.bodies.values():
+            self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
         self.placement: Placement = place(graph, self.dtype_of)
 
     def roundings(self, node: Node) -> tuple[Rounding, ...]:
-        """Return how each original operator of a node computes."""
+        """Return how each original operator of a node computes, whichever graph of the model it is in."""
         return self._roundings[node.name]
 
     def dtype_of(self, node: Node, io: IO, slot: int) -> DType | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,37 +12,14 @@ from msdump import dtypes
 from msdump.device.memory import lifetimes
 from msdump.errors import ExecutionError, UnsupportedOpError
 from msdump.execute import values
+from msdump.execute.control import Body, Control, Frame, Site, control
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, Run
+from msdump.execute.observer import Array, Observer
 from msdump.execute.runtime import OrtValue, runtime, short
-from msdump.execute.weights import WeightStore
+from msdump.execute.weights import Made, WeightStore
 from msdump.graph.emulation import STATUS
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
-
-Array = np.ndarray | None
-"""A tensor; None for an absent input, an unused output, or a value that is no tensor."""
-
-
-class Observer(Protocol):
-    """What wants to see operators run."""
-
-    @property
-    def watched(self) -> Sequence[bool]:
-        """By node position: whether the observer is called for it."""
-
-    wants_inputs: bool
-    wants_outputs: bool
-
-    def ran(
-        self, position: int, inputs: Sequence[Array], outputs: Sequence[Array], *, saturated: bool
-    ) -> None:
-        """Take the tensors of an operator that has just run; views, valid while they are referenced.
-
-        ``saturated`` is the emulated device's overflow status.
-        """
-
-    def failed(self, position: int, inputs: Sequence[Array]) -> None:
-        """Take the inputs of an operator that has just failed."""
 
 
 @dataclass(slots=True)
@@ -56,6 +33,7 @@ class _Operator:
         results: Slot of each output.
         dead: Slots that nobody reads after this operator.
         run: The kernel's function, None before the first run.
+        control: Runs control flow in its place; None for every other operator.
     """
 
     node: Node
@@ -64,6 +42,7 @@ class _Operator:
     names: list[str] = field(default_factory=list)
     results: tuple[int, ...] = ()
     run: Run | None = None
+    control: Control | None = None
 
 
 def _as_the_model_says(_node: Node) -> None:
@@ -71,32 +50,60 @@ def _as_the_model_says(_node: Node) -> None:
 
 
 class Program:
-    """A network that runs operator by operator.
+    """A network, or a body in it, that runs operator by operator.
 
     Every value stands in a slot of a list; it is dropped after its last use, so
     memory peaks where the runtime's own does.
 
     The loops never ask the runtime's vector of outputs for one more item than it
     has (as a strict zip would): its end is a C++ exception of some 25 microseconds.
+
+    Attributes:
+        graph: The graph.
+        slots: The slot of every value.
     """
 
-    def __init__(self, graph: Graph, roundings: RoundingsOf = _as_the_model_says) -> None:
+    def __init__(
+        self, graph: Graph, roundings: RoundingsOf = _as_the_model_says, made: Made | None = None
+    ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
         Args:
             graph: The graph.
-            roundings: The emulated device's arithmetic.
+            roundings: The emulated device's arithmetic, for this graph and those inside it.
+            made: What the program around a body has made of the weights.
         """
         self.graph = graph
-        self._weights = WeightStore(graph.weights)
+        self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
+        self._weights = WeightStore(graph.weights, made)
+        self._roundings = roundings
         self._factory = KernelFactory(graph, self._weights, runtime(), roundings)
-        self._slots = {name: slot for slot, name in enumerate(_value_names(graph))}
-        self._status = len(self._slots)
-        self._initial: list[OrtValue | None] = [None] * (self._status + 1)
+        self._status = len(self.slots)
+        self._initial: Frame = [None] * (self._status + 1)
+        self._wholes: dict[str, Kernel] = {}
+        self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
-            _Operator(node, tuple(self._slots[name] for name in dead))
+            self._operator(node, tuple(self.slots[name] for name in dead))
             for node, dead in zip(graph.nodes, lifetimes(graph).dead, strict=True)
         ]
+
+    def _operator(self, node: Node, dead: tuple[int, ...]) -> _Operator:
+        if not node.bodies:
+            return _Operator(node, dead)
+        used = [position for position, name in enumerate(node.outputs) if name]
+        run = control(Site(node, self._bodies(node), self._value, lambda frame: self._whole(node, frame)))
+        return _Operator(
+            node,
+            dead,
+            results=tuple(self.slots[node.outputs[position]] for position in used),
+            control=lambda frame, observer: _picked(run(frame, observer), used),
+        )
+
+    def _bodies(self, node: Node) -> dict[str, Body]:
+        return {
+            name: Body(Program(body, self._roundings, self._weights.made), self.slots)
+            for name, body in node.bodies.items()
+        }
 
     def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
         """Run the network.
@@ -112,35 +119,61 @@ class Program:
             ExecutionError: An operator failed; it is named.
             UnsupportedOpError: An operator that nothing can run.
         """
-        current = self._initial.copy()
+        current = self.frame()
         for name, value in feeds.items():
-            current[self._slots[name]] = value
-        if observer is None:
-            self._loop(current)
-        else:
-            self._observed_loop(current, observer)
+            current[self.slots[name]] = value
+        self.execute(current, observer)
         return [self._output(value.name, current, feeds) for value in self.graph.outputs]
 
-    def _loop(self, current: list[OrtValue | None]) -> None:
+    def frame(self) -> Frame:
+        """Return the values that stand before a run: weights that are fed."""
+        return self._initial.copy()
+
+    def execute(self, frame: Frame, observer: Observer | None) -> None:
+        """Run every operator in a frame that holds the inputs.
+
+        Raises:
+            MsdumpError: As for ``run``.
+        """
+        if observer is None:
+            self._loop(frame)
+        else:
+            self._observed_loop(frame, observer)
+
+    def results(self, frame: Frame) -> Frame:
+        """Return the graph's outputs after a run as values of the runtime."""
+        return [self._value(value.name, frame) for value in self.graph.outputs]
+
+    def _loop(self, current: Frame) -> None:
         for operator in self._operators:
-            run = operator.run or self._compile(operator, current)
-            try:
-                outputs = run({name: current[slot] for name, slot in operator.feeds}, operator.names, None)
-            except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                outputs = self._rescued(operator.node, current, error)
+            if operator.control is not None:
+                outputs = operator.control(current, None)
+            else:
+                run = operator.run or self._compile(operator, current)
+                try:
+                    outputs = run(
+                        {name: current[slot] for name, slot in operator.feeds}, operator.names, None
+                    )
+                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                    outputs = self._rescued(operator.node, current, error)
             for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
                 current[slot] = value
             for slot in operator.dead:
                 current[slot] = None
 
-    def _observed_loop(self, current: list[OrtValue | None], observer: Observer) -> None:
+    def _observed_loop(self, current: Frame, observer: Observer) -> None:
         for position, operator in enumerate(self._operators):
             current[self._status] = None
-            run = operator.run or self._compile(operator, current)
-            try:
-                outputs = run({name: current[slot] for name, slot in operator.feeds}, operator.names, None)
-            except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                outputs = self._rescued(operator.node, current, error, observer, position)
+            if operator.control is not None:
+                outputs = operator.control(current, observer)
+            else:
+                run = operator.run or self._compile(operator, current)
+                try:
+                    outputs = run(
+                        {name: current[slot] for name, slot in operator.feeds}, operator.names, None
+                    )
+                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                    outputs = self._rescued(operator.node, current, error, observer, position)
             for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
                 current[slot] = value
             if observer.watched[position]:
@@ -148,7 +181,7 @@ class Program:
             for slot in operator.dead:
                 current[slot] = None
 
-    def _show(self, node: Node, position: int, current: list[OrtValue | None], observer: Observer) -> None:
+    def _show(self, node: Node, position: int, current: Frame, observer: Observer) -> None:
         status = current[self._status]
         observer.ran(
             position,
@@ -157,28 +190,48 @@ class Program:
             saturated=status is not None and bool(status.numpy()),
         )
 
-    def _compile(self, operator: _Operator, current: list[OrtValue | None]) -> Run:
+    def _compile(self, operator: _Operator, current: Frame) -> Run:
         node = operator.node
         kernel = self._factory.make(node, self._fed(node, current))
         self._place_weights(kernel, current)
-        operator.feeds = tuple((name, self._slots[value]) for name, value in kernel.feeds)
+        operator.feeds = tuple((name, self.slots[value]) for name, value in kernel.feeds)
         operator.names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
-        results = tuple(self._slots[node.outputs[position]] for _, position in kernel.outputs)
+        results = tuple(self.slots[node.outputs[position]] for _, position in kernel.outputs)
         operator.results = results + (self._status,) * kernel.has_status
         operator.run = kernel.run
         return kernel.run
 
-    def _fed(self, node: Node, current: list[OrtValue | None]) -> dict[str, OrtValue | None]:
+    def _whole(self, node: Node, frame: Frame) -> Frame:
+        """Run control flow as one operator of the runtime; return all outputs, unused ones as None."""
+        kernel = self._wholes.get(node.name)
+        if kernel is None:
+            kernel = self._wholes[node.name] = self._factory.make(node, self._fed(node, frame))
+        names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
+        try:
+            made = kernel.run({feed: self._value(name, frame) for feed, name in kernel.feeds}, names, None)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            made = self._rescued(node, frame, error)
+        found = {position: value for (_, position), value in zip(kernel.outputs, made)}  # noqa: B905 - see the class
+        return [found.get(position) for position in range(len(node.outputs))]
+
+    def _value(self, name: str, frame: Frame) -> OrtValue | None:
+        """Return a value of a frame, None for an absent one; a weight that nobody has fed yet is made one."""
+        if not name:
+            return None
+        value = frame[self.slots[name]]
+        return self._weights.value(name) if value is None and name in self._weights else value
+
+    def _fed(self, node: Node, current: Frame) -> dict[str, OrtValue | None]:
         return {
-            name: current[self._slots[name]]
+            name: current[self.slots[name]]
             for name in reads(node)
-            if name not in self._weights or current[self._slots[name]] is not None
+            if name not in self._weights or current[self.slots[name]] is not None
         }
 
     def _rescued(
         self,
         node: Node,
-        current: list[OrtValue | None],
+        current: Frame,
         error: Exception,
         observer: Observer | None = None,
         position: int = 0,
@@ -190,32 +243,34 @@ class Program:
                 observer.failed(position, [self._tensor(name, current) for name in node.inputs])
             raise self._failure(node, current, error) from error
 
-    def _place_weights(self, kernel: Kernel, current: list[OrtValue | None]) -> None:
+    def _place_weights(self, kernel: Kernel, current: Frame) -> None:
         for _, name in kernel.feeds:
-            slot = self._slots[name]
+            slot = self.slots[name]
             if name in self._weights and self._initial[slot] is None:
                 self._initial[slot] = self._weights.value(name)
                 current[slot] = current[slot] if current[slot] is not None else self._initial[slot]
 
-    def _tensor(self, name: str, current: list[OrtValue | None]) -> Array:
+    def _tensor(self, name: str, current: Frame) -> Array:
         if not name:
             return None
-        value = current[self._slots[name]]
+        value = current[self.slots[name]]
         if value is None:
             return self._weights.array(name) if name in self._weights else None
         if not isinstance(value, values.Native):
             return value if isinstance(value, np.ndarray) else None
         return values.to_array(value) if value.is_tensor() else None
 
-    def _output(self, name: str, current: list[OrtValue | None], feeds: Mapping[str, Any]) -> Any:
-        result = values.to_python(current[self._slots[name]])
-        if name in feeds and isinstance(result, np.ndarray):
-            return result.copy()  # it lies in the caller's memory, which the value does not keep alive
+    def _output(self, name: str, current: Frame, feeds: Mapping[str, Any]) -> Any:
+        result = values.to_python(current[self.slots[name]])
+        if (name in feeds or name in self._passed_on) and isinstance(result, np.ndarray):
+            return (
+                result.copy()
+            )  # it may lie in memory of the caller or of a weight, which it does not keep alive
         if name in self._weights and name not in feeds:
             return self._weights.array(name)
         return result
 
-    def _failure(self, node: Node, current: list[OrtValue | None], error: Exception) -> Exception:
+    def _failure(self, node: Node, current: Frame, error: Exception) -> Exception:
         if isinstance(error, UnsupportedOpError):
             return error
         shown = ", ".join(_describe(self._tensor(name, current)) for name in node.inputs)
@@ -228,6 +283,10 @@ def _value_names(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         names |= dict.fromkeys(filter(None, node.outputs))
     yield from names
+
+
+def _picked(outputs: Sequence[OrtValue | None], used: Sequence[int]) -> Frame:
+    return [outputs[position] for position in used]
 
 
 def _describe(array: Array) -> str:

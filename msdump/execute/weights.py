@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -20,15 +21,32 @@ from msdump.graph.weights import forget_pages
 _WORTH_A_FILE: Final = 1 << 20
 
 
-class WeightStore:
-    """The weights of one network."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made of the weights of a model so far, by the array's identity.
 
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+    Attributes:
+        values: Values to feed, and the array that each of them reads.
+        rounded: Copies in a smaller type.
+        overflowing: Whether they have values that float16 cannot hold.
+    """
+
+    values: dict[int, tuple[OrtValue, np.ndarray]] = field(default_factory=dict)
+    rounded: dict[tuple[int, DType], np.ndarray] = field(default_factory=dict)
+    overflowing: dict[int, bool] = field(default_factory=dict)
+
+
+class WeightStore:
+    """The weights of one graph.
+
+    Attributes:
+        made: What it shares with the graphs around it and inside it, where weights are the same arrays.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], made: Made | None = None) -> None:
         """Keep the arrays; values are made when they are first needed."""
         self._arrays = arrays
-        self._values: dict[str, tuple[OrtValue, np.ndarray]] = {}
-        self._rounded: dict[tuple[str, DType], np.ndarray] = {}
-        self._overflowing: dict[str, bool] = {}
+        self.made = made or Made()
 
     def __contains__(self, name: object) -> bool:
         """Tell whether a value is a weight."""
@@ -40,35 +58,37 @@ class WeightStore:
 
     def value(self, name: str) -> OrtValue:
         """Return a weight as a value to feed; an unaligned one is copied once."""
-        if name not in self._values:
-            array = self._arrays[name]
-            usable = values.contiguous(array if array.flags.aligned else array.copy())
-            self._values[name] = (values.from_array(usable), usable)
-            if usable is not array:
-                forget_pages(array)
-        return self._values[name][0]
+        return self._made(name)[0]
 
     def public(self, name: str) -> Any:
         """Return an aligned weight for a session that reads it where it lies."""
-        self.value(name)
-        return public_value(self._values[name][1])
+        return public_value(self._made(name)[1])
+
+    def _made(self, name: str) -> tuple[OrtValue, np.ndarray]:
+        array, made = self._arrays[name], self.made.values
+        if id(array) not in made:
+            usable = values.contiguous(array if array.flags.aligned else array.copy())
+            made[id(array)] = (values.from_array(usable), usable)
+            if usable is not array:
+                forget_pages(array)
+        return made[id(array)]
 
     def rounded(self, name: str, dtype: DType, *, saturates: bool) -> np.ndarray:
         """Return a float weight as float32, rounded to a smaller type that the device reads."""
-        key = (name, dtype)
-        if key not in self._rounded:
-            array = self._arrays[name]
+        array, made = self._arrays[name], self.made.rounded
+        key = (id(array), dtype)
+        if key not in made:
             narrow = rounded(array, dtype, saturates=saturates)
-            self._rounded[key] = _on_disk(precision.cast(narrow, FLOAT32))
+            made[key] = _on_disk(precision.cast(narrow, FLOAT32))
             forget_pages(array)
-        return self._rounded[key]
+        return made[key]
 
     def overflows(self, name: str) -> bool:
         """Tell whether a float32 weight has values that float16 cannot hold."""
-        if name not in self._overflowing:
-            array = self._arrays[name]
-            self._overflowing[name] = array.dtype == FLOAT32.numpy and precision.overflows(array)
-        return self._overflowing[name]
+        array, made = self._arrays[name], self.made.overflowing
+        if id(array) not in made:
+            made[id(array)] = array.dtype == FLOAT32.numpy and precision.overflows(array)
+        return made[id(array)]
 
     def packable(self, name: str) -> Any:
         """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""

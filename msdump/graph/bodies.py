@@ -41,13 +41,30 @@ def obstacle(node: onnx.NodeProto, opset: int) -> str:
     held = protos(node)
     if len(held) < len(ATTRIBUTES[node.op_type]):
         return "it lacks a graph"
-    if node.op_type == "Scan" and opset < _SCAN_WITHOUT_BATCHES:
-        return f"Scan of opset {opset} works on batches"
     for name, body in held.items():
         stored = {tensor.name for tensor in body.initializer}
         if any(value.name in stored for value in body.input):
             return f"an input of its {name} has a default"
-    return _miscounted(node, held)
+    scan = _scan_obstacle(node, opset) if node.op_type == "Scan" else ""
+    return scan or _miscounted(node, held)
+
+
+def _scan_obstacle(node: onnx.NodeProto, opset: int) -> str:
+    if opset < _SCAN_WITHOUT_BATCHES:
+        return f"Scan of opset {opset} works on batches"
+    scanned = _scanned(node)
+    if not 0 < scanned <= len(node.input):
+        return f"it scans {scanned} of {len(node.input)} inputs"
+    stacked = len(protos(node)["body"].output) - (len(node.input) - scanned)
+    for attribute in node.attribute:
+        wanted = {"scan_input": scanned, "scan_output": stacked}.get(attribute.name.rpartition("_")[0])
+        if wanted is not None and len(attribute.ints) != wanted:
+            return f"its {attribute.name} has {len(attribute.ints)} entries, {wanted} are expected"
+    return ""
+
+
+def _scanned(node: onnx.NodeProto) -> int:
+    return next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 0)
 
 
 def _miscounted(node: onnx.NodeProto, held: Mapping[str, onnx.GraphProto]) -> str:
@@ -68,8 +85,7 @@ def _counts(node: onnx.NodeProto) -> tuple[int, int]:
     if node.op_type == "Loop":
         carried = max(given - LOOP_HEAD, 0)
         return LOOP_HEAD + carried, 1 + max(carried, taken)
-    rows = next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 0)
-    return given, max(given - rows, taken)
+    return given, max(given - _scanned(node), taken)
 
 
 def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:

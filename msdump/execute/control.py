@@ -1,0 +1,252 @@
+"""Control flow: If, Loop and Scan, whose bodies run operator by operator.
+
+A body is a program of its own. What it reads of outer graphs, and what control
+flow hands to it, is put into a new frame of its slots each time it is reached.
+The results are those of the runtime's own If, Loop and Scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import ExecutionError
+from msdump.execute import values
+from msdump.execute.observer import Observer
+from msdump.execute.runtime import OrtValue
+from msdump.graph.bodies import LOOP_HEAD
+from msdump.graph.graph import Graph, Node
+
+Frame = list[OrtValue | None]
+"""The values of one run of a program, by slot."""
+
+Control = Callable[[Frame, Observer | None], Sequence[OrtValue | None]]
+"""Runs a control flow node in the frame around it; gives all of its outputs in order."""
+
+_REVERSED: Final = 1  # a direction of Scan
+_BOOL: Final = np.dtype(np.bool_)
+_INT64: Final = np.dtype(np.int64)
+
+
+class Runnable(Protocol):
+    """The program of a body."""
+
+    @property
+    def graph(self) -> Graph:
+        """The body."""
+
+    @property
+    def slots(self) -> Mapping[str, int]:
+        """The slot of every value."""
+
+    def frame(self) -> Frame:
+        """Return the values that stand before a run."""
+
+    def execute(self, frame: Frame, observer: Observer | None) -> None:
+        """Run every operator."""
+
+    def results(self, frame: Frame) -> Frame:
+        """Return the graph's outputs."""
+
+
+class Body:
+    """A body, ready to run in the frames of the program around it."""
+
+    def __init__(self, program: Runnable, around: Mapping[str, int]) -> None:
+        """Join a body's program with the slots of the program around it."""
+        graph, slots = program.graph, program.slots
+        self._program = program
+        self._taken = tuple((around[name], slots[name]) for name in graph.outer)
+        self._given = tuple(slots[value.name] for value in graph.inputs if value.name not in graph.outer)
+        self.ranks = tuple(
+            len(value.type.shape or ()) for value in graph.inputs if value.name not in graph.outer
+        )
+
+    def run(self, frame: Frame, given: Sequence[OrtValue | None], observer: Observer | None) -> Frame:
+        """Run the body once; return what it gives.
+
+        Args:
+            frame: The frame around it.
+            given: Values of its own inputs.
+            observer: Sees the graph around it.
+        """
+        program = self._program
+        inner = None if observer is None else observer.enter(program.graph)
+        own = program.frame()
+        for source, target in self._taken:
+            if frame[source] is not None:  # a weight that nobody overrides: the body's program has it itself
+                own[target] = frame[source]
+        for target, value in zip(self._given, given, strict=True):
+            own[target] = value
+        program.execute(own, inner)
+        return program.results(own)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A control flow node and what it stands in.
+
+    Attributes:
+        node: The node.
+        bodies: Its bodies by attribute.
+        read: Returns a value of the frame by its name; None for an absent one.
+        whole: Runs the node as one operator of the runtime; gives all of its outputs.
+    """
+
+    node: Node
+    bodies: Mapping[str, Body]
+    read: Callable[[str, Frame], OrtValue | None]
+    whole: Callable[[Frame], Sequence[OrtValue | None]]
+
+    def scalar(self, value: OrtValue | None, dtype: np.dtype, what: str) -> Any:
+        """Return the one element of a tensor.
+
+        Raises:
+            ExecutionError: It has another number of elements, or another type.
+        """
+        array = values.to_python(value)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype:
+            self.fail(f"{what} is no tensor of {dtypes.from_numpy(dtype).name}")
+        if array.size != 1:
+            self.fail(f"{what} has {array.size} elements; exactly one is expected")
+        return array.item()
+
+    def fail(self, reason: str) -> NoReturn:
+        """Give up.
+
+        Raises:
+            ExecutionError: Always; it names the node.
+        """
+        raise ExecutionError(self.node.operator.full_name, reason)
+
+
+def control(site: Site) -> Control:
+    """Return what runs a control flow node."""
+    return _CONTROLS[site.node.op_type](site)
+
+
+class _If:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
+        site = self._site
+        condition = site.scalar(site.read(site.node.inputs[0], frame), _BOOL, "its condition")
+        return site.bodies["then_branch" if condition else "else_branch"].run(frame, (), observer)
+
+
+class _Loop:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._body = site.bodies["body"]
+        self._limit, self._condition = (*site.node.inputs, "", "")[:LOOP_HEAD]
+        self._carried = site.node.inputs[LOOP_HEAD:]
+        self._stacked = tuple(
+            slot for slot, name in enumerate(site.node.outputs) if name and slot >= len(self._carried)
+        )
+
+    def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
+        limit, condition = self._start(frame)
+        carried: Frame = [self._site.read(name, frame) for name in self._carried]
+        rows: dict[int, Frame] = {slot: [] for slot in self._stacked}
+        number, goes_on = 0, self._holds(condition)
+        while goes_on and (limit is None or number < limit):
+            counter = values.owned(np.full((1,) * self._body.ranks[0], number, np.int64))
+            last, *given = self._body.run(frame, [counter, condition, *carried], observer)
+            carried = given[: len(carried)]
+            for slot, row in rows.items():
+                row.append(given[slot])
+            if last is not condition:
+                condition, goes_on = last, self._holds(last)
+            number += 1
+        if number == 0 and rows:  # only types and shapes that nothing computed
+            return [*carried, *self._site.whole(frame)[len(carried) :]]
+        return _joined(carried, {slot: _stacked(self._site, slot, row, 0) for slot, row in rows.items()})
+
+    def _start(self, frame: Frame) -> tuple[int | None, OrtValue]:
+        """Return the number of iterations, None for no limit, and the first condition."""
+        limit = None
+        if self._limit:
+            limit = self._site.scalar(self._site.read(self._limit, frame), _INT64, "its number of iterations")
+        if self._condition:
+            return limit, self._site.read(self._condition, frame)
+        return limit, values.owned(np.full((1,) * self._body.ranks[1], fill_value=True))
+
+    def _holds(self, condition: OrtValue | None) -> bool:
+        return bool(self._site.scalar(condition, _BOOL, "its condition"))
+
+
+class _Scan:
+    def __init__(self, site: Site) -> None:
+        node = site.node
+        self._site = site
+        self._body = site.bodies["body"]
+        count: Any = node.attributes["num_scan_inputs"]
+        states = len(node.inputs) - count
+        self._states, self._inputs = node.inputs[:states], node.inputs[states:]
+        self._stacked = tuple(slot for slot, name in enumerate(node.outputs) if name and slot >= states)
+        self._ways = _ways(node, "input", len(self._inputs))
+        outputs = _ways(node, "output", len(node.outputs) - states)
+        self._made = {slot: outputs[slot - states] for slot in self._stacked}
+
+    def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
+        states: Frame = [self._site.read(name, frame) for name in self._states]
+        tables = [
+            self._rows(name, frame, axis, direction)
+            for name, (axis, direction) in zip(self._inputs, self._ways, strict=True)
+        ]
+        lengths = {len(table) for table in tables}
+        if len(lengths) != 1:
+            self._site.fail(f"its inputs have {' and '.join(map(str, sorted(lengths)))} rows")
+        (length,) = lengths
+        rows: dict[int, Frame] = {slot: [] for slot in self._stacked}
+        for number in range(length):
+            given = [values.owned(table[number, ...]) for table in tables]
+            made = self._body.run(frame, [*states, *given], observer)
+            states = made[: len(states)]
+            for slot, row in rows.items():
+                row.append(made[slot])
+        if length == 0 and rows:  # only types and shapes that nothing computed
+            return [*states, *self._site.whole(frame)[len(states) :]]
+        return _joined(states, {slot: self._output(slot, row) for slot, row in rows.items()})
+
+    def _rows(self, name: str, frame: Frame, axis: int, direction: int) -> np.ndarray:
+        """Return an input with the axis that is scanned in front, in the order in which it is scanned."""
+        array = values.to_python(self._site.read(name, frame))
+        if not isinstance(array, np.ndarray) or not -array.ndim <= axis < array.ndim:
+            self._site.fail(f"value {name!r} has no axis {axis} to scan")
+        table = np.moveaxis(array, axis, 0)
+        return table[::-1] if direction == _REVERSED else table
+
+    def _output(self, slot: int, rows: Frame) -> OrtValue:
+        axis, direction = self._made[slot]
+        return _stacked(self._site, slot, rows[::-1] if direction == _REVERSED else rows, axis)
+
+
+def _ways(node: Node, side: str, count: int) -> tuple[tuple[int, int], ...]:
+    """Return axis and direction of each scanned input or output."""
+    axes: Any = node.attributes.get(f"scan_{side}_axes", (0,) * count)
+    directions: Any = node.attributes.get(f"scan_{side}_directions", (0,) * count)
+    return tuple(zip(axes, directions, strict=True))
+
+
+def _stacked(site: Site, slot: int, rows: Frame, axis: int) -> OrtValue:
+    """Join what the iterations gave for an output along a new axis."""
+    arrays = [values.to_python(row) for row in rows]
+    shapes = sorted({np.shape(array) for array in arrays})
+    if len(shapes) > 1:
+        site.fail(f"its iterations gave several shapes for output {slot}: {', '.join(map(str, shapes))}")
+    return values.owned(np.stack(arrays, axis=axis))
+
+
+def _joined(first: Frame, others: Mapping[int, OrtValue]) -> Frame:
+    """Return outputs in order, those that nobody wants as None."""
+    last = max(others, default=len(first) - 1)
+    return [*first, *(others.get(slot) for slot in range(len(first), last + 1))]
+
+
+_CONTROLS: Final[Mapping[str, Callable[[Site], Control]]] = {"If": _If, "Loop": _Loop, "Scan": _Scan}
