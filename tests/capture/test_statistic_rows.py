@@ -56,6 +56,7 @@ TENSORS = {
     "bool, all true": (np.array([True]), "1 1 1 1 0 1 0 0 0 0 1"),
     "int4": (np.array([-8, 7, 0], ml_dtypes.int4), "7 -8 -0.333333 3 1 1 0 0 0 1 10.6301"),
     "uint4": (np.array([15, 0], ml_dtypes.uint4), "15 0 7.5 2 0 1 0 0 0 1 15"),
+    "uint1": (np.array([1, 0, 1], ml_dtypes.uint1), "1 0 0.666667 3 0 2 0 0 0 1 1.41421"),
     "int8": (np.array([-128, 127, 0], np.int8), "127 -128 -0.333333 3 1 1 0 0 0 1 180.314"),
     "uint8": (np.array([0, 255], np.uint8), "255 0 127.5 2 0 1 0 0 0 1 255"),
     "int16": (np.array([-32768, 1], np.int16), "1 -32768 -16383.5 2 1 1 0 0 0 0 32768"),
@@ -90,6 +91,10 @@ HASHES = {
     "int4 unpacked": (
         np.array([-8, 7], ml_dtypes.int4),
         hashlib.md5(b"\xf8\x07", usedforsecurity=False).hexdigest(),
+    ),
+    "uint1 unpacked": (
+        np.array([1, 0, 1], ml_dtypes.uint1),
+        hashlib.md5(b"\x01\x00\x01", usedforsecurity=False).hexdigest(),
     ),
 }
 
@@ -137,6 +142,22 @@ def test_row_is_the_references():
     expected = b'Add,Default_Add-op0,0,0,1795217009720246,input,0,24,float32,"(2,3)",6,1,9.53939\n'
     assert expected == row
     assert statistics.header.endswith(b"Shape,Max Value,Min Value,L2Norm Value\n")
+
+
+SIZES = {
+    "int4": (np.zeros((3, 3), ml_dtypes.int4), b',5,int4,"(3,3)",'),
+    "uint1": (np.zeros((3, 3), ml_dtypes.uint1), b',2,uint1,"(3,3)",'),
+    "bfloat16": (np.zeros(3, ml_dtypes.bfloat16), b',6,bfloat16,"(3)",'),
+}
+
+
+@pytest.mark.parametrize(("array", "expected"), SIZES.values(), ids=SIZES)
+def test_sizes_are_those_of_packed_bytes(array, expected):
+    """Data Size counts the packed bytes of small types, two int4 and eight uint1 in each."""
+    statistics = Statistics(StatisticSpec(), STYLE)
+    tensor = record(array)
+
+    assert expected in statistics.row(tensor, statistics.measure(tensor))
 
 
 def test_names_are_spelled_as_in_file_names():
