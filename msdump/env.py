@@ -28,6 +28,10 @@ DEVICE_ID: Final = "DEVICE_ID"
 ENABLE_GE_DUMP: Final = "ENABLE_MS_GE_DUMP"
 CHECK_OVERFLOW_MODE: Final = "MS_ASCEND_CHECK_OVERFLOW_MODE"
 IGNORE_USELESS_OUTPUT: Final = "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT"
+ASCEND_DUMP_SCENE: Final = "ASCEND_DUMP_SCENE"
+ASCEND_DUMP_PATH: Final = "ASCEND_DUMP_PATH"
+ASCEND_WORK_PATH: Final = "ASCEND_WORK_PATH"
+NPU_COLLECT_PATH: Final = "NPU_COLLECT_PATH"
 THREADS: Final = "MSDUMP_THREADS"
 
 VARIABLES: Final = (
@@ -45,6 +49,13 @@ VARIABLES: Final = (
         IGNORE_USELESS_OUTPUT,
         "1 (default): useless outputs (of Print, Send, ...) are not dumped on Ascend and GPU; 0: they are.",
     ),
+    Variable(
+        ASCEND_DUMP_SCENE,
+        "aic_err_brief_dump, aic_err_norm_dump or aic_err_detail_dump: acl dumps the operator that fails.",
+    ),
+    Variable(ASCEND_DUMP_PATH, "Where acl's exception dump goes, before ASCEND_WORK_PATH and dump_path."),
+    Variable(ASCEND_WORK_PATH, "Where acl's exception dump goes, before dump_path."),
+    Variable(NPU_COLLECT_PATH, "Turns on acl's exception dump aic_err_norm_dump, which goes there."),
     Variable(THREADS, "Threads of one operator; the number of cores, at most 8, by default."),
 )
 

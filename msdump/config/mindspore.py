@@ -206,7 +206,7 @@ def _plan(
     return DumpPlan(
         source=document.source,
         source_bytes=document.data,
-        context=context,
+        context=replace(context, fuses=context.fuses and settings["fusion_switch"] == "on"),
         path=root,
         net_name=settings["net_name"],
         iterations=settings["iteration"],

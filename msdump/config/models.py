@@ -191,6 +191,9 @@ class MsdumpSettings(Block):
     ] = "allow_fp32_to_fp16"
     """Precision of the emulated Ascend device."""
 
+    fusion_switch: Annotated[Literal["on", "off"], Allowed("'on' or 'off'")] = "on"
+    """Whether operators are fused where a whole graph is compiled (Ascend O2, acl)."""
+
 
 class DumpConfig(Block):
     """A MINDSPORE_DUMP_CONFIG file."""

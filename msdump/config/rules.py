@@ -288,6 +288,13 @@ RULES: Final = (
         "has an effect only under Ascend O2; npy files are written",
     ),
     Rule(_HOST, "precision_mode", lambda s: s.has("precision_mode"), note, "has an effect only on Ascend"),
+    Rule(
+        _ALL - _O2,
+        "fusion_switch",
+        lambda s: s.has("fusion_switch"),
+        note,
+        "has an effect only under Ascend O2",
+    ),
 )
 
 INERT: Final[dict[str, Callable[[Mode, Settings], bool]]] = {
@@ -297,6 +304,7 @@ INERT: Final[dict[str, Callable[[Mode, Settings], bool]]] = {
     "sample_num": lambda _, s: s["sample_mode"] == 0,
     "file_format": lambda mode, _: mode is not Mode.O2,
     "precision_mode": lambda mode, _: mode in _HOST,
+    "fusion_switch": lambda mode, _: mode is not Mode.O2,
 }
 """Keys whose wrong value only warns, and when: MindSpore does not look at them then."""
 

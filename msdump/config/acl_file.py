@@ -1,0 +1,52 @@
+"""The file of acl.json: found, read, and not nested too deeply."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from msdump.config.acl_codes import AclCode
+from msdump.config.acl_faults import AclFaults
+
+_BIGGEST: Final = 10 << 20
+_DEEPEST: Final = 10
+_BRACKETS: Final = (("{", "}"), ("[", "]"))
+
+
+def read(path: str) -> bytes:
+    """Return the bytes of a configuration file.
+
+    Raises:
+        AclError: 100003 for a path that is no readable regular file of at most 10 MiB, 100006
+            for objects or arrays that are nested more than ten deep.
+    """
+    faults = AclFaults(path)
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise faults.unparsable("it is not a regular file", AclCode.INVALID_FILE)
+        if status.st_size > _BIGGEST:
+            reason = f"its {status.st_size} bytes exceed the maximum of {_BIGGEST}"
+            raise faults.unparsable(reason, AclCode.INVALID_FILE)
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise faults.unparsable(reason, AclCode.INVALID_FILE) from error
+    for opening, closing in _BRACKETS:
+        if _is_too_deep(data, opening, closing):
+            reason = f"more than {_DEEPEST} levels of {opening}{closing} are nested"
+            raise faults.unparsable(reason, AclCode.PARSE_FILE)
+    return data
+
+
+def _is_too_deep(data: bytes, opening: str, closing: str) -> bool:
+    """Tell whether brackets of one kind are nested too deeply."""
+    depth = 0
+    # vendor: brackets inside of texts count too
+    for match in re.finditer(f"[{re.escape(opening + closing)}]".encode(), data):
+        depth = depth + 1 if match[0] == opening.encode() else max(0, depth - 1)
+        if depth > _DEEPEST:
+            return True
+    return False
