@@ -17,7 +17,7 @@ class Selection:
     """The parts of a graph that are dumped.
 
     Attributes:
-        watched: For each node, whether it is dumped.
+        watched: For each node, whether it is dumped; control flow never is.
         parameters: Names of the weights and graph inputs that are dumped.
         constants: Numbers of the constants that are dumped, from 0.
     """
@@ -37,7 +37,8 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
     """
     chosen = plan.selector
     watched = tuple(
-        chosen.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
+        not node.bodies
+        and chosen.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
         for node in graph.nodes
     )
     return Selection(
@@ -48,8 +49,12 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
 
 
 def parameter_names(graph: Graph) -> tuple[str, ...]:
-    """Return the parameters of a graph in the order of its .ir: weights, then inputs."""
-    return tuple(parameter.name for parameter in ir_model.parameters(graph))
+    """Return the parameters of a graph in the order of its .ir: weights, then inputs.
+
+    Those of a body are its own weights; its inputs change while the network runs.
+    """
+    own = (parameter for parameter in ir_model.parameters(graph) if parameter.name not in graph.outer)
+    return tuple(parameter.name for parameter in own if parameter.is_weight or not graph.index)
 
 
 def constant_names(graph: Graph) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
-
-import onnx
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from msdump.graph.graph import Graph, Node
+
+if TYPE_CHECKING:
+    import onnx
 
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "If": ("then_branch", "else_branch"),
@@ -86,6 +88,23 @@ def _counts(node: onnx.NodeProto) -> tuple[int, int]:
         carried = max(given - LOOP_HEAD, 0)
         return LOOP_HEAD + carried, 1 + max(carried, taken)
     return given, max(given - _scanned(node), taken)
+
+
+def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """Return the graph with the graphs directly inside it changed.
+
+    Args:
+        graph: The graph.
+        change: Returns what takes a body's place; inputs, outputs and values that inner nodes read
+            of outer graphs must stay.
+    """
+    nodes = (
+        replace(node, bodies={name: change(body) for name, body in node.bodies.items()})
+        if node.bodies
+        else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=tuple(nodes))
 
 
 def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from msdump.graph.bodies import with_bodies
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.record import OperatorRef
@@ -33,7 +34,7 @@ ELEMENTWISE: Final = frozenset(
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
-    """Return the graph with its elementwise chains fused."""
+    """Return the graph with its elementwise chains fused, those in branches and loops as well."""
     uses = Counter(name for node in graph.nodes for name in reads(node))
     kept = {value.name for value in graph.outputs}
     makers = {name: node for node in graph.nodes for name in node.outputs if name}
@@ -44,7 +45,7 @@ def fuse_elementwise(graph: Graph) -> Graph:
             chain = [*_open_chain(node, makers, chains, uses, kept), node]
         chains[node.name] = chain
     nodes = tuple(_fused(chain) for chain in chains.values())
-    return replace(graph, nodes=nodes)
+    return with_bodies(replace(graph, nodes=nodes), fuse_elementwise)
 
 
 def _open_chain(

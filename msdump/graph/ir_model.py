@@ -2,7 +2,8 @@
 
 Three operators exist in the files only and are never executed or dumped, as in
 MindSpore: ``TupleGetItem`` takes one output of an operator that has several,
-``MakeTuple`` gathers the graph's outputs, ``Return`` ends the graph.
+``MakeTuple`` gathers the graph's outputs, ``Return`` ends the graph. Control flow is a
+statement that names the graphs of its branches.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from msdump.dtypes import from_numpy
 from msdump.graph.graph import UNKNOWN, Graph, Node, SourceLine, ValueType
+from msdump.graph.order import outer_values
 
 ABSENT = ValueType(kind="none")
 """Type of an optional input that is not there."""
@@ -124,6 +126,19 @@ def parameters(graph: Graph) -> tuple[Parameter, ...]:
     return tuple(Parameter(number, *fields) for number, fields in enumerate((*weights, *inputs), start=1))
 
 
+def graph_name(graph_id: int) -> str:
+    """Return the name of the graph of a number."""
+    return f"kernel_graph{graph_id}"
+
+
+def body_names(node: Node, graph: Graph, graph_id: int) -> dict[str, str]:
+    """Return the graphs that control flow runs, by attribute; those of a model are numbered without gaps."""
+    return {
+        attribute: f"@{graph_name(graph_id + body.index - graph.index)}"
+        for attribute, body in node.bodies.items()
+    }
+
+
 def outputs_of(node: Node) -> tuple[str, ...]:
     """Return a node's outputs without the unused ones at the end; "" for those before."""
     count = len(node.outputs)
@@ -158,7 +173,7 @@ class _Builder:
         ]
         self._statements: list[Statement] = []
         self._counts: Counter[str] = Counter()
-        self._read = {name for node in graph.nodes for name in node.inputs}
+        self._read = {name for node in graph.nodes for name in _operand_names(node)}
         self._read |= {value.name for value in graph.outputs}
         self._operands = {p.name: Operand("parameter", p.number, p.name, p.type) for p in self._parameters}
         self._operands |= {
@@ -180,7 +195,7 @@ class _Builder:
             next(filter(None, outputs), ""),
             node.operator.op_type,
             node.operator.full_name,
-            tuple(self._operand(name) for name in node.inputs),
+            tuple(self._operand(name) for name in _operand_names(node)),
             types[0] if len(types) == 1 else types,
             node,
         )
@@ -223,6 +238,13 @@ class _Builder:
 
     def _operand(self, name: str) -> Operand:
         return self._operands.get(name, Operand("absent", 0, name, ABSENT))
+
+
+def _operand_names(node: Node) -> tuple[str, ...]:
+    """Return what a node reads; of control flow also what its branches take from outside."""
+    if not node.bodies:
+        return node.inputs
+    return (*node.inputs, *(name for name in outer_values(node.proto) if name not in node.inputs))
 
 
 def _single(known: Type) -> ValueType:

@@ -18,7 +18,15 @@ from msdump import dtypes
 from msdump.errors import DumpReadError
 from msdump.graph.arguments import Argument, arguments
 from msdump.graph.graph import Graph, ValueType
-from msdump.graph.ir_model import Operand, Statement, Type, program, source_line
+from msdump.graph.ir_model import (
+    Operand,
+    Statement,
+    Type,
+    body_names,
+    graph_name,
+    program,
+    source_line,
+)
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -132,12 +140,12 @@ def encode(graph: Graph, graph_id: int) -> bytes:
     code = program(graph)
     model = _classes()["ModelProto"](ir_version=1)
     target = model.graph
-    target.name = f"kernel_graph{graph_id}"
+    target.name = graph_name(graph_id)
     target.root_name = str(graph_id)
     for parameter in code.parameters:
         _set_type(target.parameters.add(name=parameter.name).type, parameter.type)
     for statement in code.statements:
-        _add_node(target, statement, graph)
+        _add_node(target, statement, graph, graph_id)
     last = code.statements[-1]
     _set_type(target.outputs.add(name=_statement_name(last.number)).type, last.type)
     for constant in code.constants:
@@ -191,7 +199,7 @@ def _check_text(text: str | bytes) -> None:
         text.decode()
 
 
-def _add_node(target: Any, statement: Statement, graph: Graph) -> None:
+def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) -> None:
     node = target.node.add(
         name=_statement_name(statement.number),
         op_type=statement.op_type,
@@ -205,7 +213,8 @@ def _add_node(target: Any, statement: Statement, graph: Graph) -> None:
     _set_type(node.output_type, statement.type)
     if statement.node is None:
         return
-    for name, value in arguments(statement.node, graph).items():
+    values = arguments(statement.node, graph) | body_names(statement.node, graph, graph_id)
+    for name, value in values.items():
         _set_value(node.attribute.add(name=name).value, value)
     # MindInsight finds a line only behind a colon, unlike the .ir text's parentheses
     lines = [source_line(line, f":{line.line}") for line in reversed(statement.node.source)]

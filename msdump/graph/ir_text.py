@@ -9,8 +9,8 @@ The form is that of the MindSpore dump documents, "Data Analysis Sample"::
         # In file net.py(12)/        x = self.relu(x)/
 
 The first line below a statement tells types and shapes on the host, the second the
-same with formats on the device; source lines run from the outermost call inwards. An
-unknown dimension is -1, an unknown rank (-2).
+same with formats on the device, which control flow lacks; source lines run from the
+outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from msdump.graph.ir_model import (
     Program,
     Statement,
     Type,
+    body_names,
+    graph_name,
     one_line,
     outputs_of,
     program,
@@ -61,8 +63,8 @@ def text(graph: Graph, graph_id: int, device: DeviceView | None = None) -> str:
     """
     view = device or host_view(graph)
     code = program(graph)
-    name = f"kernel_graph{graph_id}"
-    return "\n".join((*_head(code, name), *_body(code, graph, view), *_tail(code, name)))
+    name = graph_name(graph_id)
+    return "\n".join((*_head(code, name), *_body(code, graph, graph_id, view), *_tail(code, name)))
 
 
 def host_view(graph: Graph) -> DeviceView:
@@ -121,9 +123,9 @@ def _parameter(parameter: Parameter) -> str:
     return f"%para{parameter.number}_{name}: {host}  :  {device}  :  IsWeight: {flag}"
 
 
-def _body(code: Program, graph: Graph, view: DeviceView) -> Iterator[str]:
+def _body(code: Program, graph: Graph, graph_id: int, view: DeviceView) -> Iterator[str]:
     for statement in code.statements:
-        yield f"  {_call(code, statement)}{_attributes(statement, graph)}"
+        yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}"
         operands = ", ".join(_host(operand.type) for operand in statement.operands)
         yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
         yield from _device_line(statement.node, view)
@@ -152,11 +154,12 @@ def _literal(constant: Constant) -> str:
     return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
 
 
-def _attributes(statement: Statement, graph: Graph) -> str:
+def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
     node = statement.node
     if node is None:
         return ""
-    pairs = ", ".join(f"{name}: {_value(value)}" for name, value in arguments(node, graph).items())
+    values = arguments(node, graph) | body_names(node, graph, graph_id)
+    pairs = ", ".join(f"{name}: {_value(value)}" for name, value in values.items())
     return f" {{instance name: {one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
 
 
@@ -177,7 +180,7 @@ def _source_line(line: SourceLine) -> str:
 
 
 def _device_line(node: Node | None, view: DeviceView) -> Iterator[str]:
-    if node is None:
+    if node is None or node.bodies:
         return
 
     def side(names: tuple[str, ...]) -> str:

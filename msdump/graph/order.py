@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-
-import onnx
+from typing import TYPE_CHECKING
 
 from msdump.errors import GraphError
 from msdump.graph.graph import Node
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[onnx.NodeProto]:
