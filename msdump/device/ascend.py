@@ -7,6 +7,7 @@ import numpy as np
 from msdump.device import formats
 from msdump.device.placement import DeviceTensor, Placement, View, device_view, place
 from msdump.device.precision import rounded, rounding
+from msdump.device.tasks import Task, assign
 from msdump.dtypes import DType
 from msdump.graph.emulation import FLOAT16, Rounding
 from msdump.graph.graph import Graph, Node
@@ -21,6 +22,7 @@ class Ascend:
         graph: The graph, fused where the level fuses.
         placement: Formats and device types of every input and output.
         bodies: The same of the graphs directly inside branches and loops, by their index.
+        tasks: The task of each operator, None where the device runs none for it.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Ascend:
         for inner in self.bodies.values():
             self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
         self.placement: Placement = place(graph, self.dtype_of)
+        self.tasks: tuple[Task | None, ...] = assign(graph)
 
     def roundings(self, node: Node) -> tuple[Rounding, ...]:
         """Return how each original operator of a node computes, whichever graph of the model it is in."""

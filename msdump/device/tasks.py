@@ -1,0 +1,67 @@
+"""Tasks and streams: which task of the device runs each operator of a compiled graph.
+
+Operators without a task produce no dump (CANN, offline model dump): control flow,
+data, data flow, and what the graph engine settles without the device, such as a
+change of shape, which moves nothing (``_no_task``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.graph.graph import Graph, Node
+
+CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators that the host, or tasks of other kinds, decide."""
+
+DATA_FLOW: Final = frozenset(
+    {
+        *("Concat", "Split", "ConcatFromSequence", "SplitToSequence"),
+        *("SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceAt"),
+        *("SequenceLength", "Optional", "OptionalGetElement", "OptionalHasElement"),
+    }
+)
+"""Operators that only hand tensors on; parts of a Concat are made where they end up in it."""
+
+SETTLED: Final = frozenset(
+    {"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Shape", "Size"}
+)
+"""Operators that the graph engine settles: constants, names and shapes of what is already there."""
+
+_WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
+_STANDARD: Final = ("", "ai.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of the device.
+
+    Attributes:
+        task_id: Its number in its stream, from 0.
+        stream_id: The stream that it runs on.
+    """
+
+    task_id: int
+    stream_id: int
+
+
+def assign(graph: Graph) -> tuple[Task | None, ...]:
+    """Return the task of each operator in execution order; None: the device runs none for it.
+
+    The tasks of a graph are numbered in execution order, on one stream. Each branch and
+    each body of a loop is a graph with a stream of its own. So equal models have equal
+    tasks, and a pair of task and stream tells one operator of a model.
+    """
+    tasks: list[Task | None] = []
+    count = 0
+    for node in graph.nodes:
+        has_task = runs_on_device(node)
+        tasks.append(Task(count, graph.index) if has_task else None)
+        count += has_task
+    return tuple(tasks)
+
+
+def runs_on_device(node: Node) -> bool:
+    """Tell whether an operator has a task of its own."""
+    return not (node.bodies or (node.domain in _STANDARD and node.op_type in _WITHOUT_TASK))
