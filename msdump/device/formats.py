@@ -172,13 +172,9 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
     Raises:
         FormatError: The array is not what the format makes of the host shape.
     """
-    row, length = find(name), array.shape[-1] if array.ndim and array.shape[-1] else _C0_OF_OTHERS
-    stages, dims = _conversion(row, host_shape, length, groups)
-    shapes = [dims]
-    for stage in stages:
-        shapes.append(stage.shape(shapes[-1], length))
+    stages, shapes = _steps(name, array.shape, host_shape, groups)
     if shapes[-1] != array.shape:
-        usual = _shape(row, host_shape, c0(dtypes.from_numpy(array.dtype)), groups, None)
+        usual = _shape(find(name), host_shape, c0(dtypes.from_numpy(array.dtype)), groups, None)
         split = f" in {groups} groups" if groups > 1 else ""
         raise FormatError(
             f"a {array.dtype} array of shape {array.shape} is not the {name} form of {host_shape}{split};"
@@ -188,8 +184,16 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
         return array
     raw = np.asarray(_raw(array), order="C")
     for stage, before in zip(reversed(stages), reversed(shapes[:-1]), strict=True):
-        raw = stage.decode(raw, before, length)
+        raw = stage.decode(raw, before, _length(array.shape))
     return raw.reshape(host_shape).view(array.dtype)
+
+
+def is_form(name: str, device_shape: Dims, host_shape: Dims, groups: int = 1) -> bool:
+    """Tell whether an array of a device shape can be decoded to a host shape."""
+    try:
+        return _steps(name, device_shape, host_shape, groups)[1][-1] == device_shape
+    except FormatError:
+        return False
 
 
 def padded(name: str, host_shape: Dims, axes: str = "") -> Dims:
@@ -226,6 +230,23 @@ def _shape(row: Format, host_shape: Dims, length: int, groups: int, cell: Cell |
     for stage in stages:
         dims = stage.shape(dims, length)
     return dims
+
+
+def _length(device_shape: Dims) -> int:
+    """Return C0 of a device shape: its last dimension."""
+    return device_shape[-1] if device_shape and device_shape[-1] else _C0_OF_OTHERS
+
+
+def _steps(
+    name: str, device_shape: Dims, host_shape: Dims, groups: int
+) -> tuple[tuple[Stage, ...], list[Dims]]:
+    """Return the stages from a host shape to the device, and the shapes before, between and behind them."""
+    length = _length(device_shape)
+    stages, dims = _conversion(find(name), host_shape, length, groups)
+    shapes = [dims]
+    for stage in stages:
+        shapes.append(stage.shape(shapes[-1], length))
+    return stages, shapes
 
 
 def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tuple[tuple[Stage, ...], Dims]:
