@@ -109,7 +109,7 @@ class AsyncSink(SyncSink):
         with self._lock:
             self._catch_up()
             append = partial(super().append, path, rows, header)
-            self._do(append, partial(self._append_again, path, rows, append))
+            self._do(append, partial(self._append_again, path, rows, header, append))
 
     @property
     def summary(self) -> Summary:
@@ -200,10 +200,13 @@ class AsyncSink(SyncSink):
                 return
         self._create(artifact, size)
 
-    def _append_again(self, path: str, rows: bytes, append: Callable[[], None]) -> None:
+    def _append_again(self, path: str, rows: bytes, header: bytes, append: Callable[[], None]) -> None:
         with contextlib.suppress(OSError):
-            if (b"\n" + self._files.read(*os.path.split(path))).endswith(b"\n" + rows):
-                self._bytes += len(rows)
+            found = self._files.read(*os.path.split(path))
+            if (b"\n" + found).endswith(b"\n" + rows):
+                is_new = found == header + rows
+                self._count += is_new
+                self._bytes += len(found if is_new else rows)
                 return
         append()
 

@@ -1,16 +1,18 @@
 """Files that appear complete or not at all, in directories that only their owner can enter.
 
 A new file is written without a name and linked under its name when it is
-complete (Linux), so that a run killed at any moment leaves nothing behind.
-Where the file system has no nameless files, a dot-name in the same directory
-and a rename do the same, and a killed run may leave the dot-name; so it is
-everywhere for a file that replaces another.
+complete (Linux), so that a run killed at any moment leaves nothing behind. A file
+that replaces another is linked under a dot-name of its own name and renamed: a run
+killed between the two leaves the dot-name, complete, which the next one uses up.
+Where the file system has no nameless files, a dot-name in the same directory and a
+rename do the same, and a killed run may leave the dot-name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import os
 import time
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 FILE_MODE: Final = 0o400
 DIRECTORY_MODE: Final = 0o700
 
+_TRIES: Final = 5
+_LONGEST_NAME: Final = 255
 _MOST_DIRECTORIES: Final = 32
 _MOST_ROW_FILES: Final = 8
 # Reserving the blocks of a large file makes ext4 a fifth faster. Only file systems with nameless
@@ -51,8 +55,8 @@ class Files(Protocol):
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a file, in place of an older one of the name."""
 
-    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
-        """Add whole rows to a file, the header before them where it is empty or new."""
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header before them where it is empty or new; tell whether it was."""
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
@@ -98,12 +102,12 @@ class DiskFiles:
             self._forget(directory)
             self._open(directory).replace(name, buffers)
 
-    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
-        """Add whole rows to a file, the header before them where it is empty or new."""
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header before them where it is empty or new; tell whether it was."""
         file = self._row_files.get((directory, name))
         if file is None or not file.is_linked():
             file = self._open_rows(directory, name)
-        file.append(rows, header)
+        return file.append(rows, header)
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
@@ -146,15 +150,17 @@ class DiskFiles:
 class _Directory:
     """One open directory and the way to make files in it."""
 
-    __slots__ = ("_fd", "_narrows_modes", "create")
+    __slots__ = ("_fd", "_narrows_modes", "create", "replace")
 
     create: Callable[[str, Sequence[Buffer]], None]
+    replace: Callable[[str, Sequence[Buffer]], None]
 
     def __init__(self, path: str) -> None:
         self._fd = _open_directory(path)
         self._narrows_modes = False
         has_nameless = _NAMELESS and _HAS_FD_LINKS and self._try_nameless()
         self.create = self._create_nameless if has_nameless else self._create_renamed
+        self.replace = self._replace_nameless if has_nameless else self._replace_renamed
 
     def close(self) -> None:
         os.close(self._fd)
@@ -163,14 +169,34 @@ class _Directory:
         """Tell whether the directory still stands somewhere, that is, was not removed."""
         return os.fstat(self._fd).st_nlink > 0
 
-    def replace(self, name: str, buffers: Sequence[Buffer]) -> None:
+    def _replace_nameless(self, name: str, buffers: Sequence[Buffer]) -> None:
+        shadow = _shadow(name)
+        for _ in range(_TRIES):
+            try:
+                self._create_nameless(shadow, buffers)
+                os.rename(shadow, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            except FileNotFoundError:  # another process took the dot-name away, or the directory is gone
+                continue
+            except FileExistsError:  # a killed run left it, or another process replaces the same file
+                self._remove(shadow)
+            except BaseException:
+                self._remove(shadow)
+                raise
+            else:
+                return
+        self._replace_renamed(name, buffers)
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._fd)
+
+    def _replace_renamed(self, name: str, buffers: Sequence[Buffer]) -> None:
         temporary = _temporary()
         try:
             self._write(temporary, buffers)
             os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except BaseException:
-            with contextlib.suppress(FileNotFoundError):  # an interrupt may come before or after its life
-                os.unlink(temporary, dir_fd=self._fd)
+            self._remove(temporary)  # an interrupt may come before or after its life
             raise
 
     def _write(self, name: str, buffers: Sequence[Buffer]) -> None:
@@ -211,7 +237,7 @@ class _Directory:
     def _create_renamed(self, name: str, buffers: Sequence[Buffer]) -> None:
         if os.access(name, os.F_OK, dir_fd=self._fd, follow_symlinks=False):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-        self.replace(name, buffers)
+        self._replace_renamed(name, buffers)
 
 
 def make_directories(path: str) -> None:
@@ -265,6 +291,14 @@ def _rest(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
         rest.append(view[written:])
         written = max(0, written - len(view))
     return [view for view in rest if len(view)]
+
+
+def _shadow(name: str) -> str:
+    """Return the dot-name of a file that is replaced: the same in every run, so that it is used up."""
+    shadow = f".{name}.tmp"
+    if len(os.fsencode(shadow)) <= _LONGEST_NAME:
+        return shadow
+    return f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.tmp"
 
 
 def _temporary() -> str:

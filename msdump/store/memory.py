@@ -36,11 +36,13 @@ class MemoryFiles:
         self._check()
         self.contents[f"{directory}/{name}"] = b"".join(buffers)
 
-    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
-        """Add whole rows to a file, the header before them where it is empty or new."""
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header before them where it is empty or new; tell whether it was."""
         self._check()
         path = f"{directory}/{name}"
-        self.contents[path] = (self.contents.get(path) or header) + rows
+        before = self.contents.get(path)
+        self.contents[path] = (before or header) + rows
+        return not before
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""

@@ -36,8 +36,11 @@ class RowFile:
         """Tell whether the file still has a name, that is, was not deleted."""
         return os.fstat(self._fd).st_nlink > 0
 
-    def append(self, rows: bytes, header: bytes) -> None:
+    def append(self, rows: bytes, header: bytes) -> bool:
         """Add rows, each with its line feed; the header before them where the file is empty.
+
+        Returns:
+            Whether the file was empty.
 
         Raises:
             OSError: The rows could not be written as a whole; none of them is in the file.
@@ -50,6 +53,7 @@ class RowFile:
         except OSError:
             os.ftruncate(self._fd, size)
             raise
+        return size == 0
 
     def close(self) -> None:
         """Close the file."""

@@ -50,7 +50,7 @@ class Summary:
     """What a sink did so far.
 
     Attributes:
-        files: Complete files written.
+        files: Complete files written, files of rows with their first row.
         bytes: Bytes of these files and of rows.
         skipped: Tensors not written on purpose, by reason.
         lost: Files that could not be written, by cause.
@@ -183,11 +183,12 @@ class SyncSink:
         """Add whole rows to a csv file, the header first where it is new."""
         directory, name = os.path.split(path)
         try:
-            self._files.append(directory, name, rows, header)
+            is_new = self._files.append(directory, name, rows, header)
         except OSError as error:
             self._lose(path, error)
             return
-        self._bytes += len(rows)
+        self._count += is_new
+        self._bytes += len(rows) + (len(header) if is_new else 0)
 
     def skip(self, reason: str) -> None:
         """Count a tensor that is not written on purpose."""

@@ -360,7 +360,7 @@ class TestThreads:
         sink.flush()
 
         rows = [tuple(map(int, row.split(","))) for row in (tmp_path / "s.csv").read_text().splitlines()]
-        assert 120 == len(sizes(tmp_path / "t")) == sink.summary.files
+        assert 120 == len(sizes(tmp_path / "t")) == sink.summary.files - 1
         for caller in range(4):
             assert list(range(30)) == [number for by, number in rows if by == caller]
 
@@ -480,10 +480,9 @@ class TestInterrupts:
 
         expected = {"before.npy": 14, "s.csv": 9}
         expected |= {"s.csv": 11} if method == "append" else {"a.npy": (size or LARGE) + 4}
-        rows = expected["s.csv"] - len("title\n")
         assert expected == sizes(tmp_path)
-        assert sink.summary.files == len(expected) - 1
-        assert sink.summary.bytes == sum(expected.values()) - expected["s.csv"] + rows
+        assert sink.summary.files == len(expected)
+        assert sink.summary.bytes == sum(expected.values())
         assert sink.summary.lost == {}
 
     def test_an_interrupted_helper(self, make, tmp_path, monkeypatch):
@@ -517,7 +516,7 @@ class TestInterrupts:
                 rows.append(number)
         sink.close()
 
-        found = [path.name for path in tmp_path.glob("*.npy")]
+        found = [path.name for path in tmp_path.iterdir()]
         written = [int(row) for row in (tmp_path / "s.csv").read_text().splitlines()[1:]]
         assert taken <= set(found)
         assert set(rows) <= set(written)

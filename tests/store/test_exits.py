@@ -80,7 +80,7 @@ class Held(DiskFiles):
 
     def append(self, directory, name, rows, header):
         self._hold()
-        super().append(directory, name, rows, header)
+        return super().append(directory, name, rows, header)
 
 root, moment = sys.argv[1:]
 limits = {"room": {"queue_bytes": 700_000}}.get(moment, {})

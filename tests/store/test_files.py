@@ -252,3 +252,38 @@ def test_directory_without_write_permission(as_user, user_dir):
     user_dir.chmod(0o500)
 
     assert as_user(_create, str(user_dir)) == "Permission denied"
+
+
+LONG = "n" * 255
+
+
+@pytest.mark.parametrize("name", ["a.json", LONG], ids=["short", "long"])
+def test_what_a_kill_left_is_used_up(tmp_path, name):
+    """The dot-name that a run killed while it replaced a file left behind goes with the next replacement."""
+    left = tmp_path / files._shadow(name)
+    left.write_bytes(b"older")
+    disk = DiskFiles()
+
+    disk.replace(str(tmp_path), name, (b"new",))
+
+    assert [name] == names(tmp_path)
+    assert b"new" == (tmp_path / name).read_bytes()
+
+
+def test_two_that_replace_one_file(tmp_path, monkeypatch):
+    """Where another process takes the dot-name away, the file is written again."""
+    rename, calls = os.rename, []
+
+    def taken(source, target, **directories):
+        calls.append(source)
+        if len(calls) == 1:
+            rename(tmp_path / source, tmp_path / target)  # the other process was faster
+        rename(source, target, **directories)
+
+    monkeypatch.setattr(os, "rename", taken)
+    disk = DiskFiles()
+
+    disk.replace(str(tmp_path), "a.json", (b"new",))
+
+    assert [".a.json.tmp"] * 2 == calls
+    assert ["a.json"] == names(tmp_path)

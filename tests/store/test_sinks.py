@@ -127,15 +127,16 @@ class TestEverySink:
         assert harness.read(sink, f"{folder}/a.npy") == b"123456"
 
     def test_counts_files_and_bytes(self, harness, folder):
-        """The summary counts complete files, their bytes and the bytes of rows."""
+        """The summary counts complete files, a file of rows once, and all of their bytes."""
         sink = harness.make()
 
         sink.write(tensor(folder))
         sink.replace(tensor(folder, "b.ir"))
-        sink.append(f"{folder}/c.csv", b"row\n")
+        for _ in range(3):
+            sink.append(f"{folder}/c.csv", b"row\n", b"title\n")
         sink.flush()
 
-        assert (sink.summary.files, sink.summary.bytes) == (2, 20)
+        assert (sink.summary.files, sink.summary.bytes) == (3, 16 + 6 + 3 * 4)
         assert sink.summary.lost == {}
 
     def test_never_destroys_a_tensor(self, harness, folder):
