@@ -322,7 +322,6 @@ class DumpPlan:
         naming: Generation of the file names.
         on_write_error: Raise or warn.
         is_enabled: False where ``support_device`` leaves this device out.
-        uses_ge_options: Ascend O2 under ENABLE_MS_GE_DUMP=1.
         precision_mode: Precision mode of the emulated device, None: not said here.
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
@@ -332,6 +331,7 @@ class DumpPlan:
         dumps_single_operators: Operators that are called alone are dumped.
         level: Files of graph operators, of kernels, or of both.
         scene: What an exception or the watcher writes, None: neither is on.
+        exception_path: Absolute directory below which a failing operator leaves ``extra-info``, "": ``path``.
         operator_statistics: Columns of the csv file that stands in for each operator's tensors
             (``dump_data`` stats), None: tensors.
     """
@@ -359,7 +359,6 @@ class DumpPlan:
     naming: Naming = Naming.V2_5
     on_write_error: OnWriteError = OnWriteError.RAISE
     is_enabled: bool = True
-    uses_ge_options: bool = False
     precision_mode: PrecisionMode | None = None
     queue_bytes: int = 256 << 20
     writer_threads: int = 1
@@ -369,4 +368,5 @@ class DumpPlan:
     dumps_single_operators: bool = False
     level: DumpLevel = DumpLevel.ALL
     scene: Scene | None = None
+    exception_path: str = ""
     operator_statistics: tuple[str, ...] | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.capture import availability
-from msdump.capture.capture import Capture
-from msdump.capture.graph_dump import GraphDump
+from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.dumps import Dump, Watching, dump_of
 from msdump.capture.metered import Metered
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.selection import inside
@@ -20,7 +20,7 @@ from msdump.device.residence import Residence, residence
 from msdump.execute import accelerate, feeds, values
 from msdump.execute.program import Program
 from msdump.graph.fusion import fuse_elementwise
-from msdump.graph.graph import Graph
+from msdump.graph.graph import IN_MEMORY, Graph
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
@@ -46,6 +46,8 @@ class Network:
         plan: DumpPlan | None = None,
         process: Process = PROCESS,
         context: Context | None = None,
+        *,
+        model: ModelIdentity | None = None,
     ) -> None:
         """Compile a network; a plan's path is proved writable and its graph files are written.
 
@@ -54,9 +56,9 @@ class Network:
             plan: What is dumped; its context holds.
             process: What all networks share.
             context: Where the network runs without a plan.
+            model: What a compiled model is called; None: after its file, with the process's next number.
 
         Raises:
-            NotAvailableError: The plan asks for what this version cannot execute.
             DumpWriteError: The dump path cannot be created or written.
         """
         context = plan.context if plan is not None else context or Context()
@@ -74,16 +76,17 @@ class Network:
         self._program = (
             Program(self.graph) if self._device is None else Program(self.graph, self._device.roundings)
         )
-        self._dump = self._compile_dump()
+        self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
         for name, enabled in process.marks.items():
             self.mark_named(name, enabled=enabled)
 
-    def _compile_dump(self) -> GraphDump | None:
+    def _compile_dump(self, model: ModelIdentity) -> Dump | None:
         if self.plan is None:
             return None
-        availability.check(self.plan)
         probe(self.plan.path)
-        dump = GraphDump(self.graph, self.plan, self._process, self._device)
+        dump = dump_of(
+            self.graph, self.plan, self._process, self._device, memory=lambda: self._memory_now, model=model
+        )
         dump.write_graph_files()
         return dump
 
@@ -125,16 +128,16 @@ class Network:
             self._process.ran(self._runs + self._first_iteration)
         return outputs
 
-    def _dumped_run(self, dump: GraphDump, inputs: Mapping[str, Any], iteration: int) -> list[Any]:
+    def _dumped_run(self, dump: Dump, inputs: Mapping[str, Any], iteration: int) -> list[Any]:
         try:
-            outputs = self._run(inputs, dump.begin(iteration))
+            outputs = self._run(inputs, dump.begin(iteration, inputs))
         except BaseException:
             dump.broken_off()  # what was captured stays, and no file may read inputs that change later
             raise
-        dump.end(iteration, inputs)
+        dump.end()
         return outputs
 
-    def _run(self, inputs: Mapping[str, Any], capture: Capture | None) -> list[Any]:
+    def _run(self, inputs: Mapping[str, Any], capture: Watching | None) -> list[Any]:
         fed = {
             name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
         }
@@ -247,6 +250,11 @@ def emulated(
         context.overflow_mode,
         reports=plan is not None and plan.trigger is Trigger.OVERFLOW,
     )
+
+
+def file_stem(graph: Graph) -> str:
+    """Return the name of a model's file without suffix, "" for a model from memory."""
+    return "" if graph.source == IN_MEMORY else Path(graph.source).stem
 
 
 def _is_tensor(item: Any) -> bool:

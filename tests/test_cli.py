@@ -438,15 +438,6 @@ class TestRefusal:
         assert (done.exit_code, done.stdout) == (2, "")
         assert f"msdump: error: dump path '{tmp_path}/file/dump' cannot be created " in done.stderr
 
-    def test_unavailable_setting_is_refused(self, config):
-        """A setting that this version cannot execute ends the run before it starts."""
-        done = call(
-            "run", MINI, "--config", config(op_debug_mode=0), "--device-target", "Ascend", "--jit-level", "O2"
-        )
-
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert "not available in this version: jit_level O2" in done.stderr
-
 
 class TestFailure:
     """What ``msdump run`` does when the run fails or ends early: what was dumped stays."""
@@ -622,18 +613,19 @@ class TestCheck:
         assert len(errors) == 3
         assert "did you mean 'tensor'?" in done.stderr
 
-    @pytest.mark.parametrize("has_model", [False, True])
-    def test_unavailable_settings_are_told(self, config, has_model):
-        """What this version cannot execute is said; the configuration is no fault."""
-        options = ("--model", MINI) if has_model else ()
+    def test_compiled_graph_is_forecast(self, tmp_path, config):
+        """The forecast of an O2 dump is what the run then writes, and both name its tree."""
+        options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
+        file = config(op_debug_mode=0, iteration="0")
 
-        done = call(
-            "check", config(op_debug_mode=0), "--device-target", "Ascend", "--jit-level", "O2", *options
-        )
+        told = call("check", file, *options, "--model", MINI)
+        done = call("run", MINI, "--config", file, *options)
 
-        assert done.exit_code == 0
-        assert "not available in this version: jit_level O2" in done.stderr
-        assert ("forecast:   none" in done.stdout) == has_model
+        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        assert f"{len(files):,} files, {size:,} bytes for 1 iteration in all" in told.stdout
+        assert f"{tmp_path}/dump/{{step}}/{{time}}/" in told.stdout
+        assert f"into     {tmp_path}/dump\n" in done.stdout
 
     def test_unknown_shapes_are_told(self, config):
         """Tensors whose shape nobody knows before the run are counted, --dim makes them known."""

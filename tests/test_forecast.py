@@ -10,7 +10,6 @@ import onnx.parser
 import pytest
 
 from msdump.capture.process import Process
-from msdump.errors import NotAvailableError
 from msdump.graph import loader
 from msdump.plan import (
     Context,
@@ -180,12 +179,6 @@ def test_forecast_takes_no_memory():
     told = forecast(graph, plan, {})
 
     assert told.per_iteration == Amount(2, 2 * (128 + (1 << 34)))
-
-
-def test_unavailable_plan_is_refused():
-    """A plan that cannot run has no forecast."""
-    with pytest.raises(NotAvailableError, match="GE dump"):
-        forecast(loader.load(GRAPHS / "mini.onnx"), replace(PLAN, path="/dump", uses_ge_options=True), {})
 
 
 def test_nothing_is_written(tmp_path):

@@ -64,6 +64,8 @@ class GraphDump:
             read = None if device is None else device_steps.reader(device)
             self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
         self._wrote_constants = False
+        self._number = 0
+        self._inputs: Mapping[str, Any] = {}
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
@@ -116,28 +118,31 @@ class GraphDump:
         self.sink.keep(_artifact(self._layout.config(), self.plan.source_bytes))
         self.sink.keep(_artifact(self._layout.device(), json.dumps(device, separators=(",", ":")).encode()))
 
-    def begin(self, iteration: int) -> Capture:
-        """Return the observer of a dumped iteration."""
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> Capture:
+        """Return the observer of a dumped iteration.
+
+        Args:
+            iteration: Its number.
+            inputs: What the network is fed.
+        """
+        self._number, self._inputs = iteration, inputs
         self._process.use(self.plan, self._used)
         self._capture.begin(self._layout.iteration(self._graph_id, iteration), iteration)
         return self._capture
 
-    def end(self, iteration: int, inputs: Mapping[str, Any]) -> None:
-        """Finish a dumped iteration: parameters, constants and history (CPU and GPU).
-
-        Args:
-            iteration: Its number.
-            inputs: What the network was fed.
-        """
+    def end(self) -> None:
+        """Finish a dumped iteration: parameters, constants and history (CPU and GPU)."""
+        inputs, self._inputs = self._inputs, {}
         if not self._on_ascend:
             if self.plan.keeps_outputs:
                 self._write_parameters(inputs)
                 self._write_constants()
-            self._note(iteration)
+            self._note(self._number)
         self.sink.flush()
 
     def broken_off(self) -> None:
         """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        self._inputs = {}
         with contextlib.suppress(DumpWriteError):
             self.sink.flush()
 

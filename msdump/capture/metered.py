@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from msdump.capture.capture import Arrays, Capture
+from msdump.capture.dumps import Arrays, Watching
 from msdump.device.meter import MemoryMeter
 from msdump.graph.graph import Graph
 
@@ -16,7 +16,7 @@ class Metered:
 
     wants_outputs = True
 
-    def __init__(self, meter: MemoryMeter, capture: Capture | None, count: int) -> None:
+    def __init__(self, meter: MemoryMeter, capture: Watching | None, count: int) -> None:
         """Join a meter and a capture for a graph of ``count`` operators."""
         self._meter = meter
         self._capture = capture
@@ -32,7 +32,7 @@ class Metered:
             shown = outputs if self._capture.wants_outputs else ()
             self._capture.ran(position, inputs, shown, saturated=saturated)
 
-    def enter(self, body: Graph) -> Capture | None:
+    def enter(self, body: Graph) -> Watching | None:
         """Let the capture see a branch or the body of a loop."""
         return None if self._capture is None else self._capture.enter(body)
 

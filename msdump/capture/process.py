@@ -64,6 +64,7 @@ class Process:
         self.marks: dict[str, bool] = {}
         self.found: set[str] = set()
         self._graphs = 0
+        self._models = 0
         self._outputs: dict[str, _Output] = {}
 
     def dumps(self, plan: DumpPlan, iteration: int) -> bool:
@@ -95,6 +96,11 @@ class Process:
         """Return the number of a newly compiled graph."""
         self._graphs += 1
         return self._graphs - 1
+
+    def next_model_id(self) -> int:
+        """Return the number of a newly compiled model, from 1."""
+        self._models += 1
+        return self._models
 
     def sink(self, plan: DumpPlan) -> Sink:
         """Return the sink of a configuration; all networks share it and its byte limit."""

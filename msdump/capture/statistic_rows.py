@@ -61,19 +61,20 @@ class Statistics:
             return None
         return self._measure(record)
 
-    def row(self, record: TensorRecord, cells: Cells, stream_id: int = 0) -> bytes:
+    def row(self, record: TensorRecord, cells: Cells, task_id: int = 0, stream_id: int = 0) -> bytes:
         """Return the row of a tensor that was measured.
 
         Args:
             record: The tensor as it was measured.
             cells: What ``measure`` returned.
+            task_id: Task of the operator under Ascend O2.
             stream_id: Stream of the emulated device.
         """
         found = self._names.get(record.operator)
         if found is None:
             op_name = names.op_name(record.operator, self._style)
             found = self._names[record.operator] = (names.sanitize(record.operator.op_type), op_name)
-        return statistic_csv.row(record, cells, *found, stream_id)
+        return statistic_csv.row(record, cells, *found, task_id, stream_id)
 
 
 def _on_host(statistics: tuple[Statistic, ...]) -> Measure:

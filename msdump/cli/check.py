@@ -8,11 +8,9 @@ from typing import Any, Final
 
 import click
 
-from msdump.capture import availability
 from msdump.cli import messages, options
 from msdump.config import mindspore as config_reader
 from msdump.config import source
-from msdump.errors import NotAvailableError
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.graph.graph import Graph
@@ -44,7 +42,6 @@ def command(*, config: str, model: str | None, dimensions: dict[str, int], **con
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
     print(describe(plan))
     if model is None:
-        _warn_of_missing(plan)
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check_sizes(graph, dimensions)
@@ -54,13 +51,6 @@ def command(*, config: str, model: str | None, dimensions: dict[str, int], **con
     )
     _print_matches(found, plan)
     print("\n".join(_forecast_lines(graph, plan, dimensions)))
-
-
-def _warn_of_missing(plan: DumpPlan) -> None:
-    try:
-        availability.check(plan)
-    except NotAvailableError as error:
-        messages.say(f"warning: {error}")
 
 
 def _print_matches(found: Matches, plan: DumpPlan) -> None:
@@ -94,11 +84,7 @@ def _forecast_lines(graph: Graph, plan: DumpPlan, sizes: dict[str, int]) -> Iter
         why = "the model has no operators" if plan.is_enabled else "support_device does not hold this device"
         yield f"forecast:   nothing, because {why}"
         return
-    try:
-        yield from _amounts(forecast(graph, plan, sizes), plan)
-    except NotAvailableError as error:
-        messages.say(f"warning: {error}")
-        yield "forecast:   none, because this version cannot execute the configuration"
+    yield from _amounts(forecast(graph, plan, sizes), plan)
 
 
 def _amounts(told: Forecast, plan: DumpPlan) -> Iterator[str]:

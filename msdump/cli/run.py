@@ -17,7 +17,7 @@ from msdump.cli.program import INTERRUPTED, mark_started
 from msdump.execute.feeds import bind
 from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
-from msdump.plan import IterationSet
+from msdump.plan import DumpPlan, IterationSet, Tree
 from msdump.session import Network
 from msdump.store.layouts import Key, Kind
 from msdump.tools import inputs
@@ -141,11 +141,16 @@ def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
         return
     dumped = _iterations([number for number in run.ran if number in plan.iterations])
     yield f"dumped   {dumped}: {summary.files} files, {summary.bytes:,} bytes"
-    yield f"into     {plan.path.rstrip('/')}/{Key(Kind.NETWORK, 0, plan.net_name).path}"
+    yield f"into     {_place(plan)}"
     if summary.skipped:
         yield f"skipped  {_counts(summary.skipped, 'tensor')}"
     if summary.lost:
         yield f"lost     {_counts(summary.lost, 'file')}"
+
+
+def _place(plan: DumpPlan) -> str:
+    root = plan.path.rstrip("/")
+    return f"{root}/{Key(Kind.NETWORK, 0, plan.net_name).path}" if plan.tree is Tree.RANKS else root
 
 
 def _why_none(network: Network, *, has_config: bool) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path as File
 from typing import Any, Final
 
 from msdump import env
-from msdump.config import rules
+from msdump.config import acl_environment, rules
 from msdump.config.faults import GrammarError, Report, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel, parse_root
 from msdump.config.models import BLOCKS
@@ -29,8 +30,10 @@ from msdump.plan import (
     OnWriteError,
     PatternKind,
     PrecisionMode,
+    Scene,
     Selector,
     StatisticSpec,
+    Tree,
     Trigger,
 )
 
@@ -203,6 +206,7 @@ def _plan(
 ) -> DumpPlan:
     mode = _mode(context)
     file_format = FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY
+    is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
     return DumpPlan(
         source=document.source,
         source_bytes=document.data,
@@ -226,13 +230,21 @@ def _plan(
         naming=Naming(settings["naming"]),
         on_write_error=OnWriteError(settings["on_write_error"]),
         is_enabled=settings["is_enabled"],
-        uses_ge_options=settings["uses_ge_options"],
         precision_mode=_precision_mode(context, settings),
         drops_useless=_drops_useless(),
         queue_bytes=settings["queue_bytes"],
         writer_threads=settings["writer_threads"],
         max_bytes=settings["max_bytes"],
+        tree=_tree(mode, settings),
+        scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
+        exception_path=acl_environment.path() or str(File.cwd()) if mode is Mode.O2 and is_failure else "",
     )
+
+
+def _tree(mode: Mode, settings: Settings) -> Tree:
+    if mode is not Mode.O2:
+        return Tree.RANKS
+    return Tree.MODELS if settings["uses_ge_options"] else Tree.STEPS
 
 
 def _statistics(settings: Settings) -> StatisticSpec | None:

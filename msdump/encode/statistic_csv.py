@@ -27,8 +27,6 @@ NULL: Final = "null"
 Cell = float | int | bool | str | None
 """A statistic: a number, a truth value of a device, the digits of a hash, or none."""
 
-_TASK_ID: Final = 0  # only Ascend O2 numbers tasks
-
 
 def header(titles: Iterable[str]) -> bytes:
     """Return the first line.
@@ -39,7 +37,14 @@ def header(titles: Iterable[str]) -> bytes:
     return f"{','.join((*COLUMNS, *titles))}\n".encode()
 
 
-def row(record: TensorRecord, cells: Iterable[Cell], op_type: str, op_name: str, stream_id: int = 0) -> bytes:
+def row(  # noqa: PLR0917 - the fields of the line in their order
+    record: TensorRecord,
+    cells: Iterable[Cell],
+    op_type: str,
+    op_name: str,
+    task_id: int = 0,
+    stream_id: int = 0,
+) -> bytes:
     """Return the line of a tensor.
 
     Args:
@@ -47,11 +52,12 @@ def row(record: TensorRecord, cells: Iterable[Cell], op_type: str, op_name: str,
         cells: Its statistics, in the order of the titles.
         op_type: Operator type as file names spell it.
         op_name: Operator name as file names spell it.
+        task_id: Task of the operator; only Ascend O2 numbers tasks.
         stream_id: Stream of the emulated device, 0 elsewhere.
     """
     shape = ",".join(map(str, record.array.shape))
     fields = (
-        f"{op_type},{op_name},{_TASK_ID},{stream_id},{record.timestamp},{record.io},{record.slot},"
+        f"{op_type},{op_name},{task_id},{stream_id},{record.timestamp},{record.io},{record.slot},"
         f'{data_size(record)},{record.dtype.name},"({shape})"'
     )
     # vendor: the reference ends every row, but not the header, with a comma, which shifts readers' columns.

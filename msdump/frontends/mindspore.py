@@ -100,7 +100,6 @@ def load(model: Any) -> Network:
     Raises:
         ConfigError: The configuration is faulty; every fault is told.
         GraphError: The model is.
-        NotAvailableError: The configuration asks for what this version cannot execute.
         DumpWriteError: The dump path cannot be written.
     """
     context = current_context()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
 from msdump.record import OperatorRef
@@ -32,6 +32,9 @@ class ValueType:
 
 
 UNKNOWN = ValueType(kind="")
+
+IN_MEMORY: Final = "<ModelProto>"
+"""The source of a model that comes from no file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import onnx
@@ -14,9 +13,7 @@ from onnx import shape_inference
 from msdump.errors import GraphError
 from msdump.graph import functions, names, validity, weights, wire
 from msdump.graph.builder import Builder, Shared
-from msdump.graph.graph import Graph
-
-_IN_MEMORY: Final = "<ModelProto>"
+from msdump.graph.graph import IN_MEMORY, Graph
 
 
 def load(model: str | os.PathLike[str] | onnx.ModelProto | bytes, *, keeps_classes: bool = True) -> Graph:
@@ -33,9 +30,9 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | bytes, *, keeps_class
             cannot run; the message names the file and the node.
     """
     if isinstance(model, onnx.ModelProto):
-        source, folder, data = _IN_MEMORY, None, memoryview(model.SerializeToString())
+        source, folder, data = IN_MEMORY, None, memoryview(model.SerializeToString())
     elif isinstance(model, bytes):
-        source, folder, data = _IN_MEMORY, None, memoryview(model)
+        source, folder, data = IN_MEMORY, None, memoryview(model)
     else:
         path = Path(model)
         source, folder, data = str(path), path.parent, _map_file(path)

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NANOSECONDS: Final = 1000
+_MICROSECONDS: Final = 1000
 
 
 class Clock:
     """Gives strictly increasing microseconds since the epoch, 16 digits today."""
 
-    __slots__ = ("_last", "_source")
+    __slots__ = ("_last", "_last_milliseconds", "_source")
 
     def __init__(self, source: Callable[[], int] = time.time_ns) -> None:
         """Start a clock.
@@ -25,6 +26,7 @@ class Clock:
         """
         self._source = source
         self._last = 0
+        self._last_milliseconds = 0
 
     def now(self) -> int:
         """Return the time, or one more than the last time where that has not passed yet."""
@@ -34,6 +36,21 @@ class Clock:
             micros = self._last + 1
         self._last = micros
         return micros
+
+    def milliseconds(self) -> str:
+        """Return the local time as ``YYYYMMDDHHMMSSmmm``, one more than the last one where it is no later."""
+        count = max(self._source() // _NANOSECONDS // _MICROSECONDS, self._last_milliseconds + 1)
+        self._last_milliseconds = count
+        return f"{local_time(count * _MICROSECONDS)}{count % 1000:03}"
+
+    def seconds(self) -> str:
+        """Return the local time as ``YYYYMMDDHHMMSS``, the name of a dump's directory."""
+        return local_time(self._source() // _NANOSECONDS)
+
+
+def local_time(microseconds: int) -> str:
+    """Return a time since the epoch as ``YYYYMMDDHHMMSS``."""
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(microseconds // 1_000_000))
 
 
 def counting(start: int = 1_600_000_000_000_000) -> Clock:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msdump.encode import op_debug
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from msdump.record import TensorRecord
 
 PARAMETER: Final = "Parameter"
-OP_DEBUG: Final = OperatorRef("Opdebug", "Node_OpDebug")
+OP_DEBUG: Final = OperatorRef(op_debug.OP_TYPE, op_debug.NODE)
 """The identity of the file that tells of an overflow (``op_debug_mode`` 3 under O2, acl ``dump_debug``)."""
 
 SUFFIX: Final = ".npy"
@@ -59,6 +60,12 @@ _OPERATOR_FIELDS: Final = {
 _OPERATOR: Final = re.compile(
     r"\.".join(f"(?P<{field}>{pattern})" for field, pattern in _OPERATOR_FIELDS.items())
     + r"(?P<suffix>(?:\.[0-9]{1,20}){3,4})?",
+    re.DOTALL,
+)
+_BRIEF_EXCEPTION: Final = "exception_info"
+_EXCEPTION: Final = re.compile(
+    rf"(?:{_BRIEF_EXCEPTION}\.(?P<stream_id>[0-9]{{1,20}})\.(?P<task_id>[0-9]{{1,20}})"
+    r"|(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<norm_task_id>[0-9]{1,20}))\.(?P<time>[0-9]{17})",
     re.DOTALL,
 )
 _OP_DEBUG_JSON: Final = ".output.0.json"
@@ -221,6 +228,55 @@ def operator_name(
 ) -> OperatorName:
     """Return the name of an operator's file."""
     return OperatorName(sanitize(operator.op_type), op_name(operator, style), task_id, stream_id, timestamp)
+
+
+def norm_exception(operator: OperatorRef, task_id: int, time: str) -> str:
+    """Return the name of the file of an operator that failed, with its shapes and types.
+
+    Args:
+        operator: The operator.
+        task_id: Its task.
+        time: Local time, ``YYYYMMDDHHMMSSmmm``.
+    """
+    return f"{sanitize(operator.op_type)}.{sanitize(operator.full_name)}.{task_id}.{time}"
+
+
+def brief_exception(task_id: int, stream_id: int, time: str) -> str:
+    """Return the name of the file of an operator that failed, without shapes and types."""
+    return f"{_BRIEF_EXCEPTION}.{stream_id}.{task_id}.{time}"
+
+
+def parse_exception(name: str) -> OperatorName | None:
+    """Return the fields of the file of an operator that failed; its time stands for the timestamp.
+
+    A file without shapes and types has the operator type ``exception_info`` and no operator name,
+    one with them has stream 0.
+    """
+    match = _EXCEPTION.fullmatch(name)
+    if match is None:
+        return None
+    if match["stream_id"] is None:
+        return OperatorName(
+            match["op_type"], match["op_name"], int(match["norm_task_id"]), 0, int(match["time"])
+        )
+    return OperatorName(
+        _BRIEF_EXCEPTION, "", int(match["task_id"]), int(match["stream_id"]), int(match["time"])
+    )
+
+
+def of_operator(name: OperatorName, record: TensorRecord, style: Style) -> TensorName:
+    """Return the name of one tensor of an operator's file (``file_format`` npy under O2)."""
+    return TensorName(
+        name.op_type,
+        name.op_name,
+        name.timestamp,
+        record.io,
+        record.slot,
+        record.format,
+        dtype_field(record.dtype, style),
+        name.task_id,
+        name.stream_id,
+    )
 
 
 def sanitize(name: str) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msdump.capture.exception_files import EXCEPTIONS
 from msdump.plan import (
     DumpMode,
     DumpPlan,
-    JitLevel,
+    FileFormat,
     KernelPattern,
     Naming,
     OnWriteError,
     PatternKind,
+    Tree,
     Trigger,
 )
+from msdump.store.layouts import exceptions
 
 _NAMES: Final = {
     Naming.CLASSIC: "classic names (Conv2D-op12, no dtype)",
@@ -45,10 +48,10 @@ def _device(plan: DumpPlan) -> str:
 
 def _files(plan: DumpPlan) -> str:
     root = plan.path.rstrip("/")
-    if plan.uses_ge_options:
-        return f"{root}/{{time}}/{{device}}/{{model}}/{{model_id}}/{{iteration}}/"
-    if plan.context.jit_level is JitLevel.O2:
-        return f"{root}/{{step}}/{{time}}/{{device}}/{{model}}/{{model_id}}/{{iteration}}/"
+    if plan.scene in EXCEPTIONS:
+        return exceptions(plan.exception_path or root, plan.context.device_id)
+    if plan.tree is not Tree.RANKS:
+        return f"{root}/{plan.tree}/"
     return f"{root}/rank_{{rank}}/{plan.net_name}/{{graph}}/{{iteration}}/, {_NAMES[plan.naming]}"
 
 
@@ -90,7 +93,10 @@ def _tensors(plan: DumpPlan) -> str:
         return f"none; {which} are only measured"
     layout = "device" if plan.keeps_device_format else "host"
     part = f", first {plan.sample_count} elements" if plan.sample_count else ""
-    return f"{which}{part}, in {layout} format, as .{plan.file_format}"
+    if plan.operator_statistics is not None:
+        return f"none; {which} are only measured: {', '.join(plan.operator_statistics)}"
+    form = "one file for each operator" if plan.file_format is FileFormat.BIN else "as .npy"
+    return f"{which}{part}, in {layout} format, {form}"
 
 
 def _statistics(plan: DumpPlan) -> str:

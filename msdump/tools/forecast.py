@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from msdump.capture import availability
-from msdump.capture.graph_dump import GraphDump
+from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.dumps import dump_of
 from msdump.capture.process import Process
 from msdump.device.ascend import Ascend
+from msdump.device.memory import BASE, Block
 from msdump.dtypes import STRING, DType
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
-from msdump.record import Buffer
+from msdump.record import IO, Buffer
 from msdump.session import emulated
 from msdump.store.files import size_of
 from msdump.store.sinks import Sink, SyncSink
@@ -69,11 +71,7 @@ def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast
         graph: The model.
         plan: The plan; ``set_dump`` marks nothing.
         sizes: Sizes of dynamic dimensions by name.
-
-    Raises:
-        NotAvailableError: The plan asks for what cannot be executed yet.
     """
-    availability.check(plan)
     device = emulated(graph, plan, plan.context, _Untouched)
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, sizes, device)
     rehearsal.play(0)
@@ -126,7 +124,9 @@ class _Rehearsal:
         self._is_certain = plan.trigger is Trigger.ALWAYS
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.on_write_error, files=self._files)
-        self._dump = GraphDump(graph, plan, _Stage(self._sink), device)
+        self._dump = dump_of(
+            graph, plan, _Stage(self._sink), device, memory=lambda: _Somewhere(graph), model=ModelIdentity()
+        )
         self._dump.write_graph_files()
 
     @property
@@ -141,16 +141,16 @@ class _Rehearsal:
 
     def play(self, iteration: int) -> int:
         """Dump one iteration; return the number of tensors of unknown shape."""
-        capture = self._dump.begin(iteration)
+        names = [value.name for value in self._graph.inputs]
+        fed = dict(zip(names, self._tensors.of(names, []), strict=True))
+        capture = self._dump.begin(iteration, fed)
         unknown: list[str] = []
         for position, node in enumerate(self._graph.nodes):
             if capture.watched[position] and self._is_certain:
                 inputs = node.inputs if capture.wants_inputs else ()
                 outputs = node.outputs if capture.wants_outputs else ()
                 capture.ran(position, self._tensors.of(inputs, unknown), self._tensors.of(outputs, unknown))
-        names = [value.name for value in self._graph.inputs]
-        fed = self._tensors.of(names, [])
-        self._dump.end(iteration, dict(zip(names, fed, strict=True)))
+        self._dump.end()
         return len(unknown)
 
 
@@ -159,6 +159,19 @@ class _Untouched(Ascend):
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         return np.empty(array.shape, dtype.numpy)
+
+
+class _Somewhere:
+    """A device memory in which everything lies at one place: addresses take the same bytes anywhere."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.blocks = {value.name: _ANYWHERE for value in graph.inputs}
+
+    def block(self, _position: int, _io: IO, _slot: int) -> Block:
+        return _ANYWHERE
+
+
+_ANYWHERE: Final = Block(BASE, 0)
 
 
 class _Tensors:
@@ -211,9 +224,11 @@ class _CountingFiles:
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         self.sizes[f"{directory}/{name}"] = size_of(buffers)
 
-    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> None:
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
         path = f"{directory}/{name}"
+        is_new = path not in self.sizes
         self.sizes[path] = (self.sizes.get(path) or len(header)) + len(rows)
+        return is_new
 
     def exists(self, directory: str, name: str) -> bool:
         return f"{directory}/{name}" in self.sizes

@@ -15,6 +15,7 @@ from msdump.plan import (
     Context,
     DeviceTarget,
     JitLevel,
+    Tree,
     Trigger,
 )
 
@@ -69,8 +70,8 @@ def test_ge_dump_is_an_o2_matter(compile_plan, monkeypatch):
     """ENABLE_MS_GE_DUMP=1 chooses GE options under O2 and nothing elsewhere."""
     monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
 
-    assert compile_plan("O2", {})[0].uses_ge_options
-    assert not compile_plan("O0", {})[0].uses_ge_options
+    assert Tree.MODELS is compile_plan("O2", {})[0].tree
+    assert Tree.RANKS is compile_plan("O0", {})[0].tree
 
 
 def test_ge_dump_forbids_exception_mode(compile_plan, monkeypatch):

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import msdump
-from msdump.errors import ConfigError, NotAvailableError
+from msdump.errors import ConfigError
 from tests.dump import nets, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 CPU = {"device_target": "CPU"}
-
-
-NOT_AVAILABLE = {
-    "O2": ({"device_target": "Ascend", "jit_level": "O2"}, {}, "jit_level O2"),
-    "no level and no e2e block": ({"device_target": "Ascend"}, {"e2e": None}, "jit_level O2"),
-}
-
-
-@pytest.mark.parametrize(("context", "changes", "message"), NOT_AVAILABLE.values(), ids=NOT_AVAILABLE)
-def test_not_available(door, context, changes, message):
-    """What cannot be executed yet is refused by name before anything is written."""
-    file = door.configure(**{key: value for key, value in changes.items() if key != "e2e"})
-    if "e2e" in changes:
-        blocks = json.loads(file.read_text())
-        del blocks["e2e_dump_settings"]
-        door.configure(blocks)
-
-    with pytest.raises(NotAvailableError, match=message):
-        door.load(nets.mini(), **context)
-
-    assert not door.path.exists()
-
-
-def test_not_available_names_all(door):
-    """Every setting that is not available is named at once."""
-    door.monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
-    door.configure()
-
-    with pytest.raises(NotAvailableError) as caught:
-        door.load(nets.mini(), device_target="Ascend", jit_level="O2")
-
-    expected = "ENABLE_MS_GE_DUMP=1 (GE dump); jit_level O2"
-    assert f"{door.folder}/data_dump.json: not available in this version: {expected}" == str(caught.value)
 
 
 def test_rank_of_the_environment(door):

@@ -100,7 +100,7 @@ def test_the_reader_reads_what_is_written(tmp_path):
     output = record(np.zeros((2, 3), np.float16), IO.OUTPUT, 1)
     path.write_bytes(
         statistic_csv.header(["Max Value", "Count"])
-        + statistic_csv.row(output, (1e6, 6), "Add", "Default_Add-op0", 2)
+        + statistic_csv.row(output, (1e6, 6), "Add", "Default_Add-op0", stream_id=2)
         + statistic_csv.row(record(np.array(True)), (None, 1), "Add", "Default_Add-op0")
     )
 

@@ -20,6 +20,7 @@ from msdump.plan import (
     PatternKind,
     Selector,
     StatisticSpec,
+    Tree,
     Trigger,
 )
 from msdump.tools.describe import describe
@@ -62,9 +63,12 @@ PATTERNS = (
             {"naming": Naming.CLASSIC},
             "files:      /dump/rank_{rank}/Net/{graph}/{iteration}/, classic names (Conv2D-op12, no dtype)",
         ),
-        ({"context": O2}, "files:      /dump/{step}/{time}/{device}/{model}/{model_id}/{iteration}/"),
         (
-            {"context": O2, "uses_ge_options": True},
+            {"context": O2, "tree": Tree.STEPS},
+            "files:      /dump/{step}/{time}/{device}/{model}/{model_id}/{iteration}/",
+        ),
+        (
+            {"context": O2, "tree": Tree.MODELS},
             "files:      /dump/{time}/{device}/{model}/{model_id}/{iteration}/",
         ),
         (
@@ -92,7 +96,7 @@ PATTERNS = (
         ),
         (
             {"keeps_outputs": False, "keeps_device_format": True, "file_format": FileFormat.BIN},
-            "tensors:    inputs, in device format, as .bin",
+            "tensors:    inputs, in device format, one file for each operator",
         ),
         ({"keeps_tensors": False}, "tensors:    none; inputs and outputs are only measured"),
         ({"statistics": StatisticSpec()}, "statistics: max, min, l2norm, on the host"),

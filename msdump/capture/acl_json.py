@@ -1,0 +1,64 @@
+"""``acl_dump_{device_id}.json``: what MindSpore tells CANN before each step under Ascend O2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msdump.plan import DumpMode, DumpPlan, PatternKind, Trigger
+
+NO_TARGET: Final = "NoSetDumpTarget"
+"""The layer that stands for none: ``dump_mode`` 2 without a mark."""
+
+# vendor: a step that no training reaches says "not now"
+_NEVER: Final = "2147483647"
+
+_MODES: Final = {(True, True): "all", (True, False): "input", (False, True): "output"}
+
+
+def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bool) -> bytes:
+    """Return the file for one step: compact JSON with sorted keys.
+
+    Args:
+        plan: The plan.
+        layers: What ``layers`` returns.
+        root: Absolute directory of the step's files; of the dump for a step that is not dumped.
+        is_dumped: Whether the step is dumped.
+    """
+    settings = _settings(plan, layers, root)
+    if not is_dumped and plan.trigger is Trigger.ALWAYS:
+        settings["dump_step"] = _NEVER
+    return json.dumps({"dump": settings}, separators=(",", ":"), sort_keys=True).encode()
+
+
+def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) -> tuple[str, ...]:
+    """Return the names that ``dump_list`` gives: items of ``kernels`` sorted, then what their regexes find.
+
+    Args:
+        plan: The plan.
+        full_names: The operators of the graph in execution order.
+        marked: Those that ``set_dump`` marked.
+    """
+    selector = plan.selector
+    if selector.mode is DumpMode.MARKED:
+        return tuple(name for name in full_names if name in marked) or (NO_TARGET,)
+    if selector.mode is DumpMode.ALL or not selector.patterns:
+        return ()
+    items = sorted(pattern.item.replace(" ", "") for pattern in selector.patterns)
+    searched = [pattern for pattern in selector.patterns if pattern.kind is PatternKind.REGEX]
+    found = (name for name in full_names if any(pattern.matches(name) for pattern in searched))
+    return (*items, *found)
+
+
+def _settings(plan: DumpPlan, layers: tuple[str, ...], root: str) -> dict[str, Any]:
+    if plan.trigger is Trigger.OVERFLOW:
+        return {"dump_debug": "on", "dump_path": root}
+    if plan.trigger is Trigger.EXCEPTION:
+        return {"dump_scene": "lite_exception"}
+    return {
+        "dump_list": [{"layer": list(layers)}] if layers else [],
+        "dump_mode": _MODES[plan.keeps_inputs, plan.keeps_outputs],
+        "dump_op_switch": "on",
+        "dump_path": root,
+    }

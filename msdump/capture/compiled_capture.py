@@ -1,0 +1,140 @@
+"""Takes the tensors of the operators of a compiled graph and hands each operator to a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.capture.exception_files import ExceptionWriter
+from msdump.capture.held import Arrays, Held, Holder
+from msdump.capture.model_selection import ModelSelection
+from msdump.capture.op_debug_files import OpDebugWriter
+from msdump.capture.operator_files import OperatorWriter
+from msdump.capture.triggers import OverflowTrigger
+from msdump.device.ascend import Ascend
+from msdump.device.tasks import Task
+from msdump.graph.graph import Graph
+from msdump.plan import DumpPlan, Trigger
+from msdump.record import IO, OperatorRef
+from msdump.store import names
+from msdump.store.clock import CLOCK
+
+_COLLECTIVE: Final = "Hcom"
+_DATA: Final = "Data"
+
+
+class CompiledCapture:
+    """The dump of one compiled graph: an observer of its operators while an iteration runs.
+
+    All tensors of an operator carry one timestamp; those of a collective have two, since their
+    inputs and outputs are files of their own.
+    """
+
+    def __init__(
+        self,
+        plan: DumpPlan,
+        device: Ascend,
+        selection: ModelSelection,
+        holder: Holder,
+        writer: OperatorWriter,
+        *,
+        overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
+        failure: ExceptionWriter | None = None,
+    ) -> None:
+        """Compile a plan for a graph.
+
+        Args:
+            plan: What is dumped.
+            device: The emulated device with the compiled graph.
+            selection: Its operators and tensors that are dumped.
+            holder: Shows tensors as the device holds them.
+            writer: Writes operators.
+            overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
+            failure: Writes the operator that fails, under ``op_debug_mode`` 4 and acl's exception scenes.
+        """
+        self.watched: Sequence[bool] = selection.watched
+        self.wants_inputs = plan.keeps_inputs
+        self.wants_outputs = plan.keeps_outputs
+        self._nodes = device.graph.nodes
+        self._tasks = device.tasks
+        self._data = selection.data if plan.keeps_outputs and plan.trigger is Trigger.ALWAYS else {}
+        self._blocked = selection.blocked
+        self._holder = holder
+        self._writer = writer
+        self._overflow = overflow
+        self._failure = failure
+        self._style = names.STYLES[plan.naming, plan.context.device_target]
+        self._directory = ""
+        self._iteration = 0
+        self._inputs: Mapping[str, Any] = {}
+
+    def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
+        """Direct the files of the operators that run from now on into an execution's directory.
+
+        Args:
+            directory: The directory.
+            iteration: Number of the step, for messages.
+            inputs: What the network is fed.
+        """
+        self._directory = directory
+        self._iteration = iteration
+        self._inputs = inputs
+
+    def end(self) -> None:
+        """Let go of what the network was fed."""
+        self._inputs = {}
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Write an operator that has just run."""
+        task = self._tasks[position]
+        if task is None:
+            return
+        operator = self._nodes[position].operator
+        if self._overflow is not None:
+            trigger, op_debug = self._overflow
+            names = self._nodes[position].inputs
+            if not trigger.fires(
+                operator, self._iteration, inputs, outputs, saturated=saturated, names=names
+            ):
+                return
+            op_debug.write(self._directory, task, CLOCK.now())
+        for name in self._data.get(position, ()):
+            self._write_data(name, task)
+        read = list(self._kept(position, IO.INPUT, inputs))
+        made = list(self._kept(position, IO.OUTPUT, outputs))
+        if operator.op_type.startswith(_COLLECTIVE):
+            self._write(operator, task, read)
+            self._write(operator, task, made)
+        else:
+            self._write(operator, task, read + made)
+
+    def enter(self, body: Graph) -> CompiledCapture | None:
+        """Return what sees a branch or the body of a loop: nothing, the device runs it as one task."""
+        del body
+        return None
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Write the inputs of an operator that has just failed."""
+        task = self._tasks[position]
+        if self._failure is None or task is None:
+            return
+        self._failure.write(self._nodes[position], task, list(self._holder.hold(position, IO.INPUT, inputs)))
+
+    def _kept(self, position: int, io: IO, arrays: Arrays) -> Iterator[Held]:
+        blocked = self._blocked.get(position, frozenset())
+        shown = [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
+        return self._holder.hold(position, io, shown)
+
+    def _write_data(self, name: str, task: Task) -> None:
+        """Write the ``Data`` operator of a graph input, with the task of the operator that reads it."""
+        array = self._inputs.get(name)
+        if isinstance(array, np.ndarray):
+            self._write(OperatorRef(_DATA, name), task, [self._holder.given(name, array)])
+
+    def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
+        if not tensors:
+            return
+        name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+        self._writer.write(self._directory, operator, name, tensors)

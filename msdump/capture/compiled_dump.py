@@ -1,0 +1,216 @@
+"""The dump of one graph that a device compiled as a whole: Ascend O2, GE, acl and torchair."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msdump.capture import acl_json, device_steps, model_selection
+from msdump.capture.compiled_capture import CompiledCapture
+from msdump.capture.exception_files import EXCEPTIONS, ExceptionWriter
+from msdump.capture.held import Holder, Memory
+from msdump.capture.model_selection import ModelSelection
+from msdump.capture.op_debug_files import OpDebugWriter
+from msdump.capture.operator_files import DumpDataWriter, NpyWriter, OperatorWriter
+from msdump.capture.operator_statistics import StatisticsWriter
+from msdump.capture.process import Process
+from msdump.capture.selection import select, used_items
+from msdump.capture.statistic_rows import Statistics
+from msdump.capture.triggers import OverflowTrigger
+from msdump.device.ascend import Ascend
+from msdump.errors import DumpWriteError
+from msdump.graph.graph import Graph
+from msdump.plan import DumpLevel, DumpPlan, FileFormat, Tree, Trigger
+from msdump.record import Artifact
+from msdump.store import layouts, names
+from msdump.store.clock import CLOCK
+from msdump.store.layouts import ModelLayout
+from msdump.store.sinks import Sink
+
+_log = logging.getLogger("msdump")
+
+_UNNAMED: Final = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What tells a model from the others of its process.
+
+    Attributes:
+        file_name: Name of the model's file without suffix, "" where there is none.
+        model_id: Its number, None: the next one of the process.
+        time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
+            (Ascend O2), each step is configured anew.
+    """
+
+    file_name: str = ""
+    model_id: int | None = None
+    time: str | None = None
+
+
+class CompiledDump:
+    """Everything that one compiled graph writes below the dump path.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Where it goes.
+        directory: Directory of the model, ``{model_name}``.
+        model_id: Number of the model in its process.
+    """
+
+    def __init__(
+        self,
+        plan: DumpPlan,
+        process: Process,
+        device: Ascend,
+        memory: Memory,
+        model: ModelIdentity,
+    ) -> None:
+        """Give the model its number and directory; nothing is written yet.
+
+        Args:
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device with the compiled graph.
+            memory: Gives the device memory of the run that goes on.
+            model: What the model is called.
+        """
+        self.plan = plan
+        self.sink = process.sink(plan)
+        self.model_id = process.next_model_id() if model.model_id is None else model.model_id
+        self.directory = _directory(plan, model.file_name, device.graph.name)
+        self._layout = ModelLayout(plan.path, plan.context.device_id, self.directory, self.model_id)
+        self._process = process
+        self._device = device
+        self._file_name = model.file_name
+        self._time = CLOCK.seconds() if model.time is None else model.time
+        self._runs = 0
+        self._warned = False
+        self._holder = Holder(device, memory)
+        self._writer = _writer(plan, self.sink)
+        self._overflow = _overflow(plan, process, device, self.sink, self.model_id)
+        self._failure = _failure(plan, device.graph, self.sink)
+        self.mark(frozenset())
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        self._marked = marked
+        self._capture = CompiledCapture(
+            self.plan,
+            self._device,
+            select_compiled(self._device, self.plan, marked, self._file_name),
+            self._holder,
+            self._writer,
+            overflow=self._overflow,
+            failure=self._failure,
+        )
+        full_names = [node.operator.full_name for node in self._device.graph.nodes]
+        self._layers = acl_json.layers(self.plan, full_names, marked)
+        self._used = used_items(self.plan, full_names)
+
+    def write_graph_files(self) -> None:
+        """Write nothing: O2 saves no .ir files by itself."""
+
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> CompiledCapture:
+        """Return the observer of a dumped iteration.
+
+        Args:
+            iteration: Its number in the dump.
+            inputs: What the network is fed.
+        """
+        self._process.use(self.plan, self._used)
+        self._warn_of_no_target()
+        self._capture.begin(self._execution(iteration), iteration, inputs)
+        self._runs += 1
+        return self._capture
+
+    def end(self) -> None:
+        """Finish a dumped iteration: its files are complete."""
+        self._capture.end()
+        self.sink.flush()
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        self._capture.end()
+        with contextlib.suppress(DumpWriteError):
+            self.sink.flush()
+
+    def passed(self, iteration: int) -> None:
+        """Note an iteration that ran undumped."""
+        del iteration
+        if self.plan.tree is Tree.STEPS:
+            self._configure(self.plan.path, is_dumped=False)
+        self._runs += 1
+
+    def _execution(self, iteration: int) -> str:
+        if self.plan.tree is not Tree.STEPS:
+            return self._layout.execution(self._time, self._runs)
+        self._configure(f"{self.plan.path.rstrip('/')}/{iteration}", is_dumped=True)
+        return self._layout.execution(CLOCK.seconds(), self._runs, iteration)
+
+    def _configure(self, root: str, *, is_dumped: bool) -> None:
+        """Write the acl.json of a step, as MindSpore does before each one."""
+        data = acl_json.content(self.plan, self._layers, root, is_dumped=is_dumped)
+        self.sink.replace(Artifact(*os.path.split(self._layout.acl_config()), (data,)))
+
+    def _warn_of_no_target(self) -> None:
+        if self._layers == (acl_json.NO_TARGET,) and not self._warned:
+            self._warned = True
+            _log.warning("%s: set_dump has marked no operator of %s", self.plan.source, self.directory)
+
+
+def select_compiled(
+    device: Ascend, plan: DumpPlan, marked: frozenset[str], file_name: str = ""
+) -> ModelSelection:
+    """Return what a plan dumps of a compiled graph; operators without a task are never dumped.
+
+    Args:
+        device: The emulated device with the graph.
+        plan: The plan.
+        marked: Full names of the operators that ``set_dump`` marked.
+        file_name: Name of the model's file without suffix.
+    """
+    graph = device.graph
+    runs = tuple(task is not None for task in device.tasks)
+    if plan.level is DumpLevel.KERNEL or plan.scene in EXCEPTIONS:
+        return ModelSelection((False,) * len(runs), {}, {})
+    if plan.models is not None:
+        return model_selection.select_model(graph, plan, file_name, runs)
+    chosen = select(graph, plan, marked).watched
+    watched = tuple(is_run and is_chosen for is_run, is_chosen in zip(runs, chosen, strict=True))
+    return ModelSelection(watched, model_selection.data_read(graph, watched), {})
+
+
+def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
+    return names.sanitize(model_selection.directory_name(plan, file_name, graph_name)) or _UNNAMED
+
+
+def _writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
+    if plan.operator_statistics is not None:
+        return StatisticsWriter(sink, plan.operator_statistics)
+    if plan.file_format is FileFormat.BIN:
+        return DumpDataWriter(sink)
+    style = names.STYLES[plan.naming, plan.context.device_target]
+    statistics = None if plan.statistics is None else Statistics(plan.statistics, style)
+    return NpyWriter(sink, style, statistics, keeps_tensors=plan.keeps_tensors)
+
+
+def _overflow(
+    plan: DumpPlan, process: Process, device: Ascend, sink: Sink, model_id: int
+) -> tuple[OverflowTrigger, OpDebugWriter] | None:
+    if plan.trigger is not Trigger.OVERFLOW:
+        return None
+    trigger = OverflowTrigger(process.overflow_limit(plan), device_steps.reader(device))
+    return trigger, OpDebugWriter(sink, device.tasks, model_id, is_json=plan.file_format is FileFormat.NPY)
+
+
+def _failure(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
+    if plan.scene not in EXCEPTIONS:
+        return None
+    assert plan.scene is not None
+    directory = layouts.exceptions(plan.exception_path or plan.path, plan.context.device_id)
+    return ExceptionWriter(sink, directory, plan.scene, graph)

@@ -1,0 +1,94 @@
+"""The dump of one network, whichever tree its files stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from msdump.capture.compiled_dump import CompiledDump, ModelIdentity
+from msdump.capture.graph_dump import GraphDump
+from msdump.capture.held import Memory
+from msdump.capture.process import Process
+from msdump.device.ascend import Ascend
+from msdump.graph.graph import Graph
+from msdump.plan import DumpPlan, Tree
+from msdump.store.sinks import Sink
+
+Arrays = Sequence[np.ndarray | None]
+
+
+class Watching(Protocol):
+    """What sees the operators of a dumped iteration run."""
+
+    @property
+    def watched(self) -> Sequence[bool]:
+        """By node position: whether the operator is wanted."""
+
+    wants_inputs: bool
+    wants_outputs: bool
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Take the tensors of an operator that has just run."""
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Take the inputs of an operator that has just failed."""
+
+    def enter(self, body: Graph) -> Watching | None:
+        """Return what sees a branch or the body of a loop, which is about to run once; None: nothing."""
+
+
+class Dump(Protocol):
+    """The dump of one network."""
+
+    @property
+    def plan(self) -> DumpPlan:
+        """What is dumped."""
+
+    @property
+    def sink(self) -> Sink:
+        """Where it goes."""
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+
+    def write_graph_files(self) -> None:
+        """Write what exists from compilation on."""
+
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> Watching:
+        """Return the observer of a dumped iteration, given its number and what the network is fed."""
+
+    def end(self) -> None:
+        """Finish a dumped iteration: its files are complete."""
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+
+    def passed(self, iteration: int) -> None:
+        """Note an iteration that ran undumped."""
+
+
+def dump_of(
+    graph: Graph,
+    plan: DumpPlan,
+    process: Process,
+    device: Ascend | None,
+    *,
+    memory: Memory,
+    model: ModelIdentity,
+) -> Dump:
+    """Return the dump of a network; nothing is written yet.
+
+    Args:
+        graph: The graph, fused or compiled where the level does so.
+        plan: What is dumped.
+        process: What all networks share.
+        device: The emulated device, None on CPU and GPU.
+        memory: Gives the device memory of the run that goes on.
+        model: What a compiled model is called.
+    """
+    if plan.tree is Tree.RANKS:
+        return GraphDump(graph, plan, process, device)
+    assert device is not None, "only Ascend compiles whole graphs"
+    return CompiledDump(plan, process, device, memory, model)

@@ -1,0 +1,83 @@
+"""The csv file that stands in for an operator's tensors (acl.json's ``dump_data`` stats): one row a tensor.
+
+    Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,...
+    Input,0,24,DT_FLOAT,ND,2x3,6,1,3.5,6,0,0,0
+
+Numbers are what a C++ stream prints of a double: six significant digits. The six statistics that
+``dump_stats`` chooses by default have a place of their own for ``Count``; any other choice has it
+before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from msdump.encode import dump_enums
+from msdump.encode.dump_data import TensorInfo
+
+_FIXED: Final = ("Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape")
+
+COUNT: Final = "Count"
+
+TITLES: Final = MappingProxyType(
+    {
+        "Max": "Max Value",
+        "Min": "Min Value",
+        "Avg": "Avg Value",
+        "Nan": "Nan Count",
+        "Negative Inf": "Negative Inf Count",
+        "Positive Inf": "Positive Inf Count",
+        "L2norm": "l2norm",
+    }
+)
+"""Title of the column of each name of ``dump_stats``, in the order of the columns."""
+
+DEFAULT: Final = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
+"""What is computed where ``dump_stats`` says nothing."""
+
+_BEFORE_COUNT: Final = 3  # of the default columns: Max, Min and Avg
+_MISSING: Final = "NA"  # vendor: the default columns are left empty instead
+
+Cells = Mapping[str, float | int]
+"""A number for each name of ``dump_stats``, and for ``Count``."""
+
+
+def columns(chosen: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the columns behind the shape, in their order."""
+    ordered = tuple(name for name in TITLES if name in chosen)
+    if ordered == DEFAULT:
+        return (*ordered[:_BEFORE_COUNT], COUNT, *ordered[_BEFORE_COUNT:])
+    return (COUNT, *ordered)
+
+
+def header(chosen: Sequence[str]) -> bytes:
+    """Return the first line.
+
+    Args:
+        chosen: Names of ``dump_stats``.
+    """
+    titles = (TITLES.get(name, name) for name in columns(chosen))
+    return f"{','.join((*_FIXED, *titles))}\n".encode()
+
+
+def row(io: str, index: int, info: TensorInfo, cells: Cells | None, chosen: Sequence[str]) -> bytes:
+    """Return the line of a tensor.
+
+    Args:
+        io: ``input`` or ``output``.
+        index: Number among the inputs or outputs of the file.
+        info: What the header of a dump file would say of it.
+        cells: Its statistics; None for an element type that has none.
+        chosen: Names of ``dump_stats``.
+    """
+    shape = "x".join(map(str, info.shape)) or "-"
+    fields = (
+        *(io.capitalize(), str(index), str(info.size), dump_enums.data_type_name(info.data_type)),
+        *(dump_enums.format_name(info.format), shape),
+    )
+    names = columns(chosen)
+    missing = "" if tuple(chosen) == DEFAULT else _MISSING
+    texts = (missing if cells is None else f"{cells[name]:.6g}" for name in names)
+    return f"{','.join((*fields, *texts))}\n".encode()
