@@ -244,13 +244,25 @@ class Graph:
         return [path for folder in folders for path in folder.ignored]
 
     def full_name(self, name: names.TensorName) -> str | None:
-        """Return the full scoped name of a tensor's operator, None where it is not known for sure."""
+        """Return the full scoped name of a tensor's operator, or a parameter's plain name.
+
+        None where it is not known for sure: without the execution order or the .ir file.
+        """
+        if name.op_type == names.PARAMETER:
+            return self._parameters.get(name.op_name)
         return self._full_names.get(name.op_name)
 
     @cached_property
     def _constants(self) -> Iteration | None:
         key = Key(Kind.CONSTANTS, self._rank.number, self.network, self.number)
-        return self._iteration(key) if key in self._tree.paths else None
+        path = self._tree.paths.get(key)
+        return None if path is None else Iteration(key, path, lambda name: name.op_name)
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, str]:
+        path = self._rank.graph_file(Kind.IR, self.number)
+        found = () if path is None else texts.read_parameters(path)
+        return _unique((names.sanitize(name), name) for name in found)
 
     @cached_property
     def _full_names(self) -> Mapping[str, str]:

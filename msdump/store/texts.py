@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from msdump.errors import DumpReadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_PARAMETER = re.compile(r"%para\d+_(?P<name>.*?): +<")
 
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
 """First line of a list of operators in execution order."""
@@ -55,6 +58,16 @@ def read_execution_order(path: str) -> tuple[str, ...]:
         first = lines[0] if lines else ""
         raise DumpReadError(path, f"the first line is {first!r}, not {ORDER_HEADER!r}", 0)
     return tuple(lines[1:])
+
+
+def read_parameters(path: str) -> tuple[str, ...]:
+    """Return the plain names of a graph's weights and inputs, which its .ir file lists.
+
+    Raises:
+        DumpReadError: The file cannot be read.
+    """
+    found = (_PARAMETER.match(line) for _, line in _lines(path))
+    return tuple(dict.fromkeys(match["name"] for match in found if match))
 
 
 def read_iterations_run(path: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import msdump
 from sample_nets.build import NETWORKS
 from tests.dump import nets, trees
 
@@ -136,3 +137,12 @@ def odd_names():
         for before, after, name in zip(values, values[1:], names, strict=False)
     ]
     return nets.model(nodes, [nets.value("x", [2])], [values[-1]])
+
+
+def test_parameters_have_their_plain_names(door):
+    """What the reader gives for parameters and constants are the names that the model has."""
+    door.dump(nets.mini(), nets.mini_feeds())
+
+    records = [record for record in msdump.open_dump(door.path).records if record.is_parameter]
+
+    assert {record.full_name for record in records} == {"conv1.weight", "fc.weight", "fc.bias", "x"}

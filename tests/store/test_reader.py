@@ -133,11 +133,26 @@ class TestWhatWasWritten:
         assert not record.array.flags.writeable
 
     def test_full_names(self, root):
-        """The execution order gives the full names of operators; a parameter's stays unknown."""
-        records = open_dump(root).ranks[0].networks["Net"].graphs[0].iterations[0].records
+        """The execution order gives the full names of operators; without .ir a parameter's stays unknown."""
+        graph = open_dump(root).ranks[0].networks["Net"].graphs[0]
 
+        records = graph.iterations[0].records
         assert [CONV.full_name, CONV.full_name, RELU.full_name, None] == [r.full_name for r in records]
         assert f"Conv2D {CONV.full_name} input 0" == str(records[0])
+        assert ["data-0"] == [record.full_name for record in graph.constants]
+
+    def test_plain_names_of_parameters(self, root):
+        """The .ir file gives the plain names of parameters, unless two of them have one file name."""
+        line = "%para{}_{}: <Ref[Tensor[Float32]], (8), ref_key={}, is_parameter>  :  has_default"
+        for graph, weights in ((0, ("conv1.weight", "x")), (2, ("conv1.weight", "conv1/weight"))):
+            lines = [line.format(n, name, name) for n, name in enumerate(weights, 1)]
+            path = root / f"rank_0/graphs/ms_output_trace_code_graph_{graph}.ir"
+            put(path, "\n".join(["", "# Params:", *lines, "", "  %0(y) = ReLU(%para2_x)"]))
+
+        graphs = open_dump(root).ranks[0].networks["Net"].graphs
+
+        found = {n: [r.full_name for r in graphs[n].iterations[10].parameters] for n in (0, 2)}
+        assert found == {0: ["conv1.weight"], 2: [None]}
 
     def test_execution_order_and_iterations_run(self, root):
         """The lists beside the tensors are read."""
