@@ -49,7 +49,7 @@ class Record:
 
     @property
     def full_name(self) -> str | None:
-        """Full scoped name of the operator, a parameter's plain name; None where the dump does not tell it."""
+        """Full scoped name of the operator, a parameter's plain name; None where the dump tells neither."""
         return self._full_name(self.name)
 
     @property
