@@ -6,13 +6,15 @@ import atexit
 import contextlib
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from msdump.capture.statistic_table import advice
 from msdump.capture.triggers import OverflowLimit
 from msdump.errors import DumpWriteError
-from msdump.plan import DeviceTarget, DumpMode, DumpPlan
+from msdump.plan import DeviceTarget, DumpMode, DumpPlan, FileFormat
 from msdump.store.async_sink import AsyncSink
+from msdump.store.files import DUMP_MODE, FILE_MODE, DiskFiles
 from msdump.store.sinks import Budget, Sink, SyncSink
 
 _log = logging.getLogger("msdump")
@@ -139,14 +141,16 @@ class Process:
 
 def _sink(plan: DumpPlan) -> Sink:
     budget = Budget(plan.max_bytes)
+    files = partial(DiskFiles, DUMP_MODE if plan.file_format is FileFormat.BIN else FILE_MODE)
     if plan.is_async and plan.context.device_target is DeviceTarget.ASCEND:
         return AsyncSink(
             plan.on_write_error,
             budget,
+            files,
             queue_bytes=plan.queue_bytes,
             writer_threads=plan.writer_threads,
         )
-    return SyncSink(plan.on_write_error, budget)
+    return SyncSink(plan.on_write_error, budget, files())
 
 
 def _tell_once(plan: DumpPlan) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from msdump.record import Buffer
 
 FILE_MODE: Final = 0o400
+DUMP_MODE: Final = 0o600
+"""What CANN gives the files that it writes itself; everything else is ``FILE_MODE``."""
+
 DIRECTORY_MODE: Final = 0o700
 
 _TRIES: Final = 5
@@ -71,12 +74,18 @@ class Files(Protocol):
 class DiskFiles:
     """Files on disk: 0400 once complete, in directories that are made 0700 where they are missing.
 
+    New files and files of rows may have another mode, files that replace others have not.
     Directories stay open between calls, so that a file costs no walk through
     its path. One thread at a time may use an object.
     """
 
-    def __init__(self) -> None:
-        """Open nothing yet."""
+    def __init__(self, mode: int = FILE_MODE) -> None:
+        """Open nothing yet.
+
+        Args:
+            mode: Permissions of new files and of files of rows.
+        """
+        self._mode = mode
         self._directories: dict[str, _Directory] = {}
         self._row_files: dict[tuple[str, str], RowFile] = {}
 
@@ -130,7 +139,7 @@ class DiskFiles:
     def _open(self, path: str) -> _Directory:
         if len(self._directories) >= _MOST_DIRECTORIES:
             self._forget(next(iter(self._directories)))
-        place = self._directories[path] = _Directory(path)
+        place = self._directories[path] = _Directory(path, self._mode)
         return place
 
     def _forget(self, path: str) -> None:
@@ -143,20 +152,21 @@ class DiskFiles:
             stale = self._row_files.pop(next(iter(self._row_files)))
         if stale is not None:
             stale.close()
-        file = self._row_files[directory, name] = RowFile(f"{directory}/{name}", FILE_MODE)
+        file = self._row_files[directory, name] = RowFile(f"{directory}/{name}", self._mode)
         return file
 
 
 class _Directory:
     """One open directory and the way to make files in it."""
 
-    __slots__ = ("_fd", "_narrows_modes", "create", "replace")
+    __slots__ = ("_fd", "_mode", "_narrows_modes", "create", "replace")
 
     create: Callable[[str, Sequence[Buffer]], None]
     replace: Callable[[str, Sequence[Buffer]], None]
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mode: int) -> None:
         self._fd = _open_directory(path)
+        self._mode = mode
         self._narrows_modes = False
         has_nameless = _NAMELESS and _HAS_FD_LINKS and self._try_nameless()
         self.create = self._create_nameless if has_nameless else self._create_renamed
@@ -173,7 +183,7 @@ class _Directory:
         shadow = _shadow(name)
         for _ in range(_TRIES):
             try:
-                self._create_nameless(shadow, buffers)
+                self._create_nameless(shadow, buffers, FILE_MODE)
                 os.rename(shadow, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
             except FileNotFoundError:  # another process took the dot-name away, or the directory is gone
                 continue
@@ -190,19 +200,19 @@ class _Directory:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
 
-    def _replace_renamed(self, name: str, buffers: Sequence[Buffer]) -> None:
+    def _replace_renamed(self, name: str, buffers: Sequence[Buffer], mode: int = FILE_MODE) -> None:
         temporary = _temporary()
         try:
-            self._write(temporary, buffers)
+            self._write(temporary, buffers, mode)
             os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except BaseException:
             self._remove(temporary)  # an interrupt may come before or after its life
             raise
 
-    def _write(self, name: str, buffers: Sequence[Buffer]) -> None:
-        fd = os.open(name, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=self._fd)
+    def _write(self, name: str, buffers: Sequence[Buffer], mode: int) -> None:
+        fd = os.open(name, _WRITE | os.O_CREAT | os.O_EXCL, mode, dir_fd=self._fd)
         try:
-            os.fchmod(fd, FILE_MODE)
+            os.fchmod(fd, mode)
             write_all(fd, buffers)
         finally:
             os.close(fd)
@@ -218,14 +228,15 @@ class _Directory:
         finally:
             with contextlib.suppress(OSError):  # it may not exist
                 os.unlink(temporary, dir_fd=self._fd)
-        self._narrows_modes = mode & 0o777 != FILE_MODE
+        self._narrows_modes = mode & 0o777 != self._mode
         return True
 
-    def _create_nameless(self, name: str, buffers: Sequence[Buffer]) -> None:
-        fd = os.open(".", _WRITE | _NAMELESS, FILE_MODE, dir_fd=self._fd)
+    def _create_nameless(self, name: str, buffers: Sequence[Buffer], mode: int | None = None) -> None:
+        mode = self._mode if mode is None else mode
+        fd = os.open(".", _WRITE | _NAMELESS, mode, dir_fd=self._fd)
         try:
             if self._narrows_modes:
-                os.fchmod(fd, FILE_MODE)
+                os.fchmod(fd, mode)
             size = size_of(buffers)
             if size >= _RESERVED:
                 os.posix_fallocate(fd, 0, size)
@@ -237,7 +248,7 @@ class _Directory:
     def _create_renamed(self, name: str, buffers: Sequence[Buffer]) -> None:
         if os.access(name, os.F_OK, dir_fd=self._fd, follow_symlinks=False):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-        self._replace_renamed(name, buffers)
+        self._replace_renamed(name, buffers, self._mode)
 
 
 def make_directories(path: str) -> None:

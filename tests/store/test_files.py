@@ -287,3 +287,23 @@ def test_two_that_replace_one_file(tmp_path, monkeypatch):
 
     assert [".a.json.tmp"] * 2 == calls
     assert ["a.json"] == names(tmp_path)
+
+
+@pytest.mark.parametrize("way", ["nameless", "renamed"])
+@pytest.mark.parametrize("umask", [0o022, 0o177, 0o777])
+def test_mode_of_new_files(tmp_path, monkeypatch, way, umask):
+    """New files and rows get the mode that is asked for, whatever the umask; replaced ones stay 0400."""
+    if way == "renamed":
+        monkeypatch.setattr(files, "_NAMELESS", 0)
+    disk = DiskFiles(files.DUMP_MODE)
+    before = os.umask(umask)
+
+    try:
+        disk.create(str(tmp_path), "dump", (b"1",))
+        disk.append(str(tmp_path), "mapping.csv", b"1,2\n", b"")
+        disk.replace(str(tmp_path), "acl.json", (b"{}",))
+    finally:
+        os.umask(before)
+
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert {"dump": 0o600, "mapping.csv": 0o600, "acl.json": 0o400} == modes
