@@ -5,63 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, ToolError
-from msdump.tools import counterparts, pairs, parallel
+from msdump.tools import counterparts, parallel
 from msdump.tools.algorithm_choice import EVERY, Choice
 from msdump.tools.algorithms import NAN
-from msdump.tools.dump_folder import Folder
-from msdump.tools.fusion_rules import FusionRules, Operator
 from msdump.tools.operands import Operand
-from msdump.tools.pairs import Pair, Ruled
+from msdump.tools.pairs import Pair
 from msdump.tools.return_codes import ReturnCode
+from msdump.tools.sides import Item, Sides
 
 _MAGNITUDE: Final = np.uint16(0x7FFF)  # the bits of a float16 without its sign
 _LIMIT: Final = np.uint16(0x7BFF)  # those of 65504, the largest number
 _INFINITY: Final = np.uint16(0x7C00)
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """What is compared.
-
-    Attributes:
-        mine: The directory that is examined.
-        golden: The directory that it is compared with.
-        rules: Graph file of the first, None where the operators have the same names.
-        unfused: Graph file of the second, where it was compiled without fusion.
-    """
-
-    mine: Folder
-    golden: Folder
-    rules: FusionRules | None = None
-    unfused: FusionRules | None = None
-
-    def bytes(self) -> int:
-        """Return the size of all files."""
-        return sum(Path(file.path).stat().st_size for side in (self.mine, self.golden) for file in side.files)
-
-    def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
-        """Return what is compared one after the other; operators without rules have the same names."""
-        if self.rules is not None:
-            found = self.rules.groups.items()
-            return [members for index, members in found if chosen is None or index in chosen]
-        return list(enumerate(dict.fromkeys((*self.mine.operators, *self.golden.operators))))
-
-    def pairs(self, item: Item) -> list[Pair]:
-        """Return the pairs of an item of ``groups``."""
-        if self.rules is None:
-            return pairs.of_name(self.mine, self.golden, item)  # type: ignore[arg-type]
-        return Ruled(self.mine, self.golden, self.rules, self.unfused).pairs(item)  # type: ignore[arg-type]
-
-
-Item = tuple[int, str] | tuple[Operator, ...]
-"""Number and name of an operator, or the operators with the same originals."""
 
 
 @dataclass(frozen=True, slots=True)

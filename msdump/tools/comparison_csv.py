@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.tools.algorithms import NAN
-from msdump.tools.comparison import Row, Sides
+from msdump.tools.comparison import Row
 from msdump.tools.dump_folder import Folder, FolderKind
 from msdump.tools.operands import Operand
 from msdump.tools.pairs import Pair
+from msdump.tools.sides import Sides
 
 
 @dataclass(frozen=True, slots=True)
