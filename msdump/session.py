@@ -19,6 +19,7 @@ from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
 from msdump.execute import accelerate, feeds, values
 from msdump.execute.program import Program
+from msdump.execute.runtime import gpu_runtime
 from msdump.graph.fusion import fuse_elementwise
 from msdump.graph.graph import IN_MEMORY, Graph
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
@@ -73,9 +74,7 @@ class Network:
         self._first_iteration = plan.initial_iteration if plan is not None else 0
         self._runs = 0
         self._marked: set[str] = set()
-        self._program = (
-            Program(self.graph) if self._device is None else Program(self.graph, self._device.roundings)
-        )
+        self._program = _program(self.graph, self._device, context)
         self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
         for name, enabled in process.marks.items():
             self.mark_named(name, enabled=enabled)
@@ -255,6 +254,12 @@ def emulated(
 def file_stem(graph: Graph) -> str:
     """Return the name of a model's file without suffix, "" for a model from memory."""
     return "" if graph.source == IN_MEMORY else Path(graph.source).stem
+
+
+def _program(graph: Graph, device: Ascend | None, context: Context) -> Program:
+    if device is not None:
+        return Program(graph, device.roundings)
+    return Program(graph, on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None)
 
 
 def _is_tensor(item: Any) -> bool:

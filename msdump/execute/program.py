@@ -15,7 +15,7 @@ from msdump.execute import values
 from msdump.execute.control import Body, Control, Frame, Site, control
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, Run
 from msdump.execute.observer import Array, Observer
-from msdump.execute.runtime import OrtValue, runtime, short
+from msdump.execute.runtime import OrtValue, Runtime, runtime, short
 from msdump.execute.weights import Made, WeightStore
 from msdump.graph.emulation import STATUS
 from msdump.graph.graph import Graph, Node
@@ -64,7 +64,12 @@ class Program:
     """
 
     def __init__(
-        self, graph: Graph, roundings: RoundingsOf = _as_the_model_says, made: Made | None = None
+        self,
+        graph: Graph,
+        roundings: RoundingsOf = _as_the_model_says,
+        made: Made | None = None,
+        *,
+        on: Runtime | None = None,
     ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
@@ -72,12 +77,14 @@ class Program:
             graph: The graph.
             roundings: The emulated device's arithmetic, for this graph and those inside it.
             made: What the program around a body has made of the weights.
+            on: Where the operators run; None: on the CPU.
         """
         self.graph = graph
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
         self._weights = WeightStore(graph.weights, made)
         self._roundings = roundings
-        self._factory = KernelFactory(graph, self._weights, runtime(), roundings)
+        self._runtime = on or runtime()
+        self._factory = KernelFactory(graph, self._weights, self._runtime, roundings)
         self._status = len(self.slots)
         self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
@@ -101,7 +108,7 @@ class Program:
 
     def _bodies(self, node: Node) -> dict[str, Body]:
         return {
-            name: Body(Program(body, self._roundings, self._weights.made), self.slots)
+            name: Body(Program(body, self._roundings, self._weights.made, on=self._runtime), self.slots)
             for name, body in node.bodies.items()
         }
 

@@ -25,6 +25,7 @@ OrtValue = Any
 
 _log = logging.getLogger("msdump.execute")
 
+_CPU: Final = "CPUExecutionProvider"
 _CUDA: Final = "CUDAExecutionProvider"
 _ERRORS_ONLY: Final = 3
 _PLACEHOLDER: Final = Path(__file__).parent / "placeholder"
@@ -36,24 +37,32 @@ _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
 
 
-class Runtime:
-    """The process's sessions, by the bytes of their models."""
+@functools.cache
+def _share_allocator() -> None:
+    memory = native.OrtMemoryInfo(
+        "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
+    )
+    native.create_and_register_allocator(memory, None)
 
-    def __init__(self, threads: int) -> None:
+
+class Runtime:
+    """The process's sessions on one kind of device, by the bytes of their models.
+
+    Attributes:
+        providers: onnxruntime's providers in the order in which they are asked.
+    """
+
+    def __init__(self, threads: int, providers: tuple[str, ...] = (_CPU,)) -> None:
         """Set up the shared allocator.
 
         A thread pool shared by all sessions would forbid the user's own sessions in
         the same process, so each session has its own; equal operators share one.
         """
+        self.providers = providers
         self._threads = threads
         self._has_own_threads = True
-        memory = native.OrtMemoryInfo(
-            "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
-        )
-        native.create_and_register_allocator(memory, None)
+        _share_allocator()
         self._sessions: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
-        self.providers: tuple[str, ...] = ()
-        self.gpu_refused = False
 
     def session(self, model: bytes, shared: Mapping[str, Any] | None = None) -> Any:
         """Return a session of a model; while anyone keeps it, equal models share it.
@@ -124,8 +133,23 @@ class Runtime:
 
 @functools.cache
 def runtime() -> Runtime:
-    """Return the process's runtime, set up at the first call."""
+    """Return the process's runtime on the CPU, set up at the first call."""
     return Runtime(thread_count())
+
+
+@functools.cache
+def gpu_runtime() -> Runtime:
+    """Return the process's runtime on CUDA; where there is none, warn once and return the CPU's."""
+    if _CUDA not in native.get_available_providers():
+        _log.warning("the installed onnxruntime has no CUDA provider: operators run on the CPU")
+        return runtime()
+    on_gpu = Runtime(thread_count(), (_CUDA, _CPU))
+    try:
+        on_gpu.session(probe.model())
+    except Exception as error:  # noqa: BLE001 - whatever keeps the device from answering
+        _log.warning("no GPU answers (%s): operators run on the CPU", short(error))
+        return runtime()
+    return on_gpu
 
 
 def public_value(array: Any) -> Any:
@@ -138,22 +162,3 @@ def short(error: Exception) -> str:
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
     text = re.sub(r"/\S+\.(?:cc|h):\d+ .*?\) (?=\S)", "", text)
     return text.splitlines()[0] if text else type(error).__name__
-
-
-def use_gpu() -> bool:
-    """Run operators on CUDA from now on where it can be had; else warn once and stay on the CPU."""
-    shared = runtime()
-    if shared.providers or shared.gpu_refused:
-        return bool(shared.providers)
-    if _CUDA in native.get_available_providers():
-        shared.providers = (_CUDA, "CPUExecutionProvider")
-        try:
-            shared.session(probe.model())
-        except Exception as error:  # noqa: BLE001 - whatever keeps the device from answering
-            shared.providers = ()
-            shared.gpu_refused = True
-            _log.warning("no GPU answers (%s): operators run on the CPU", short(error))
-    else:
-        shared.gpu_refused = True
-        _log.warning("the installed onnxruntime has no CUDA provider: operators run on the CPU")
-    return bool(shared.providers)

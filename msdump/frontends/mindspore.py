@@ -12,10 +12,9 @@ from msdump.capture.process import PROCESS, Process
 from msdump.config import mindspore as config
 from msdump.config.source import read as read_config
 from msdump.errors import InputError
-from msdump.execute import runtime
 from msdump.frontends import settings
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, DumpPlan
+from msdump.plan import Context, DumpPlan
 from msdump.session import Network
 from msdump.targets import Operator, Scope
 
@@ -104,8 +103,6 @@ def load(model: Any) -> Network:
     """
     context = current_context()
     plan = _plan(context)
-    if context.device_target is DeviceTarget.GPU:
-        runtime.use_gpu()
     graph = loader.load(model, keeps_classes=context.reserves_class_names)
     network = Network(graph, plan, _state.process, context)
     _state.networks.add(network)

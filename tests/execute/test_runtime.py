@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 
+import numpy as np
+import onnx.parser
 import pytest
 
 from msdump import env
 from msdump.execute import runtime
-from msdump.graph import probe
+from msdump.graph import loader, probe
+from msdump.plan import Context, DeviceTarget
+from msdump.session import Network
 
 BESIDE = """
 import numpy as np, onnxruntime as ort
@@ -97,3 +101,58 @@ MESSAGES = {
 def test_messages_are_short(text, expected):
     """A runtime's message loses its status, its source location and its further lines."""
     assert expected == runtime.short(RuntimeError(text))
+
+
+@pytest.fixture
+def fresh():
+    """Let the question for a GPU be asked anew, before and after."""
+    runtime.gpu_runtime.cache_clear()
+    yield
+    runtime.gpu_runtime.cache_clear()
+
+
+def test_without_cuda_the_cpu_serves(fresh, monkeypatch, caplog):
+    """Where the runtime has no CUDA provider, one warning says that the CPU serves."""
+    monkeypatch.setattr(runtime.native, "get_available_providers", lambda: ["CPUExecutionProvider"])
+
+    found = [runtime.gpu_runtime() for _ in range(2)]
+
+    assert [runtime.runtime()] * 2 == found
+    assert ["the installed onnxruntime has no CUDA provider: operators run on the CPU"] == [
+        record.getMessage() for record in caplog.records
+    ]
+
+
+def test_a_gpu_that_does_not_answer(fresh, monkeypatch, caplog):
+    """A provider without a device behind it is given up with one warning."""
+    monkeypatch.setattr(runtime, "_CUDA", "NoSuchExecutionProvider")
+    monkeypatch.setattr(runtime.native, "get_available_providers", lambda: ["NoSuchExecutionProvider"])
+
+    assert runtime.gpu_runtime() is runtime.runtime()
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith("no GPU answers (")
+
+
+def test_a_gpu_network_leaves_others_on_the_cpu(fresh, monkeypatch):
+    """After a network on the GPU one on the CPU runs there, whichever of them compiles first."""
+    spare = next(name for name in runtime.native.get_available_providers() if name != "CPUExecutionProvider")
+    monkeypatch.setattr(runtime, "_CUDA", spare)  # stands for a device that is there
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (y) { y = Abs(x) }'
+    graph = loader.load(onnx.parser.parse_model(text))
+    asked = []
+    initialize = runtime.native.InferenceSession.initialize_session
+
+    class Asked(runtime.native.InferenceSession):
+        def initialize_session(self, providers, options, disabled):
+            asked.append(tuple(providers))
+            initialize(self, providers, options, disabled)
+
+    monkeypatch.setattr(runtime.native, "InferenceSession", Asked)
+    networks = [Network(graph, context=Context(DeviceTarget(name))) for name in ("GPU", "CPU")]
+    asked.clear()
+
+    for network in networks:
+        network(np.ones(1, np.float32))
+
+    assert [(spare, "CPUExecutionProvider"), ("CPUExecutionProvider",)] == asked
