@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as File
 from typing import Any, Final
@@ -251,10 +251,20 @@ def _statistics(settings: Settings) -> StatisticSpec | None:
     if settings["saved_data"] == "tensor":
         return None
     return StatisticSpec(
-        categories=tuple(_CATEGORY_ALIASES.get(name, name) for name in settings["statistic_category"]),
+        categories=_categories(settings["statistic_category"]),
         on_device=settings["stat_calc_mode"] == "device",
         high_precision=settings["device_stat_precision_mode"] == "high",
     )
+
+
+def _categories(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the user's list; one that is there gets no second one by a name of hashes."""
+    columns: list[str] = []
+    for name in names:
+        column = _CATEGORY_ALIASES.get(name, name)
+        if column == name or column not in columns:
+            columns.append(column)
+    return tuple(columns)
 
 
 def _precision_mode(context: Context, settings: Settings) -> PrecisionMode | None:

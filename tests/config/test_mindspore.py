@@ -258,6 +258,8 @@ MSPROBE_CONFIGS = [
     ({"saved_data": "statistic", "statistic_category": []}, ()),
     ({"saved_data": "statistic", "statistic_category": ["hash:md5"]}, ("md5",)),
     ({"saved_data": "statistic", "statistic_category": ["hash"]}, ("sha1",)),
+    ({"saved_data": "full", "statistic_category": ["md5", "hash", "hash:md5", "hash:sha1"]}, ("md5", "sha1")),
+    ({"saved_data": "full", "statistic_category": ["max", "md5", "max"]}, ("max", "md5", "max")),
     (
         {"saved_data": "statistic", "statistic_category": ["max", "min", "avg", "l2norm"]},
         ("max", "min", "avg", "l2norm"),
