@@ -82,7 +82,7 @@ GOOD_VALUES = [
         "O0",
         {"saved_data": "full", "statistic_category": ["md5", "hash", "hash:md5", "hash:sha1"]},
         "statistics.categories",
-        ("md5", "sha1", "md5", "sha1"),
+        ("md5", "sha1"),
     ),
     ("file_format-default", "O2", {}, "file_format", FileFormat.BIN),
     ("file_format-npy", "O2", {"file_format": "npy"}, "file_format", FileFormat.NPY),
