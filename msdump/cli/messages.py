@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 _VERBOSITY: Final = "msdump.verbosity"
@@ -42,16 +46,41 @@ def _take_verbosity(ctx: click.Context, _option: click.Parameter, count: int) ->
     start()
 
 
-verbose: Final = click.option(
-    "-v",
-    "--verbose",
-    count=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_take_verbosity,
-    help="Show tracebacks and longer lists; -vv: also what the library does.",
-)
-"""The option -v of every command."""
+def _option(*names: str, more: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        *names,
+        count=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_take_verbosity,
+        help=f"Show tracebacks and longer lists; {more}: also what the library does.",
+    )
+
+
+verbose: Final = _option("-v", "--verbose", more="-vv")
+"""The option -v of the commands."""
+
+verbose_in_full: Final = _option("--verbose", more="twice")
+"""The same without -v, for commands where that means something else."""
+
+
+@contextmanager
+def bar(noun: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar, on a terminal; give the function that advances it.
+
+    Args:
+        noun: What is counted.
+        total: How many there are.
+    """
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(noun, total=total)
+        yield lambda: progress.advance(task)
 
 
 def show(text: str) -> None:

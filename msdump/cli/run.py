@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,24 +98,10 @@ def _feed(graph: Graph, path: str | None, dimensions: dict[str, int], seed: int)
 
 
 def _run_all(run: _Run, steps: int) -> None:
-    with _bar(steps) as advance:
+    with messages.bar("iterations", steps) as advance:
         for _ in range(steps):
             run.step()
             advance()
-
-
-@contextmanager
-def _bar(steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar over the steps, on a terminal; give the function that advances it."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("iterations", total=steps)
-        yield lambda: progress.advance(task)
 
 
 @contextmanager

@@ -1,0 +1,154 @@
+"""``msdump convert``: dump files as arrays that numpy loads, on the device's layout or on another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from msdump.cli import messages
+from msdump.cli.program import FAILED
+from msdump.tools import convert as tool
+from msdump.tools import convert_sources
+from msdump.tools.convert_names import Kind
+from msdump.tools.convert_result import Target
+
+_MOST_ERRORS: Final = 10
+_SHAPE: Final = re.compile(r"\d+(,\d+)*")
+
+
+def _parse_shape(_ctx: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    if not _SHAPE.fullmatch(text):
+        raise click.BadParameter(f"{text!r} is not a shape such as 1,3,224,224")
+    return tuple(map(int, text.split(",")))
+
+
+def _split(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for text in given for path in text.split(",") if path)
+
+
+@click.command(name="convert")
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="[FILE|DIR]...")
+@click.option(
+    *("-d", "--dump-file", "--dump_file", "dumps"),
+    multiple=True,
+    metavar="PATH[,PATH]...",
+    callback=_split,
+    help="More of them, several with commas.",
+)
+@click.option(
+    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the results."
+)
+@click.option(
+    "-f", "--format", "form", metavar="FORMAT", help="Convert tensors to this format, such as NCHW."
+)
+@click.option(
+    *("-s", "--shape"),
+    metavar="N,N,...",
+    callback=_parse_shape,
+    help="Shape in that format, for a single file (default: the original shape).",
+)
+@click.option(
+    "-o", "--output-index", type=click.IntRange(min=0), help="Convert this output of a single file only."
+)
+@click.option(
+    "-i", "--input-index", type=click.IntRange(min=0), help="Convert this input of a single file only."
+)
+@click.option(
+    *("-c", "--custom", "scripts"),
+    default="",
+    type=click.Path(),
+    metavar="DIR",
+    help="Conversions of your own: DIR/format_convert/convert_SOURCE_to_TARGET.py.",
+)
+@click.option(
+    "-v", "--version", type=click.IntRange(1, 2), default=2, show_default=True, help="Version of the files."
+)
+@click.option(
+    *("-t", "--type", "kind"),
+    type=click.Choice([str(kind) for kind in Kind]),
+    default="npy",
+    show_default=True,
+    help="What tensors are written as.",
+)
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
+@messages.verbose_in_full
+def command(
+    *,
+    paths: tuple[str, ...],
+    dumps: tuple[str, ...],
+    output: str,
+    form: str | None,
+    shape: tuple[int, ...],
+    output_index: int | None,
+    input_index: int | None,
+    scripts: str,
+    version: int,
+    kind: str,
+    jobs: int | None,
+) -> None:
+    """Convert dump files, and those in directories and below, to arrays.
+
+    Without -f tensors keep the device's layout. A tensor of format ND has the host's
+    layout already and stays as it is. Files with the suffixes of other kinds, such as
+    .csv, are skipped. Exit codes: 0 done, 1 something was not converted, 2 something
+    given is wrong and nothing was converted, 130 interrupted.
+    """
+    if output_index is not None and input_index is not None:
+        raise click.UsageError("-o excludes -i")
+    if not (paths or dumps):
+        raise click.UsageError("give the dump files, or a directory of them")
+    chosen = {"output": output_index, "input": input_index}
+    only = next(((section, index) for section, index in chosen.items() if index is not None), None)
+    target = Target(form or "", Kind(kind), shape, only, scripts, version)
+    found = convert_sources.find((*paths, *dumps), output)
+    with messages.bar("files", len(found.sources)) as advance:
+        done = tool.convert(found, output, target, jobs=jobs or 0, progress=lambda _: advance())
+    _report(done, target)
+    if done.failed:
+        click.get_current_context().exit(FAILED)
+
+
+def _report(done: tool.Conversion, target: Target) -> None:
+    for line in _errors(done):
+        messages.say(f"error: {line}")
+    converted = len(done.results) - sum(not result.files for result in done.results)
+    print(
+        f"converted {_plural(converted, 'dump file')} to {_plural(done.files, 'file')}, {done.size:,} bytes"
+    )
+    print(f"into      {done.output}")
+    if done.kept:
+        print(
+            f"kept      {_plural(done.kept, 'tensor')} of ND, which is the host's layout, not {target.format}"
+        )
+    if done.skipped:
+        print(f"skipped   {_plural(done.skipped.total(), 'file')} of other kinds ({_kinds(done)})")
+    if done.failed:
+        failures = sum(len(result.failures) for result in done.failed)
+        print(f"failed    {_plural(len(done.failed), 'dump file')}, {_plural(failures, 'error')};")
+        print(f"          see {done.output}/{tool.FAILED_LIST}")
+
+
+def _errors(done: tool.Conversion) -> Iterator[str]:
+    lines = [
+        f"{result.path}: {failure.tensor}: {failure.message}" if failure.tensor else failure.message
+        for result in done.failed
+        for failure in result.failures
+    ]
+    most = len(lines) if messages.verbosity() else _MOST_ERRORS
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"and {len(lines) - most:,} more (--verbose shows all)"
+
+
+def _kinds(done: tool.Conversion) -> str:
+    kinds = sorted(done.skipped.items())
+    return ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
