@@ -90,9 +90,11 @@ class TestProgram:
 
     def test_help_lists_the_commands(self):
         """Every command stands in the help with the first sentence of its own."""
+        width = max(map(len, COMMANDS))
+
         text = call("--help").stdout
 
-        assert all(f"  {name:<5}  {words}" in text for name, words in COMMANDS.items())
+        assert all(f"  {name:<{width}}  {words}" in text for name, words in COMMANDS.items())
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_command_has_a_help(self, name):
@@ -101,7 +103,11 @@ class TestProgram:
 
         assert (done.exit_code, done.stderr) == (0, "")
         assert f"Usage: main {name} [OPTIONS]" in done.stdout
-        assert "--device-target [CPU|GPU|Ascend]" in done.stdout
+
+    @pytest.mark.parametrize("name", ["run", "check"])
+    def test_commands_that_run_networks_say_where(self, name):
+        """Commands over networks take the device."""
+        assert "--device-target [CPU|GPU|Ascend]" in call(name, "--help").stdout
 
     def test_help_loads_no_heavy_library(self):
         """The help needs neither onnx, onnxruntime, numpy, pydantic nor rich."""
@@ -125,7 +131,8 @@ class TestProgram:
         done = call("chekc")
 
         assert done.exit_code == 2
-        assert "no command 'chekc'; the commands are run, check (did you mean 'check'?)" in done.stderr
+        commands = ", ".join(COMMANDS)
+        assert f"no command 'chekc'; the commands are {commands} (did you mean 'check'?)" in done.stderr
 
     @pytest.mark.parametrize(("option", "has_traceback"), [((), False), (("-v",), True)])
     def test_traceback_only_with_v(self, tmp_path, option, has_traceback):
