@@ -6,24 +6,47 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from msdump.errors import DumpReadError
 from msdump.store import names, texts
-from msdump.store.layouts import MAPPING, STATISTICS, Key
+from msdump.store.layouts import MAPPING, STATISTICS, Key, Kind
+from msdump.store.names import OperatorName
+from msdump.store.operator_files import OperatorFile
 from msdump.store.records import Record
 from msdump.store.standins import parse_mapping
+
+_CSV: Final = ".csv"
 
 FullName = Callable[[names.TensorName], str | None]
 """Gives the full scoped name of a tensor's operator where it is known."""
 
 
 @dataclass(frozen=True)
+class Overflow:
+    """What is told of an operator that overflowed.
+
+    Attributes:
+        name: The fields of the file's name.
+        path: The file.
+        told: The record as its JSON form has it.
+    """
+
+    name: OperatorName
+    path: str
+    told: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
 class Iteration:
     """The tensors of one iteration, or the constants of a graph.
 
+    In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
+    were called alone.
+
     Attributes:
-        key: Its rank, network, graph and number.
+        key: What its path says: rank, network and graph, or step, time, device and model; its number.
         path: Its directory.
     """
 
@@ -36,14 +59,39 @@ class Iteration:
         """Number of the iteration."""
         return self.key.iteration or 0
 
-    @property
+    @cached_property
     def records(self) -> tuple[Record, ...]:
         """Its tensors by timestamp, that is, in execution order.
 
         Raises:
-            DumpReadError: The directory or its ``mapping.csv`` cannot be read.
+            DumpReadError: The directory, its ``mapping.csv`` or an operator's file cannot be read.
         """
-        return self._files.records
+        found = [*self._files.records]
+        for file in self.files:
+            found += file.records
+        return tuple(sorted(found, key=lambda record: (record.name.timestamp, record.path)))
+
+    @property
+    def files(self) -> tuple[OperatorFile, ...]:
+        """Operators with a file that holds all their tensors, by timestamp; DumpReadError as above."""
+        return tuple(file for file in self._files.operators if not file.name.is_op_debug)
+
+    @cached_property
+    def overflows(self) -> tuple[Overflow, ...]:
+        """What is told of operators that overflowed, by timestamp.
+
+        Raises:
+            DumpReadError: A file that tells of one cannot be read.
+        """
+        files = [file for file in self._files.operators if file.name.is_op_debug]
+        found = [Overflow(file.name, file.path, file.overflow.as_dict()) for file in files]
+        found += (Overflow(name, path, texts.read_json(path)) for name, path in self._files.overflows.items())
+        return tuple(sorted(found, key=lambda overflow: overflow.name.timestamp))
+
+    @cached_property
+    def operator_statistics(self) -> Mapping[OperatorName, tuple[dict[str, str], ...]]:
+        """Rows of the csv files that stand in for operators' tensors (acl); DumpReadError as there."""
+        return {name: texts.read_statistics(path) for name, path in self._files.statistic_files.items()}
 
     @cached_property
     def parameters(self) -> tuple[Record, ...]:
@@ -72,6 +120,8 @@ class Iteration:
     @property
     def ignored(self) -> tuple[str, ...]:
         """Paths in its directory that belong to no dump."""
+        if self.key.kind is Kind.SINGLE:  # models have directories there
+            return tuple(path for path in self._files.ignored if not Path(path).is_dir())
         return tuple(self._files.ignored)
 
     @cached_property
@@ -80,12 +130,17 @@ class Iteration:
 
     def __repr__(self) -> str:
         """Return where it stands."""
-        return f"<Iteration {self.number} of {self.key.net!r} graph {self.key.graph}: {self.path!r}>"
+        key = self.key
+        place = f"{key.net!r} graph {key.graph}" if key.time is None else f"{key.model!r} {key.model_id}"
+        return f"<Iteration {self.number} of {place}: {self.path!r}>"
 
 
 @dataclass(slots=True)
 class _Files:
     records: tuple[Record, ...] = ()
+    operators: list[OperatorFile] = field(default_factory=list)
+    overflows: dict[OperatorName, str] = field(default_factory=dict)
+    statistic_files: dict[OperatorName, str] = field(default_factory=dict)
     statistics: str | None = None
     kernel_args: dict[tuple[str, str], str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
@@ -102,8 +157,8 @@ def _list(folder: str, full_name: FullName) -> _Files:
         else:
             records.append(Record(parsed, path, full_name))
     records += _sort_out(folder, others, files, full_name)
-    records.sort(key=lambda record: (record.name.timestamp, record.path))
     files.records = tuple(records)
+    files.operators.sort(key=lambda file: (file.name.timestamp, file.path))
     return files
 
 
@@ -112,18 +167,34 @@ def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName
     mapping = parse_mapping(texts.read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
     records = []
     for name in others:
-        path = f"{folder}/{name}"
+        path, original = f"{folder}/{name}", mapping.get(name, name)
         parsed = names.parse(mapping.get(name, ""))
-        args = names.parse_kernel_args_name(mapping.get(name, name))
+        args = names.parse_kernel_args_name(original)
         if parsed is not None:
             records.append(Record(parsed, path, full_name))
         elif args is not None:
             files.kernel_args[args] = path
         elif name == STATISTICS:
             files.statistics = path
-        elif name != MAPPING:
+        elif name != MAPPING and not _is_of_operator(original, path, files):
             files.ignored.append(path)
     return records
+
+
+def _is_of_operator(name: str, path: str, files: _Files) -> bool:
+    """Note a file that tells of one operator; False for another file."""
+    operator = names.parse_operator(name) or names.parse_exception(name)
+    overflow = names.parse_op_debug_json(name)
+    measured = names.parse_operator(name.removesuffix(_CSV)) if name.endswith(_CSV) else None
+    if operator is not None:
+        files.operators.append(OperatorFile(operator, path))
+    elif overflow is not None:
+        files.overflows[overflow] = path
+    elif measured is not None:
+        files.statistic_files[measured] = path
+    else:
+        return False
+    return True
 
 
 def _entries(folder: str, files: _Files) -> list[tuple[str, str]]:

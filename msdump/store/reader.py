@@ -1,8 +1,10 @@
-"""Reading dumps back: ranks, networks, graphs, iterations, tensors.
+"""Reading dumps back: ranks, networks, graphs or models, then iterations and tensors.
 
     dump = open_dump("/path")
     for record in dump.ranks[0].networks["LeNet"].graphs[0].iterations[3].records:
         print(record, record.shape, record.array.max())
+    for record in dump.models[0].iterations[3].records:
+        print(record, record.host.shape)
 
 Trees of msdump and of MindSpore itself are read alike. Opening lists
 directories down to the iterations; files are listed when an iteration is
@@ -21,13 +23,15 @@ from msdump.errors import DumpReadError
 from msdump.store import names, texts
 from msdump.store.iterations import Iteration
 from msdump.store.layouts import Key, Kind
+from msdump.store.models import Model, failures, models
+from msdump.store.operator_files import OperatorFile
 from msdump.store.records import Record
 from msdump.store.tree import Tree, locate, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Dump", "Graph", "Iteration", "Network", "Rank", "Record", "open_dump"]
+__all__ = ["Dump", "Graph", "Iteration", "Model", "Network", "Rank", "Record", "open_dump"]
 
 _COMPILED: Final = frozenset({Kind.IR, Kind.PB, Kind.EXECUTION_ORDER})
 
@@ -46,11 +50,11 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     place = locate(folder)
     tree = _loose(folder) if place is None else scan(*place)
     ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, Kind.RANK) if key.rank is not None}
-    dump = Dump(folder, dict(sorted(ranks.items())), tuple(tree.ignored))
+    dump = Dump(folder, dict(sorted(ranks.items())), models(tree), failures(tree), tuple(tree.ignored))
     if place is None and not any(each.records or each.statistics for each in dump.iterations):
         raise DumpReadError(
             folder,
-            "no dump: it has neither rank_N directories nor tensor files; "
+            "no dump: it has neither rank_N nor time directories nor tensor files; "
             "give the path of the dump configuration or a directory of a rank, network or iteration in it",
         )
     return dump
@@ -62,18 +66,24 @@ class Dump:
 
     Attributes:
         path: The directory that was opened.
-        ranks: Its ranks by number.
+        ranks: Its ranks by number (O0/O1, CPU, GPU).
+        models: Its models by device, name and number (Ascend O2, GE, acl, torchair).
+        failures: What operators that failed left behind.
     """
 
     path: str
     ranks: Mapping[int, Rank]
+    models: tuple[Model, ...]
+    failures: tuple[OperatorFile, ...]
     _ignored: tuple[str, ...] = field(repr=False)
 
     @property
     def iterations(self) -> Iterator[Iteration]:
-        """Every iteration by rank, network, graph and number."""
+        """Every iteration by rank, network, graph and number, or by model and time."""
         for graph in self._graphs:
             yield from graph.iterations.values()
+        for model in self.models:
+            yield from model.iterations
 
     @property
     def records(self) -> Iterator[Record]:
@@ -93,11 +103,14 @@ class Dump:
         found = [*self._ignored]
         for graph in self._graphs:
             found += graph.ignored
+        for model in self.models:
+            found += [path for iteration in model.iterations for path in iteration.ignored]
         return tuple(sorted(found))
 
     def __repr__(self) -> str:
         """Return what was found at a glance."""
         networks = {name for rank in self.ranks.values() for name in rank.networks}
+        networks |= {model.name for model in self.models}
         count = sum(1 for _ in self.iterations)
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
 

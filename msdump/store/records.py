@@ -113,6 +113,11 @@ class Record:
         return npy.decode(mapped.load(self.path), self.path)
 
     @property
+    def host(self) -> np.ndarray:
+        """The elements in the host's layout, which a .npy file keeps unless its format says otherwise."""
+        return self.array
+
+    @property
     def raw(self) -> np.ndarray:
         """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
         return npy.decode_raw(mapped.load(self.path), self.path)

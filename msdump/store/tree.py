@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.errors import DumpReadError
-from msdump.store.layouts import DIRECTORIES, Key, Kind, parse
+from msdump.store.layouts import Key, Kind, parse
 
-_LEAVES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS})
-_TENSOR_PLACES: Final = frozenset({Kind.GRAPH, *_LEAVES})
-_OPENABLE: Final = frozenset({Kind.RANK, Kind.NETWORK, *_TENSOR_PLACES})
-_DEPTH: Final = 4
+_LEAVES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS, Kind.EXECUTION, Kind.EXCEPTIONS})
+_TENSOR_PLACES: Final = frozenset({Kind.GRAPH, Kind.ITERATION, Kind.CONSTANTS})
+_OPENABLE: Final = frozenset(
+    {
+        *(Kind.RANK, Kind.NETWORK, *_TENSOR_PLACES),
+        *(Kind.TIME, Kind.SINGLE, Kind.MODEL, Kind.MODEL_NUMBER, Kind.EXECUTION),
+    }
+)
+_ROOTED: Final = frozenset({Kind.RANK, Kind.WORLD, Kind.TIME, Kind.ACL_CONFIG, Kind.EXTRA_INFO})
+"""What stands in the root of a dump and nowhere else."""
+
+_DEPTH: Final = 7
+_MOST_STEPS: Final = 8  # numbers that are looked into before a directory is taken for no root
 _FAULTS: Final = {
     errno.ENOENT: "no such directory; give the directory of a dump",
     errno.ENOTDIR: "not a directory but a file; give the directory of a dump",
@@ -52,15 +61,31 @@ def locate(folder: str) -> tuple[str, Key | None] | None:
     Raises:
         DumpReadError: The directory does not exist or cannot be listed.
     """
-    found = (parse(entry.name) for entry in _entries(folder) if entry.is_dir())
-    if any(key is not None and key.kind is Kind.RANK for key in found):
+    if _is_root(folder):
         return folder, None
     parts = folder.split("/")
     for depth in range(_DEPTH, 0, -1):
-        key = parse("/".join(parts[-depth:]))
+        key = parse("/".join(parts[-depth:]), is_directory=True)
         if key is not None and key.kind in _OPENABLE:
             return "/".join(parts[:-depth]) or "/", key
     return None
+
+
+def _is_root(folder: str) -> bool:
+    steps = []
+    for entry in _entries(folder):
+        key = parse(entry.name, is_directory=entry.is_dir())
+        if key is not None and key.kind in _ROOTED:
+            return True
+        if key is not None and key.kind is Kind.STEP:
+            steps.append(entry.path)
+    return any(_is_step(path) for path in steps[:_MOST_STEPS])
+
+
+def _is_step(folder: str) -> bool:
+    """Tell whether a directory whose name is a number holds times, as a step of Ascend O2 does."""
+    keys = (parse(entry.name, is_directory=True) for entry in _entries(folder) if entry.is_dir())
+    return any(key is not None and key.kind is Kind.TIME for key in keys)
 
 
 def scan(root: str, only: Key | None) -> Tree:
@@ -77,8 +102,8 @@ def scan(root: str, only: Key | None) -> Tree:
 def _scan(tree: Tree, folder: str, prefix: str, parent: Key | None, only: Key | None) -> None:
     for entry in _entries(folder):
         is_directory = entry.is_dir()
-        key = parse(f"{prefix}{entry.name}")
-        if key is None or is_directory != (key.kind in DIRECTORIES):
+        key = parse(f"{prefix}{entry.name}", is_directory=is_directory)
+        if key is None:
             tree.ignored.append(entry.path)
         elif _is_wanted(key, only):
             tree.add(parent, key, entry.path)
@@ -89,11 +114,10 @@ def _scan(tree: Tree, folder: str, prefix: str, parent: Key | None, only: Key | 
 def _is_wanted(key: Key, only: Key | None) -> bool:
     if only is None:
         return True
-    if key.kind not in _TENSOR_PLACES:
-        return key.rank == only.rank
-    mine = (key.rank, key.net, key.graph, key.iteration)
-    theirs = (only.rank, only.net, only.graph, only.iteration)
-    return all(a is None or b is None or a == b for a, b in zip(mine, theirs, strict=True))
+    if only.time is not None:
+        is_compiled = key.rank is None or key.world is not None
+        return is_compiled and key.holds(only)
+    return key.rank == only.rank if key.kind not in _TENSOR_PLACES else key.holds(only)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -377,7 +377,7 @@ def test_foreign_files_are_listed(root):
     [
         ("nowhere", "nowhere: no such directory; give the directory of a dump"),
         ("file", "file: not a directory but a file; give the directory of a dump"),
-        ("empty", r"empty: no dump: it has neither rank_N directories nor tensor files; give the path"),
+        ("empty", r"empty: no dump: it has neither rank_N nor time directories nor tensor files; give"),
     ],
 )
 def test_what_is_no_dump(tmp_path, path, message):
