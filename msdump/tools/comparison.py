@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -162,7 +162,7 @@ def _shape(shape: tuple[int, ...]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def code_of(found: list[Row]) -> ReturnCode:
+def code_of(found: Sequence[Row]) -> ReturnCode:
     """Return what a comparison came to: its first fault; without anything compared, no dump file."""
     if not any(not row.pair.fault for row in found):
         return ReturnCode.NO_DUMP_FILE

@@ -68,15 +68,7 @@ _COLUMNS: Final = (
 )
 
 _REASON: Final = "CompareFailReason"
-_MAPPING: Final = (
-    "Index",
-    "OpType",
-    "NPUDump",
-    "GroundTruth",
-    "TensorIndex",
-    "NPUDumpPath",
-    "GroundTruthPath",
-)
+_MAPPING: Final = ("OpType", "NPUDump", "GroundTruth", "TensorIndex", "NPUDumpPath", "GroundTruthPath")
 
 
 def result(rows: Iterable[Row], algorithms: Sequence[str], shown: Shown) -> str:

@@ -92,7 +92,8 @@ def elements(sides: Sides, operator: str, io: IO, index: int) -> Elements:
 def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
     found = [pair for item in sides.groups() if _holds(item, operator) for pair in sides.pairs(item)]
     if not found:
-        raise ToolError(ReturnCode.PARAMETER, f"-op {operator!r}: no such operator")
+        code = ReturnCode.NO_DUMP_FILE if sides.rules is None else ReturnCode.PARAMETER
+        raise ToolError(code, f"-op {operator!r}: no such operator")
     wanted = f"{operator if sides.rules else dump_folder.key(operator)}:{io}:{index}"
     for pair in found:
         if pair.tensor == wanted:

@@ -91,11 +91,13 @@ class Folder:
         path: The directory.
         kind: What its files are.
         operators: Files by operator, by timestamp; the operators by their last file's timestamp.
+        version: Of dump files: 2, or 1 for plain messages.
     """
 
     path: str
     kind: FolderKind
     operators: Mapping[str, tuple[NamedFile, ...]]
+    version: int = 2
 
     @property
     def files(self) -> Iterator[NamedFile]:
@@ -109,13 +111,18 @@ def key(op_name: str) -> str:
     return names.sanitize(op_name)
 
 
-def read(path: str) -> Folder:
+def read(path: str, version: int = 2) -> Folder:
     """Return what a directory holds; files of somebody else are left out with a warning.
+
+    Args:
+        path: The directory.
+        version: Of dump files: 2, or 1 for plain messages.
 
     Raises:
         ToolError: It is no directory, has no dump files, or several kinds of them.
         DumpReadError: It or its ``mapping.csv`` cannot be read.
     """
+    path = os.path.realpath(path)
     found = list(_named(path))
     if not found:
         raise ToolError(
@@ -129,7 +136,7 @@ def read(path: str) -> Folder:
         raise ToolError(
             ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
         )
-    return Folder(path, found[0][0], _by_operator([file for _, file in found]))
+    return Folder(path, found[0][0], _by_operator([file for _, file in found]), version)
 
 
 def _by_operator(files: list[NamedFile]) -> dict[str, tuple[NamedFile, ...]]:

@@ -116,7 +116,12 @@ class FusionRules:
         return max((operator.sequence for operator in self.operators), default=0)
 
     def output_origin(self, operator: Operator, index: int) -> Origin | None:
-        """Return where an output comes from; outputs that are not described come from the first one."""
+        """Return where an output comes from, looking through casts and changes of format.
+
+        Outputs that are not described come from the first one.
+        """
+        if operator.op_type in _PASSING:
+            return self.input_origin(operator, index)
         if not operator.outputs:
             return None
         return operator.outputs[index if index < len(operator.outputs) else 0]

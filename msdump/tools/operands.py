@@ -16,7 +16,7 @@ from msdump.encode.dump_data import Block, TensorInfo
 from msdump.errors import FormatError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import mapped
-from msdump.tools.dump_folder import FolderKind, NamedFile
+from msdump.tools.dump_folder import Folder, FolderKind, NamedFile
 
 _HOST_LAYOUT: Final = "NCHW"
 _VOLUME_LAYOUT: Final = "NCDHW"
@@ -86,29 +86,30 @@ class Operand:
 _AS_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "", "ND", "RESERVED", "NC", "CN", "MD"}) | _LAYOUTS
 
 
-def read(files: Sequence[NamedFile], kind: FolderKind) -> tuple[Operand, ...]:
+def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[Operand, ...]:
     """Return the tensors of an operator, inputs first; their elements are not read yet.
 
     Args:
+        folder: The directory of the files.
         files: Of one execution of the operator.
-        kind: What the files are.
 
     Raises:
         DumpReadError: A file is missing, truncated or corrupt.
     """
-    if kind is FolderKind.DUMPS:
-        return _dumped(files[-1].path)
+    if folder.kind is FolderKind.DUMPS:
+        return _dumped(files[-1].path, folder.version)
     found = [_saved(file) for file in files]
     return tuple(sorted(found, key=lambda operand: (operand.io, operand.index)))
 
 
-def _dumped(path: str) -> tuple[Operand, ...]:
+def _dumped(path: str, version: int) -> tuple[Operand, ...]:
     view = mapped.load(path)
-    header, offset = dump_data.read_header(view, path)
+    if version == 1:
+        _, blocks = dump_data.read_message(view, path)
+    else:
+        blocks = dump_data.blocks(*dump_data.read_header(view, path))
     return tuple(
-        _from_block(path, view, block, block.info)
-        for block in dump_data.blocks(header, offset)
-        if isinstance(block.info, TensorInfo)
+        _from_block(path, view, block, block.info) for block in blocks if isinstance(block.info, TensorInfo)
     )
 
 

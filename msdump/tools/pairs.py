@@ -67,8 +67,8 @@ def of_name(mine: Folder, golden: Folder, item: tuple[int, str]) -> list[Pair]:
         return [_missing(replace(whole, mine=ANY), f"mine has no file of operator {name}")]
     whole = replace(whole, op_type=ours[-1].op_type or theirs[-1].op_type or NAN)
     try:
-        ours_read = operands.read(last_execution(ours), mine.kind)
-        theirs_read = operands.read(last_execution(theirs), golden.kind)
+        ours_read = operands.read(mine, last_execution(ours))
+        theirs_read = operands.read(golden, last_execution(theirs))
     except DumpReadError as error:
         return [replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)]
     pairs = [pair for io in IO for pair in _of_side(whole, io, ours_read, theirs_read)]
@@ -131,7 +131,7 @@ class Ruled:
         if files is None or (members > 1 and operator.is_inner):
             return  # the other operators with these originals hold the tensors
         try:
-            tensors = operands.read(last_execution(files), self.mine.kind)
+            tensors = operands.read(self.mine, last_execution(files))
         except DumpReadError as error:
             yield replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)
             return
@@ -180,7 +180,7 @@ def _output(folder: Folder, name: str, index: int) -> Operand | None:
         files = tuple(file for file in files if file.io is IO.OUTPUT and file.slot == index)
     if not files:
         return None
-    tensors = operands.read(last_execution(files), folder.kind)
+    tensors = operands.read(folder, last_execution(files))
     return next((each for each in tensors if each.io is IO.OUTPUT and each.index == index), None)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
 from msdump.errors import ToolError
+from msdump.record import Buffer
+from msdump.store.layouts import MAPPING
+from msdump.tools import convert_names, convert_write
 from msdump.tools.return_codes import ReturnCode
 
 
@@ -18,24 +20,27 @@ def stamped(prefix: str, suffix: str) -> str:
 
 
 def write(folder: str, name: str, parts: Iterable[str]) -> str:
-    """Write a text file; return its path. The folder is made with mode 0700, the file with 0600.
+    """Write a text file; return its path.
+
+    The folder is made with mode 0700, the file has mode 0600. A name that is too long becomes a
+    hash, which ``mapping.csv`` explains.
 
     Raises:
         ToolError: It cannot be written.
     """
-    path = Path(os.path.realpath(folder), name)
+    return write_bytes(folder, name, (part.encode() for part in parts))
+
+
+def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
+    """Write a file as ``write`` does; ToolError where it cannot be written."""
+    directory = os.path.realpath(folder)
+    stand_in = convert_names.stand_in(name)
+    path = f"{directory}/{stand_in}"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=path.parent, prefix=".", delete=False
-        ) as file:
-            try:
-                file.writelines(parts)
-                file.close()
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        convert_write.write(directory, stand_in, parts)
+        if stand_in != name:
+            with Path(directory, MAPPING).open("a", encoding="utf-8") as mapping:
+                mapping.write(f"{stand_in},{name}\n")
     except OSError as error:
         raise ToolError(ReturnCode.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
-    return str(path)
+    return path

@@ -50,7 +50,7 @@ class Sides:
         return Ruled(self.mine, self.golden, self.rules, self.unfused).pairs(item)  # type: ignore[arg-type]
 
 
-def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "") -> Sides:
+def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, version: int = 2) -> Sides:
     """Open what is to be compared.
 
     Args:
@@ -58,12 +58,13 @@ def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "") -> Si
         golden: Directory that it is compared with.
         rules: Graph file of the first, "" for none.
         unfused: Graph file of the second, where it was compiled without fusion, "" for none.
+        version: Of dump files: 2, or 1 for plain messages.
 
     Raises:
         ToolError: A directory or a file cannot be used, or these files cannot be compared so.
         DumpReadError: A directory cannot be listed.
     """
-    ours, theirs = dump_folder.read(mine), dump_folder.read(golden)
+    ours, theirs = dump_folder.read(mine, version), dump_folder.read(golden, version)
     _check(ours, theirs, has_rules=bool(rules), has_unfused=bool(unfused))
     return Sides(
         ours,

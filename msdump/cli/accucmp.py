@@ -1,0 +1,91 @@
+"""The program msaccucmp.py: CANN's commands over dumps, with its options, log lines and exit codes.
+
+The exit code is the return code (``tools/return_codes.py``); 2 also stands for a command line
+that cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msdump.cli import accucmp_compare, accucmp_parser
+from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
+from msdump.tools import file_compare, reports
+from msdump.tools.algorithm_choice import Choice
+from msdump.tools.return_codes import ReturnCode
+
+_LINE: Final = "%(asctime)s (%(process)d) - [%(levelname)s] %(message)s"
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
+_INTERRUPTED: Final = 130
+
+_log: Final = logging.getLogger("msdump.accucmp")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its return code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its return code.
+
+    Args:
+        arguments: The command line without the program's name, None: that of the process.
+    """
+    given = accucmp_parser.parser().parse_args(arguments)
+    _show_log()
+    started = time.monotonic()
+    code = _done(given)
+    _log.info("The command was completed and took %d seconds.", time.monotonic() - started)
+    return code
+
+
+def _show_log() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_LINE, _TIME))
+    log = logging.getLogger("msdump")
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO)
+
+
+def _done(given: argparse.Namespace) -> int:
+    try:
+        return int(_COMMANDS[given.command](given))
+    except ToolError as error:
+        _log.error("%s", error)
+        return error.code
+    except KeyboardInterrupt:
+        _log.error("interrupted")
+        return _INTERRUPTED
+    except MsdumpError as error:
+        _log.error("%s", error)
+        fitting = (code for kind, code in _CODES.items() if isinstance(error, kind))
+        return int(next(fitting, ReturnCode.UNKNOWN))
+    except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
+        _log.exception("internal error: %s", type(error).__name__)
+        return int(ReturnCode.UNKNOWN)
+
+
+_CODES: Final = {DumpReadError: ReturnCode.DUMP_DATA, DumpWriteError: ReturnCode.WRITE}
+
+
+def _file_compare(given: argparse.Namespace) -> ReturnCode:
+    names = file_compare.NAMES
+    found = file_compare.compare(given.my_dump_path, given.golden_dump_path, Choice(names))
+    accucmp_compare.log_scores(names, found)
+    path = reports.write(
+        given.output, reports.stamped("file_result", ".txt"), [file_compare.report(found, names)]
+    )
+    _log.info("The file compare result has been written to %r.", path)
+    return ReturnCode.DONE
+
+
+_COMMANDS: Final[dict[str, Callable[[argparse.Namespace], ReturnCode]]] = {
+    "compare": accucmp_compare.run,
+    "file_compare": _file_compare,
+}
