@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from msdump.config.rules import RULES, Mode
 from msdump.errors import ConfigValueError
 from msdump.plan import DumpMode, FileFormat, IterationSet, StatisticSpec, Trigger
 
@@ -72,6 +75,10 @@ FORCED = [
         ({"file_format": "bin"}, "has an effect only under Ascend O2", "file_format", FileFormat.NPY),
     ),
     *_modes(
+        (*HOST, *KERNEL_BY_KERNEL),
+        ({"msdump": {"fusion_switch": "off"}}, "has an effect only under Ascend O2", "is_enabled", True),
+    ),
+    *_modes(
         KERNEL_BY_KERNEL,
         ({"e2e_dump_settings": GONE}, "$.e2e_dump_settings is missing: the dump is async", "is_async", True),
         (
@@ -136,6 +143,12 @@ FORCED = [
             "iteration = '1-2': op_debug_mode 3 watches every iteration under Ascend O2; 'all' is used",
             "iterations",
             IterationSet(),
+        ),
+        (
+            {"op_debug_mode": 3, "saved_data": "full", "file_format": "npy"},
+            "the documents promise statistics only with op_debug_mode 0",
+            "statistics",
+            StatisticSpec(),
         ),
         (
             {"dump_mode": 1, "kernels": ["Conv2D"]},
@@ -232,11 +245,103 @@ def test_rule_forces_a_value_with_one_warning(mode, changes, fragment, outcome, 
     assert "\n" not in warnings[0]
 
 
-def test_device_statistics_of_overflows_move_to_the_host(compile_plan):
-    """op_debug_mode 3 computes statistics on the host, whatever stat_calc_mode says."""
-    changes = {"op_debug_mode": 3, "saved_data": "statistic", "stat_calc_mode": "device"}
+# modes, changes, fragments of the warnings in order, plan field, value
+FORCED_TOGETHER = [
+    *_modes(
+        KERNEL_BY_KERNEL,
+        (
+            {"op_debug_mode": 3, "saved_data": "statistic", "stat_calc_mode": "device"},
+            ("only with op_debug_mode 0", "op_debug_mode 3 computes statistics on the host; 'host' is used"),
+            "statistics",
+            StatisticSpec(),
+        ),
+        (
+            {"op_debug_mode": 3, "saved_data": "statistic", "stat_calc_mode": "device", "enable": False},
+            ("only with op_debug_mode 0", "op_debug_mode 3 computes statistics on the host; 'host' is used"),
+            "statistics.on_device",
+            False,
+        ),
+        (
+            {"op_debug_mode": 1, "overflow_number": 2},
+            ("an old number of overflow detection; 3 is used",),
+            "overflow_limit",
+            2,
+        ),
+        (
+            {"op_debug_mode": 4, "dump_mode": 1, "iteration": "2", "saved_data": "statistic"}
+            | {"stat_calc_mode": "device", "sample_mode": 1, "save_kernel_args": True, "enable": False},
+            (
+                "op_debug_mode 4 chooses the operators; 0 is used",
+                "op_debug_mode 4 watches every iteration; 'all' is used",
+                "op_debug_mode 4 dumps the inputs of the failing operator; 1 is used",
+                "op_debug_mode 4 has no statistics; 'tensor' is used",
+                "the device computes statistics only with saved_data 'statistic'; 'host' is used",
+                "op_debug_mode 4 dumps whole tensors; 0 is used",
+                "an asynchronous dump saves no kernel arguments; false is used",
+            ),
+            "keeps_tensors",
+            True,
+        ),
+    ),
+    *_modes(
+        ("GPU",),
+        (
+            {"saved_data": "statistic", "stat_calc_mode": "device", "statistic_category": ["md5", "count"]},
+            ("only Ascend computes statistics on the device; 'host' is used",),
+            "statistics",
+            StatisticSpec(("md5", "count")),
+        ),
+    ),
+]
 
-    plan, warnings = compile_plan("O0", changes)
 
-    assert not plan.statistics.on_device
-    assert "op_debug_mode 3 computes statistics on the host; 'host' is used" in warnings[1]
+@pytest.mark.parametrize(("mode", "changes", "fragments", "outcome"), FORCED_TOGETHER)
+def test_rules_that_meet(mode, changes, fragments, outcome, compile_plan):
+    """Rules that meet each warn once, in their order, and later ones see what earlier ones forced."""
+    field, expected = outcome
+
+    plan, warnings = compile_plan(mode, changes)
+
+    for name in field.split("."):
+        plan = getattr(plan, name)
+    assert expected == plan
+    assert len(fragments) == len(warnings)
+    assert all(fragment in warning for fragment, warning in zip(fragments, warnings, strict=True))
+
+
+MODE_OF = {"CPU": Mode.CPU, "GPU": Mode.GPU, "O0": Mode.O0_O1, "O1": Mode.O0_O1, "O2": Mode.O2}
+ELSEWHERE = {
+    "Ascend O2 needs it",  # with the keys that are missing
+    "not possible with ENABLE_MS_GE_DUMP=1",  # with the variable
+}
+
+
+def _told(mode, changes, compile_plan):
+    try:
+        return compile_plan(mode, changes)[1]
+    except ConfigValueError as error:
+        return [str(error)]
+
+
+def test_every_rule_has_a_row(compile_plan):
+    """Each rule is met by a row of the tables above in each of its modes."""
+    rows = [param.values for param in (*REFUSED, *FORCED, *FORCED_TOGETHER)]
+    told = {
+        mode: "\n".join(t for m, c, *_ in rows if m == mode for t in _told(m, c, compile_plan))
+        for mode in ALL_MODES
+    }
+
+    missing = [
+        f"{mode} {rule.key}: {rule.why}"
+        for mode in ALL_MODES
+        for rule in RULES
+        if MODE_OF[mode] in rule.modes and not any(part in rule.why for part in ELSEWHERE)
+        if not re.search(rf"{rule.key}\b.*: {_pattern(rule.why)}", told[mode])
+    ]
+
+    assert missing == []
+
+
+def _pattern(why):
+    """Return an expression for a rule's reason, whatever values stand in it."""
+    return ".+".join(map(re.escape, re.split(r"\{\w+\}", why.replace("{{", "{").replace("}}", "}"))))
