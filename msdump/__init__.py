@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from msdump.frontends import acl
     from msdump.frontends.mindspore import (
         dump_start,
         dump_step,
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Network",
     "__version__",
+    "acl",
     "dump_start",
     "dump_step",
     "dump_stop",
@@ -50,8 +52,13 @@ _HOMES = {
 }
 
 
+_DOORS = {"acl": "msdump.frontends.acl"}
+
+
 def __getattr__(name: str) -> Any:
-    """Import a public name from the module it lives in."""
+    """Import a public name, or the module that it stands for, from where it lives."""
+    if name in _DOORS:
+        return importlib.import_module(_DOORS[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'msdump' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -14,6 +14,7 @@ from msdump.capture.dumps import Dump, Watching, dump_of
 from msdump.capture.metered import Metered
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.selection import inside
+from msdump.capture.single_dump import SingleOperator
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
@@ -48,7 +49,7 @@ class Network:
         process: Process = PROCESS,
         context: Context | None = None,
         *,
-        model: ModelIdentity | None = None,
+        model: ModelIdentity | SingleOperator | None = None,
     ) -> None:
         """Compile a network; a plan's path is proved writable and its graph files are written.
 
@@ -57,7 +58,8 @@ class Network:
             plan: What is dumped; its context holds.
             process: What all networks share.
             context: Where the network runs without a plan.
-            model: What a compiled model is called; None: after its file, with the process's next number.
+            model: What a compiled model is called, or the operator that is called alone; None: after
+                its file, with the process's next number.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -79,7 +81,7 @@ class Network:
         for name, enabled in process.marks.items():
             self.mark_named(name, enabled=enabled)
 
-    def _compile_dump(self, model: ModelIdentity) -> Dump | None:
+    def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
         if self.plan is None:
             return None
         probe(self.plan.path)

@@ -28,6 +28,7 @@ def test_public_names_are_these():
     assert [
         "Network",
         "__version__",
+        "acl",
         "dump_start",
         "dump_step",
         "dump_stop",

@@ -91,9 +91,9 @@ class CompiledDump:
         self._runs = 0
         self._warned = False
         self._holder = Holder(device, memory)
-        self._writer = _writer(plan, self.sink)
+        self._writer = operator_writer(plan, self.sink)
         self._overflow = _overflow(plan, process, device, self.sink, self.model_id)
-        self._failure = _failure(plan, device.graph, self.sink)
+        self._failure = failure_writer(plan, device.graph, self.sink)
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
@@ -176,7 +176,7 @@ def select_compiled(
     """
     graph = device.graph
     runs = tuple(task is not None for task in device.tasks)
-    if plan.level is DumpLevel.KERNEL or plan.scene in EXCEPTIONS:
+    if plan.level is DumpLevel.KERNEL or plan.trigger is Trigger.EXCEPTION:
         return ModelSelection((False,) * len(runs), {}, {})
     if plan.models is not None:
         return model_selection.select_model(graph, plan, file_name, runs)
@@ -189,7 +189,8 @@ def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
     return names.sanitize(model_selection.directory_name(plan, file_name, graph_name)) or _UNNAMED
 
 
-def _writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
+def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
+    """Return what writes the operators of a plan: files of CANN, statistics, or .npy files."""
     if plan.operator_statistics is not None:
         return StatisticsWriter(sink, plan.operator_statistics)
     if plan.file_format is FileFormat.BIN:
@@ -208,7 +209,8 @@ def _overflow(
     return trigger, OpDebugWriter(sink, device.tasks, model_id, is_json=plan.file_format is FileFormat.NPY)
 
 
-def _failure(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
+def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
+    """Return what writes the operator that fails, None where no exception dump is on."""
     if plan.scene not in EXCEPTIONS:
         return None
     assert plan.scene is not None

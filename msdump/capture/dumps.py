@@ -11,6 +11,7 @@ from msdump.capture.compiled_dump import CompiledDump, ModelIdentity
 from msdump.capture.graph_dump import GraphDump
 from msdump.capture.held import Memory
 from msdump.capture.process import Process
+from msdump.capture.single_dump import SingleDump, SingleOperator
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan, Tree
@@ -76,7 +77,7 @@ def dump_of(
     device: Ascend | None,
     *,
     memory: Memory,
-    model: ModelIdentity,
+    model: ModelIdentity | SingleOperator,
 ) -> Dump:
     """Return the dump of a network; nothing is written yet.
 
@@ -86,9 +87,11 @@ def dump_of(
         process: What all networks share.
         device: The emulated device, None on CPU and GPU.
         memory: Gives the device memory of the run that goes on.
-        model: What a compiled model is called.
+        model: What a compiled model is called, or the operator that is called alone.
     """
     if plan.tree is Tree.RANKS:
         return GraphDump(graph, plan, process, device)
     assert device is not None, "only Ascend compiles whole graphs"
+    if isinstance(model, SingleOperator):
+        return SingleDump(plan, process, device, memory, model)
     return CompiledDump(plan, process, device, memory, model)

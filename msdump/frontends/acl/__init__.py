@@ -1,0 +1,134 @@
+"""pyACL's door: models and single operators run on the emulated device and dump as acl.json says.
+
+``from msdump import acl`` stands in for ``import acl``: the functions, their return
+conventions and codes are pyACL's, models are .onnx files. No function raises; what
+goes wrong is a return code and a line in the log.
+"""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+from msdump.config import acl_file
+from msdump.config.acl_codes import AclCode
+from msdump.config.acl_faults import invalid_argument
+from msdump.errors import AclError
+from msdump.frontends.acl import answers, state
+from msdump.frontends.acl import models as mdl
+from msdump.frontends.acl import operators as op
+from msdump.frontends.acl import pointers as util
+from msdump.frontends.acl import runtime as rt
+from msdump.frontends.acl.objects import DataBuffer
+from msdump.frontends.acl.operators import create_tensor_desc, destroy_tensor_desc, get_tensor_desc_size
+from msdump.frontends.acl.state import State
+
+__all__ = [
+    "create_data_buffer",
+    "create_tensor_desc",
+    "destroy_data_buffer",
+    "destroy_tensor_desc",
+    "finalize",
+    "get_data_buffer_addr",
+    "get_data_buffer_size",
+    "get_recent_err_msg",
+    "get_tensor_desc_size",
+    "init",
+    "mdl",
+    "op",
+    "rt",
+    "util",
+]
+
+
+@answers.code
+def init(config_path: str | None = None) -> None:
+    """Begin (``aclInit``); a configuration file may configure a dump.
+
+    Args:
+        config_path: Path of an acl.json, None or "" for none.
+
+    Codes: 100002 where it has begun already, 100000 where it is given another configuration than
+    the first time, 100003, 100006 and 100009 for a file that cannot be used.
+    """
+    now = state.current()
+    data = _configuration(config_path)
+    if now.config and data and data != now.config:
+        reason = "the configuration differs from that of the first aclInit"
+        raise invalid_argument("aclInit", config_path, "configPath", reason)
+    if now.is_initialised:
+        raise AclError(AclCode.REPEAT_INITIALIZE, "acl.init has been called already")
+    now.dumps.read_environment()
+    if config_path and data:
+        now.dumps.configure(config_path, AclCode.PARSE_FILE)
+    now.config = now.config or data
+    now.is_initialised, now.is_finalised = True, False
+
+
+@answers.code
+def finalize() -> None:
+    """End (``aclFinalize``): every file of a dump is complete afterwards.
+
+    Codes: 100037 where it has ended already.
+    """
+    now = state.current()
+    if now.is_finalised:
+        raise AclError(AclCode.REPEAT_FINALIZE, "acl.finalize has been called already")
+    _end(now)
+
+
+def get_recent_err_msg() -> str:
+    """Return what the last failing call said, once."""
+    return answers.recent_message()
+
+
+@answers.value(0)
+def create_data_buffer(data: Any, size: Any) -> int:
+    """Return the handle of a data buffer.
+
+    Args:
+        data: Address of the tensor; 0: an output reserves its memory when the model runs.
+        size: Its bytes.
+    """
+    if not isinstance(data, int) or not isinstance(size, int) or size < 0:
+        raise AclError(AclCode.INVALID_PARAM, f"data buffer of {size!r} bytes at {data!r}")
+    return state.current().handles.add(DataBuffer(data, size))
+
+
+@answers.code
+def destroy_data_buffer(data_buffer: int) -> None:
+    """Forget a data buffer; its memory stays."""
+    state.current().handles.remove(data_buffer, DataBuffer)
+
+
+@answers.value(0)
+def get_data_buffer_addr(data_buffer: int) -> int:
+    """Return the address of a data buffer."""
+    return state.current().handles.get(data_buffer, DataBuffer).address
+
+
+@answers.value(0)
+def get_data_buffer_size(data_buffer: int) -> int:
+    """Return the bytes of a data buffer."""
+    return state.current().handles.get(data_buffer, DataBuffer).size
+
+
+def _configuration(config_path: Any) -> bytes:
+    if not config_path:
+        return b""
+    if not isinstance(config_path, str):
+        raise invalid_argument("aclInit", config_path, "configPath", "a path is expected")
+    return acl_file.read(config_path)
+
+
+def _end(now: State) -> None:
+    now.is_initialised, now.is_finalised = False, True
+    now.dumps.is_initialised = False
+    now.models.clear()
+    now.dumps.stop()
+
+
+@atexit.register
+def _flush() -> None:
+    """Complete the files of a script that ends without ``finalize``."""
+    state.current().dumps.flush()

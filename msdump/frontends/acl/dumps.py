@@ -1,0 +1,152 @@
+"""Which dump is on: what ``init``, ``set_dump`` and the environment have configured."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from msdump import env
+from msdump.capture.process import Process
+from msdump.config import acl as config
+from msdump.config import acl_environment
+from msdump.config.acl_codes import AclCode
+from msdump.config.acl_faults import AclFaults
+from msdump.frontends import settings
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene, Trigger
+from msdump.store.clock import CLOCK
+
+_log = logging.getLogger("msdump.acl")
+
+_LASTING: frozenset[Scene] = frozenset({Scene.DETAIL_EXCEPTION})
+"""Exception scenes that cannot be turned off again."""
+
+
+@dataclass(slots=True)
+class Configuration:
+    """One configured dump.
+
+    Attributes:
+        plan: What is dumped.
+        time: When it was configured, the name of its directory.
+        process: What the models that are loaded under it share.
+    """
+
+    plan: DumpPlan
+    time: str = field(default_factory=CLOCK.seconds)
+    process: Process = field(default_factory=Process)
+
+    def stop(self) -> None:
+        """Dump nothing any more; what was captured is on disk afterwards."""
+        self.process.is_dumping = False
+        self.process.close()
+
+
+class Dumps:
+    """The dump configurations of a process.
+
+    Models keep the configuration that they were loaded under; the last one counts for models that
+    are loaded later. Exception dumps are apart: the first one stays, whatever comes later.
+
+    Attributes:
+        is_initialised: Between ``init_dump`` and ``finalize_dump``.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing configured."""
+        self.is_initialised = False
+        self._armed: Configuration | None = None
+        self._exceptions: Configuration | None = None
+        self._is_environments = False
+        self._started: list[Configuration] = []
+
+    def read_environment(self) -> None:
+        """Turn on the exception dump that the environment asks for, once."""
+        if self._exceptions is None:
+            plan = acl_environment.exception_plan(context(0))
+            self._exceptions = None if plan is None else self._start(plan)
+            self._is_environments = plan is not None
+
+    def configure(self, path: str, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> None:
+        """Take a configuration file; one that configures nothing changes nothing.
+
+        Raises:
+            AclError: The file or one of its values cannot be used, or goes with no exception dump
+                that the environment has turned on.
+        """
+        plan = config.read(path, context(0), malformed=malformed)
+        if plan is None:
+            return
+        if plan.trigger is Trigger.EXCEPTION:
+            self._configure_exceptions(plan)
+            return
+        self._refuse_with_collect_path(path)
+        self._armed = self._start(plan)
+
+    def _configure_exceptions(self, plan: DumpPlan) -> None:
+        if self._exceptions is not None:
+            _log.warning(
+                "%s: dump_scene %s is not turned on: exception dump %s is on already",
+                plan.source,
+                plan.scene,
+                self._exceptions.plan.scene,
+            )
+            return
+        self._exceptions = self._start(plan)
+
+    def _refuse_with_collect_path(self, path: str) -> None:
+        if self._is_environments and env.read(env.NPU_COLLECT_PATH) is not None:
+            reason = f"data dump and the exception dump of {env.NPU_COLLECT_PATH} cannot both be enabled"
+            raise AclFaults(path).conflict(reason, AclCode.INTERNAL_ERROR)
+
+    def _start(self, plan: DumpPlan) -> Configuration:
+        configuration = Configuration(plan)
+        self._started.append(configuration)
+        return configuration
+
+    def current(self, device_id: int) -> Configuration | None:
+        """Return what a model that is loaded now dumps, None for nothing.
+
+        Args:
+            device_id: The device that it is loaded on.
+        """
+        armed = self._armed or self._exceptions
+        if armed is None:
+            return None
+        return Configuration(self._plan(armed, device_id), armed.time, armed.process)
+
+    def _plan(self, armed: Configuration, device_id: int) -> DumpPlan:
+        """Return the plan for a device; an exception dump goes along with any other."""
+        plan = armed.plan
+        given = replace(plan.context, device_id=device_id)
+        if self._exceptions is None or armed is self._exceptions:
+            return replace(plan, context=given)
+        watched = self._exceptions.plan
+        scene = plan.scene or watched.scene
+        return replace(plan, context=given, scene=scene, exception_path=watched.path)
+
+    def stop(self) -> None:
+        """Turn every dump off; the exception scene that cannot be turned off stays."""
+        kept = self._exceptions if self._is_lasting() else None
+        for configuration in self._started:
+            if configuration is not kept:
+                configuration.stop()
+        self._armed, self._exceptions = None, kept
+        self._started = [] if kept is None else [kept]
+
+    def _is_lasting(self) -> bool:
+        """Tell whether the exception dump stays: the environment's, or that of the detail scene."""
+        exceptions = self._exceptions
+        return exceptions is not None and (self._is_environments or exceptions.plan.scene in _LASTING)
+
+    def flush(self) -> None:
+        """Complete every file and tell what was asked for and never met."""
+        for configuration in self._started:
+            configuration.process.close()
+
+
+def context(device_id: int) -> Context:
+    """Return where models run: an Ascend that compiles whole graphs."""
+    text = env.read(env.CHECK_OVERFLOW_MODE)
+    parse = settings.VARIABLES[env.CHECK_OVERFLOW_MODE]
+    given = {} if text is None else parse(env.CHECK_OVERFLOW_MODE, text)
+    return replace(Context(DeviceTarget.ASCEND, JitLevel.O2, device_id), **given)

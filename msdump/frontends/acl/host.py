@@ -1,0 +1,128 @@
+"""Memory of the host behind raw pointers, looked at only where it is known to be there."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+_MAPS: Final = Path("/proc/self/maps")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """Memory of an object that a script asked the pointer of.
+
+    Attributes:
+        start: Address of its first byte.
+        size: Bytes.
+        owner: The object.
+        is_writable: Whether the object may change.
+    """
+
+    start: int
+    size: int
+    owner: object
+    is_writable: bool
+
+
+class HostMemory:
+    """Finds memory of the host by pointer.
+
+    Objects whose pointer was asked for are kept as long as the script keeps them, and the last
+    of them in any case. Any other address counts as memory where the process has it mapped.
+    """
+
+    def __init__(self) -> None:
+        """Start without objects."""
+        self._lent: dict[int, _Lent] = {}
+
+    def lend(self, owner: bytes | bytearray | np.ndarray) -> int:
+        """Return the pointer of an object's memory."""
+        start, size, is_writable, holder = _extent(owner)
+        self._sweep()
+        self._lent[id(holder)] = _Lent(*_bounds(holder, start, size), holder, is_writable)
+        return start
+
+    def take_back(self, start: int) -> bool:
+        """Forget the memory that begins at an address; tell whether there was such."""
+        found = [key for key, lent in self._lent.items() if lent.start == start]
+        for key in found:
+            del self._lent[key]
+        return bool(found)
+
+    def view(self, start: int, size: int, *, writes: bool) -> memoryview | None:
+        """Return memory of the host, None where it is not there, or not writable though it must be."""
+        for lent in self._lent.values():
+            if lent.start <= start < lent.start + lent.size:
+                return _inside(lent, start - lent.start, size, writes=writes)
+        return _at(start, size) if _is_mapped(start, size, writes=writes) else None
+
+    def _sweep(self) -> None:
+        """Let go of the objects that nobody else keeps."""
+        for key in [key for key, lent in self._lent.items() if _references(lent) <= _OWN_REFERENCES]:
+            del self._lent[key]
+
+
+def _references(lent: _Lent) -> int:
+    return sys.getrefcount(lent.owner)
+
+
+_OWN_REFERENCES: Final = _references(_Lent(0, 0, object(), is_writable=False))
+
+
+def _extent(owner: bytes | bytearray | np.ndarray) -> tuple[int, int, bool, Any]:
+    """Return where the memory of an object begins, its bytes, whether it may change, and who holds it."""
+    if isinstance(owner, np.ndarray):
+        holder = owner
+        while isinstance(holder.base, np.ndarray):
+            holder = holder.base
+        return owner.ctypes.data, owner.nbytes, owner.flags.writeable, holder
+    array = np.frombuffer(owner, np.uint8)
+    return array.ctypes.data, len(owner), isinstance(owner, bytearray), owner
+
+
+def _bounds(holder: Any, start: int, size: int) -> tuple[int, int]:
+    """Return begin and size of the holder's memory: of a view, that of the whole array."""
+    if isinstance(holder, np.ndarray) and holder.flags.c_contiguous:
+        return holder.ctypes.data, holder.nbytes
+    return start, size
+
+
+def _inside(lent: _Lent, offset: int, size: int, *, writes: bool) -> memoryview | None:
+    """Return part of an object's memory, which stays as long as the view."""
+    if offset + size > lent.size or (writes and not lent.is_writable):
+        return None
+    owner = lent.owner
+    if isinstance(owner, np.ndarray):
+        owner = (
+            owner.reshape(-1).view(np.uint8).data if owner.flags.c_contiguous else _at(lent.start, lent.size)
+        )
+    return memoryview(owner)[offset : offset + size]  # type: ignore[arg-type]  # bytes, or a view
+
+
+def _at(start: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_char * size).from_address(start)).cast("B")
+
+
+def _is_mapped(start: int, size: int, *, writes: bool) -> bool:
+    """Tell whether the process has every byte of a range, readable and, if asked for, writable."""
+    at, end = start, start + size
+    if not 0 < start < end:
+        return False
+    try:
+        lines = _MAPS.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return False
+    for line in lines:
+        span, access = line.split(maxsplit=2)[:2]
+        low, high = (int(part, 16) for part in span.split("-"))
+        if low <= at < high and access[0] == "r" and (access[1] == "w" or not writes):
+            at = high
+            if at >= end:
+                return True
+    return False

@@ -1,0 +1,238 @@
+"""``acl.op``: operators that are called alone, and descriptions of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture.process import Process
+from msdump.capture.single_dump import SingleOperator
+from msdump.config.acl_codes import AclCode
+from msdump.dtypes import DTYPES, STRING, DType
+from msdump.encode import packing
+from msdump.errors import AclError, InputError, UnsupportedOpError
+from msdump.frontends.acl import answers, state
+from msdump.frontends.acl.dumps import Configuration, context
+from msdump.frontends.acl.loaded import nbytes, to_array
+from msdump.frontends.acl.models import device_view, on_stream, write_result
+from msdump.frontends.acl.objects import OperatorAttributes, TensorDesc
+from msdump.frontends.acl.state import State
+from msdump.graph import loader
+from msdump.graph.single_operator import single_operator
+from msdump.plan import IterationSet
+from msdump.session import Network
+
+_MOST_KEPT: Final = 256  # operators that are ready to be called again
+_TYPES: Final = {row.acl: row for row in DTYPES if row.acl is not None}
+
+
+@answers.code
+def set_model_dir(model_dir: Any) -> None:
+    """Say where compiled operators lie; here they are built when they are called.
+
+    Codes: 100003 for a directory that there is not.
+    """
+    if not isinstance(model_dir, str) or not Path(model_dir).is_dir():
+        raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is no directory")
+
+
+@answers.value(0)
+def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) -> int:
+    """Return the handle of a description of a tensor, 0 for a type or shape that there is not.
+
+    Args:
+        data_type: Number in aclDataType, 0 for float32.
+        dims: Shape.
+        tensor_format: Number in aclFormat, 2 for ND.
+    """
+    if data_type not in _TYPES or _TYPES[data_type] is STRING:
+        raise AclError(AclCode.UNSUPPORTED_DATA_TYPE, f"aclDataType {data_type!r} is not supported")
+    shape = tuple(dims)
+    if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
+        raise AclError(AclCode.INVALID_PARAM, f"shape {shape}: dimensions from 0 are expected")
+    return state.current().handles.add(TensorDesc(data_type, shape, tensor_format))
+
+
+@answers.value(0)
+def get_tensor_desc_size(tensor_desc: int) -> int:
+    """Return the bytes of a described tensor."""
+    desc = state.current().handles.get(tensor_desc, TensorDesc)
+    return nbytes(_TYPES[desc.dtype], desc.shape)
+
+
+@answers.code
+def destroy_tensor_desc(tensor_desc: int) -> None:
+    """Forget a description."""
+    state.current().handles.remove(tensor_desc, TensorDesc)
+
+
+@answers.value(0)
+def create_attr() -> int:
+    """Return the handle of a new list of attributes."""
+    return state.current().handles.add(OperatorAttributes())
+
+
+@answers.code
+def destroy_attr(attr: int) -> None:
+    """Forget a list of attributes."""
+    state.current().handles.remove(attr, OperatorAttributes)
+
+
+def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
+    @answers.code
+    def set_attr(attr: int, name: str, value: Any) -> None:
+        found = state.current().handles.get(attr, OperatorAttributes)
+        try:
+            found.values[name] = convert(value)
+        except (TypeError, ValueError) as error:
+            raise AclError(AclCode.INVALID_PARAM, f"attribute {name!r} = {value!r}: {error}") from error
+
+    return set_attr
+
+
+set_attr_bool = _setter(int)
+"""Set a flag: ``set_attr_bool(attr, name, value)``."""
+set_attr_int = _setter(int)
+"""Set a number."""
+set_attr_float = _setter(float)
+"""Set a number."""
+set_attr_string = _setter(str)
+"""Set a text."""
+set_attr_list_bool = _setter(lambda items: [int(item) for item in items])
+"""Set flags."""
+set_attr_list_int = _setter(lambda items: [int(item) for item in items])
+"""Set numbers."""
+set_attr_list_float = _setter(lambda items: [float(item) for item in items])
+"""Set numbers."""
+set_attr_list_string = _setter(lambda items: [str(item) for item in items])
+"""Set texts."""
+
+
+@answers.code
+def execute_v2(  # noqa: PLR0917 - pyACL's signature
+    op_type: str,
+    input_desc: Sequence[int],
+    inputs: Sequence[int],
+    output_desc: Sequence[int],
+    outputs: Sequence[int],
+    attr: int,
+    stream: int,
+) -> None:
+    """Run one operator on a stream; ``synchronize_stream`` tells whether it failed.
+
+    Args:
+        op_type: Its name in GE, MindSpore or ONNX.
+        input_desc: Descriptions of its inputs.
+        inputs: Their data buffers.
+        output_desc: Descriptions of its outputs.
+        outputs: Their data buffers.
+        attr: Its attributes, 0 for none.
+        stream: The stream, 0 for the default one.
+
+    Codes: 145001 before ``acl.init``, 100000 for handles and memory that are not there, 100024 for
+    an operator that there is not, 100023 for an attribute that it has not, 100021 for inputs that
+    do not fit.
+    """
+    now = state.current()
+    now.require_initialised("acl.op.execute_v2")
+    found = now.stream(stream)
+    given = now.handles.get(attr, OperatorAttributes).values if attr else {}
+    described = [now.handles.get(handle, TensorDesc) for handle in input_desc]
+    expected = [now.handles.get(handle, TensorDesc) for handle in output_desc]
+    _check_counts(inputs, described, AclCode.OP_INPUT_NOT_MATCH, "inputs")
+    _check_counts(outputs, expected, AclCode.OP_OUTPUT_NOT_MATCH, "outputs")
+    arrays = [
+        _array(now, index, handle, desc)
+        for index, (handle, desc) in enumerate(zip(inputs, described, strict=True))
+    ]
+    network, single = _network(now, op_type, described, len(expected), given)
+
+    def run() -> None:
+        with now.lock:
+            single.begin(found.number, found.tasks)
+            found.tasks += len(network.graph.nodes)
+            results = network.run({f"x{index}": array for index, array in enumerate(arrays)})
+            for handle, desc, array in zip(outputs, expected, results.values(), strict=True):
+                write_result(now, handle, _result(array, desc))
+
+    on_stream(found, run)
+
+
+def _network(
+    now: State, op_type: str, inputs: Sequence[TensorDesc], outputs: int, attributes: dict[str, Any]
+) -> tuple[Network, SingleOperator]:
+    """Return what runs an operator; equal calls under one configuration share it."""
+    device_id = now.current_device
+    dump = now.dumps.current(device_id)
+    key = (op_type, tuple(inputs), outputs, repr(sorted(attributes.items())), device_id, dump and dump.plan)
+    if key not in now.operators:
+        while len(now.operators) >= _MOST_KEPT:
+            del now.operators[next(iter(now.operators))]
+        now.operators[key] = _built(op_type, inputs, outputs, attributes, dump=dump, device_id=device_id)
+    return now.operators[key]
+
+
+def _built(
+    op_type: str,
+    inputs: Sequence[TensorDesc],
+    outputs: int,
+    attributes: dict[str, Any],
+    *,
+    dump: Configuration | None,
+    device_id: int,
+) -> tuple[Network, SingleOperator]:
+    tensors = [(_TYPES[desc.dtype], desc.shape) for desc in inputs]
+    try:
+        graph = loader.load(single_operator(op_type, tensors, outputs, attributes))
+    except UnsupportedOpError as error:
+        raise AclError(AclCode.OP_NOT_FOUND, str(error)) from error
+    except InputError as error:
+        raise AclError(AclCode.OP_ATTR_NOT_MATCH, str(error)) from error
+    single = SingleOperator(op_type, "" if dump is None else dump.time)
+    if dump is None:
+        return Network(graph, None, Process(), context(device_id)), single
+    plan = replace(dump.plan, iterations=IterationSet())  # calls are no steps
+    return Network(graph, plan, dump.process, model=single), single
+
+
+def _array(now: State, index: int, handle: int, desc: TensorDesc) -> np.ndarray:
+    dtype = _TYPES[desc.dtype]
+    view, needed = device_view(now, handle), nbytes(dtype, desc.shape)
+    if len(view) < needed:
+        raise AclError(
+            AclCode.OP_INPUT_NOT_MATCH,
+            f"input {index} of shape {desc.shape} needs {needed} bytes, its buffer has {len(view)}",
+        )
+    return to_array(view, dtype, desc.shape)
+
+
+def _result(array: Any, desc: TensorDesc) -> np.ndarray:
+    """Return a result in the type that its description says, packed where elements share bytes."""
+    wanted = _TYPES[desc.dtype]
+    if not isinstance(array, np.ndarray) or array.shape != desc.shape:
+        shape = getattr(array, "shape", None)
+        raise AclError(
+            AclCode.OP_OUTPUT_NOT_MATCH, f"the result has shape {shape}, its description {desc.shape}"
+        )
+    if not _is_like(dtypes.from_numpy(array.dtype), wanted):
+        raise AclError(
+            AclCode.OP_OUTPUT_NOT_MATCH,
+            f"the result is {array.dtype}, its description says {wanted.name}",
+        )
+    converted = array.astype(wanted.numpy, copy=False)
+    return packing.pack(converted, wanted) if wanted.per_byte > 1 else converted
+
+
+def _is_like(found: DType, wanted: DType) -> bool:
+    """Tell whether a result of one type may be handed out as another: the same, or another integer."""
+    return found is wanted or (found.numpy.kind in "iu" and wanted.numpy.kind in "iu")
+
+
+def _check_counts(buffers: Sequence[int], described: Sequence[TensorDesc], code: AclCode, what: str) -> None:
+    if len(buffers) != len(described):
+        raise AclError(code, f"{len(described)} {what} are described, {len(buffers)} buffers are given")

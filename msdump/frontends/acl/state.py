@@ -1,0 +1,113 @@
+"""What a process has told pyACL so far."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from msdump.capture.single_dump import SingleOperator
+from msdump.config.acl_codes import AclCode
+from msdump.config.acl_faults import out_of_turn
+from msdump.errors import AclError
+from msdump.frontends.acl.dumps import Dumps
+from msdump.frontends.acl.handles import Handles
+from msdump.frontends.acl.loaded import LoadedModel
+from msdump.frontends.acl.memory import Memory
+from msdump.frontends.acl.objects import Stream
+from msdump.session import Network
+
+DEVICES: Final = 8
+"""Devices of the emulated server."""
+
+
+@dataclass(slots=True)
+class State:
+    """One process's worth of pyACL; a test gives each case one of its own.
+
+    Attributes:
+        is_initialised: Between ``init`` and ``finalize``.
+        is_finalised: ``finalize`` was the last of the two.
+        config: Bytes of the first configuration file that ``init`` was given.
+        handles: Every handle.
+        memory: Memory of device and host.
+        dumps: What is dumped.
+        models: Loaded models by number.
+        operators: Single operators that were called, by all that distinguishes their calls.
+        lock: Held while a model or operator runs.
+        default_stream: The stream that is there without being created.
+        stream_numbers: Numbers of the streams that are created.
+        model_numbers: Numbers of the models that are loaded.
+        device_id: The device that was set last.
+        contexts: The device of each thread.
+    """
+
+    is_initialised: bool = False
+    is_finalised: bool = False
+    config: bytes | None = None
+    handles: Handles = field(default_factory=Handles)
+    memory: Memory = field(default_factory=Memory)
+    dumps: Dumps = field(default_factory=Dumps)
+    models: dict[int, LoadedModel] = field(default_factory=dict)
+    operators: dict[Hashable, tuple[Network, SingleOperator]] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    default_stream: Stream = field(default_factory=lambda: Stream(0))
+    stream_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    model_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    device_id: int = 0
+    contexts: threading.local = field(default_factory=threading.local)
+
+    def model(self, model_id: object) -> LoadedModel:
+        """Return a loaded model.
+
+        Raises:
+            AclError: 145001 before ``init``, 145003 for a number that no loaded model has.
+        """
+        self.require_initialised("model")
+        found = self.models.get(model_id) if isinstance(model_id, int) else None
+        if found is None:
+            known = ", ".join(map(str, self.models)) or "none is loaded"
+            message = f"model {model_id!r} is not loaded ({known})"
+            raise AclError(AclCode.GE_EXEC_MODEL_ID_INVALID, message)
+        return found
+
+    def require_initialised(self, what: str) -> None:
+        """Refuse work of models before ``init`` (145001)."""
+        if not self.is_initialised:
+            raise AclError(AclCode.GE_EXEC_NOT_INIT, f"{what}: acl.init must be called first")
+
+    def stream(self, handle: object) -> Stream:
+        """Return a stream by its handle; 0 is the default stream.
+
+        Raises:
+            AclError: No such stream.
+        """
+        return self.default_stream if handle == 0 else self.handles.get(handle, Stream)
+
+    @property
+    def current_device(self) -> int:
+        """Number of the device that the calling thread works on."""
+        return getattr(self.contexts, "device_id", self.device_id)
+
+
+_current = State()
+
+
+def current() -> State:
+    """Return the state of the process."""
+    return _current
+
+
+def replace(state: State) -> None:
+    """Start anew with a state, as a second process would."""
+    global _current  # noqa: PLW0603 - the process has one
+    _current = state
+
+
+def require_init(state: State, function: str) -> None:
+    """Refuse a function of the dump API before ``init`` (100001)."""
+    if not state.is_initialised:
+        reason = f"aclInit must be executed before {function} is called"
+        raise out_of_turn(function, reason, AclCode.UNINITIALIZE)
