@@ -69,6 +69,7 @@ class CompiledCapture:
         self._directory = ""
         self._iteration = 0
         self._inputs: Mapping[str, Any] = {}
+        self.bodies: Mapping[int, CompiledCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
         """Direct the files of the operators that run from now on into an execution's directory.
@@ -85,6 +86,8 @@ class CompiledCapture:
     def end(self) -> None:
         """Let go of what the network was fed."""
         self._inputs = {}
+        for body in self.bodies.values():
+            body.end()
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write an operator that has just run."""
@@ -111,9 +114,11 @@ class CompiledCapture:
             self._write(operator, task, read + made)
 
     def enter(self, body: Graph) -> CompiledCapture | None:
-        """Return what sees a branch or the body of a loop: nothing, the device runs it as one task."""
-        del body
-        return None
+        """Return what sees a branch or the body of a loop, which is about to run once."""
+        capture = self.bodies.get(body.index)
+        if capture is not None:
+            capture.begin(self._directory, self._iteration, self._inputs)
+        return capture
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of an operator that has just failed."""

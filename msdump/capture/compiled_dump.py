@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from msdump.capture import acl_json, device_steps, model_selection
@@ -18,7 +18,7 @@ from msdump.capture.op_debug_files import OpDebugWriter
 from msdump.capture.operator_files import DumpDataWriter, NpyWriter, OperatorWriter
 from msdump.capture.operator_statistics import StatisticsWriter
 from msdump.capture.process import Process
-from msdump.capture.selection import select, used_items
+from msdump.capture.selection import used_items
 from msdump.capture.statistic_rows import Statistics
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
@@ -90,27 +90,43 @@ class CompiledDump:
         self._time = CLOCK.seconds() if model.time is None else model.time
         self._runs = 0
         self._warned = False
-        self._holder = Holder(device, memory)
+        self._memory = memory
+        self._devices = tuple(_all_devices(device))
         self._writer = operator_writer(plan, self.sink)
-        self._overflow = _overflow(plan, process, device, self.sink, self.model_id)
-        self._failure = failure_writer(plan, device.graph, self.sink)
+        self._limit = process.overflow_limit(plan)
+        self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
+        self._failures = {
+            inner.graph.index: failure_writer(plan, inner.graph, self.sink) for inner in self._devices
+        }
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
-        self._marked = marked
-        self._capture = CompiledCapture(
+        selections = select_compiled(self._devices, self.plan, marked, self._file_name)
+        self._capture = self._captures(self._devices[0], dict(zip(self._devices, selections, strict=True)))
+        names = [node.operator.full_name for device in self._devices for node in device.graph.nodes]
+        self._layers = acl_json.layers(self.plan, names, marked)
+        self._used = used_items(self.plan, names)
+
+    def _captures(self, device: Ascend, selections: Mapping[Ascend, ModelSelection]) -> CompiledCapture:
+        """Return the observer of a graph, with those of the branches and loops in it."""
+        is_main = device is self._devices[0]
+        capture = CompiledCapture(
             self.plan,
-            self._device,
-            select_compiled(self._device, self.plan, marked, self._file_name),
-            self._holder,
+            device,
+            selections[device],
+            Holder(device, self._memory if is_main else _nowhere),
             self._writer,
-            overflow=self._overflow,
-            failure=self._failure,
+            overflow=self._trigger(device),
+            failure=self._failures[device.graph.index],
         )
-        full_names = [node.operator.full_name for node in self._device.graph.nodes]
-        self._layers = acl_json.layers(self.plan, full_names, marked)
-        self._used = used_items(self.plan, full_names)
+        capture.bodies = {index: self._captures(inner, selections) for index, inner in device.bodies.items()}
+        return capture
+
+    def _trigger(self, device: Ascend) -> tuple[OverflowTrigger, OpDebugWriter] | None:
+        if self._op_debug is None:
+            return None
+        return OverflowTrigger(self._limit, device_steps.reader(device)), self._op_debug
 
     def write_graph_files(self) -> None:
         """Write nothing: O2 saves no .ir files by itself."""
@@ -164,25 +180,62 @@ class CompiledDump:
 
 
 def select_compiled(
-    device: Ascend, plan: DumpPlan, marked: frozenset[str], file_name: str = ""
-) -> ModelSelection:
-    """Return what a plan dumps of a compiled graph; operators without a task are never dumped.
+    devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str = ""
+) -> list[ModelSelection]:
+    """Return what a plan dumps of a compiled model; operators without a task are never dumped.
 
     Args:
-        device: The emulated device with the graph.
+        devices: The emulated device with the main graph, then those of its branches and loops.
         plan: The plan.
         marked: Full names of the operators that ``set_dump`` marked.
         file_name: Name of the model's file without suffix.
+
+    Returns:
+        The selection of each graph.
     """
-    graph = device.graph
-    runs = tuple(task is not None for task in device.tasks)
+    nodes = tuple(node for device in devices for node in device.graph.nodes)
+    runs = tuple(task is not None for device in devices for task in device.tasks)
+    whole = _select(replace(devices[0].graph, nodes=nodes), plan, marked, (file_name, runs))
+    parts, start = [], 0
+    for device in devices:
+        end = start + len(device.graph.nodes)
+        parts.append(_part(whole, range(start, end)))
+        start = end
+    return parts
+
+
+def _select(
+    graph: Graph, plan: DumpPlan, marked: frozenset[str], model: tuple[str, tuple[bool, ...]]
+) -> ModelSelection:
+    file_name, runs = model
     if plan.level is DumpLevel.KERNEL or plan.trigger is Trigger.EXCEPTION:
         return ModelSelection((False,) * len(runs), {}, {})
     if plan.models is not None:
         return model_selection.select_model(graph, plan, file_name, runs)
-    chosen = select(graph, plan, marked).watched
-    watched = tuple(is_run and is_chosen for is_run, is_chosen in zip(runs, chosen, strict=True))
+    watched = tuple(
+        is_run and plan.selector.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
+        for node, is_run in zip(graph.nodes, runs, strict=True)
+    )
     return ModelSelection(watched, model_selection.data_read(graph, watched), {})
+
+
+def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
+    """Return the selection of one graph, of the one of all graphs of a model."""
+    return ModelSelection(
+        whole.watched[nodes.start : nodes.stop],
+        {position - nodes.start: found for position, found in whole.data.items() if position in nodes},
+        {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
+    )
+
+
+def _all_devices(device: Ascend) -> Iterator[Ascend]:
+    yield device
+    for inner in device.bodies.values():
+        yield from _all_devices(inner)
+
+
+def _nowhere() -> None:
+    """Return no memory: the addresses of branches and loops are not followed."""
 
 
 def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
@@ -200,13 +253,11 @@ def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
     return NpyWriter(sink, style, statistics, keeps_tensors=plan.keeps_tensors)
 
 
-def _overflow(
-    plan: DumpPlan, process: Process, device: Ascend, sink: Sink, model_id: int
-) -> tuple[OverflowTrigger, OpDebugWriter] | None:
+def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
     if plan.trigger is not Trigger.OVERFLOW:
         return None
-    trigger = OverflowTrigger(process.overflow_limit(plan), device_steps.reader(device))
-    return trigger, OpDebugWriter(sink, device.tasks, model_id, is_json=plan.file_format is FileFormat.NPY)
+    tasks = [task for device in devices for task in device.tasks]
+    return OpDebugWriter(sink, tasks, model_id, is_json=plan.file_format is FileFormat.NPY)
 
 
 def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
