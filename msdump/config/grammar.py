@@ -19,13 +19,19 @@ from msdump.plan import IterationSet, KernelPattern, PatternKind
 
 _SEGMENT: Final = re.compile(r" *(?P<low>[0-9]+) *(?:- *(?P<high>[0-9]+) *)?")
 _SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', as in '0|5-8|100-120', or 'all' alone"
+_MOST_GE_SEGMENTS: Final = 100
 _BIGGEST: Final = (1 << 64) - 1
 _REGEX_OPENS: Final = "name-regex("
 _ROOT_FORBIDS: Final = re.compile(r"[^A-Za-z0-9_/-]+")
 
 
-def parse_iterations(text: str) -> IterationSet:
+def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     """Return the set that an ``iteration`` text describes.
+
+    Args:
+        text: The text.
+        for_ge: It becomes the graph engine's ``ge.exec.dumpStep``, which takes 100 segments at most
+            and no range of one number.
 
     Raises:
         GrammarError: A segment is empty, malformed, reversed or beyond 64 bit (the reference
@@ -40,10 +46,15 @@ def parse_iterations(text: str) -> IterationSet:
         match = _SEGMENT.fullmatch(segment)
         low, high = _bounds(match) if match else (0, 0)
         message = _segment_message(segment, low, high) if match else _shape_message(text, segment)
+        if not message and for_ge:
+            message = _ge_message(match, low, high)
         if message:
             faults.append(_fault_of(segment, offset, message))
         spans.append((low, high))
         offset += len(segment) + 1
+    if for_ge and len(spans) > _MOST_GE_SEGMENTS:
+        message = f"the graph engine takes {_MOST_GE_SEGMENTS} segments at most, these are {len(spans)}"
+        faults.append(Fault(0, len(text), message))
     if faults:
         raise GrammarError(text, *faults)
     return IterationSet.of(spans)
@@ -101,6 +112,12 @@ def _segment_message(segment: str, low: int, high: int) -> str:
         return f"{segment.strip()} does not fit into 64 bit"
     if low > high:
         return f"the range {segment.strip()} runs backwards; write {high}-{low}"
+    return ""
+
+
+def _ge_message(match: re.Match[str] | None, low: int, high: int) -> str:
+    if match is not None and match["high"] and low == high:
+        return f"the graph engine takes no range of one number; write {low}"
     return ""
 
 

@@ -116,12 +116,13 @@ def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: Rep
 
 
 def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Report) -> Settings:
+    uses_ge_options = mode is Mode.O2 and env.read(env.ENABLE_GE_DUMP) == "1"
+    if uses_ge_options:
+        _log.warning(
+            "%s = 1: the GE dump is deprecated; unset it for the dump of Ascend O2", env.ENABLE_GE_DUMP
+        )
     settings = Settings(
-        {
-            "device_id": context.device_id,
-            "is_enabled": True,
-            "uses_ge_options": mode is Mode.O2 and env.read(env.ENABLE_GE_DUMP) == "1",
-        }
+        {"device_id": context.device_id, "is_enabled": True, "uses_ge_options": uses_ge_options}
     )
     for name, model in BLOCKS.items():
         is_ignored = name == _E2E and mode is Mode.O2
@@ -134,7 +135,7 @@ def _read_iteration(settings: Settings, report: Report) -> None:
     if not settings.is_usable("iteration"):
         return
     try:
-        settings["iteration"] = parse_iterations(settings["iteration"])
+        settings["iteration"] = parse_iterations(settings["iteration"], for_ge=settings["uses_ge_options"])
     except GrammarError as error:
         report.error_in_text(settings.path("iteration"), error)
         settings.give_up("iteration")

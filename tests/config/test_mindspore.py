@@ -74,6 +74,40 @@ def test_ge_dump_is_an_o2_matter(compile_plan, monkeypatch):
     assert Tree.RANKS is compile_plan("O0", {})[0].tree
 
 
+GE_STEPS = {
+    "one number": ("5", None),
+    "range": ("5-6", None),
+    "range of one": ("5-5", "the graph engine takes no range of one number; write 5"),
+    "100 segments": ("|".join(map(str, range(100))), None),
+    "101 segments": ("|".join(map(str, range(101))), "takes 100 segments at most, these are 101"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), GE_STEPS.values(), ids=GE_STEPS)
+def test_limits_of_ge_steps(compile_plan, monkeypatch, text, message):
+    """The graph engine's own limits hold for iteration under ENABLE_MS_GE_DUMP=1, and nowhere else."""
+    compile_plan("O2", {"iteration": text})
+    monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
+
+    if message is None:
+        plan, _ = compile_plan("O2", {"iteration": text})
+        assert 5 in plan.iterations
+    else:
+        with pytest.raises(ConfigValueError, match=message):
+            compile_plan("O2", {"iteration": text})
+
+
+def test_ge_dump_is_deprecated(compile_plan, monkeypatch):
+    """A warning says that the GE dump will go."""
+    monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
+
+    _, warnings = compile_plan("O2", {})
+
+    assert [
+        "ENABLE_MS_GE_DUMP = 1: the GE dump is deprecated; unset it for the dump of Ascend O2"
+    ] == warnings
+
+
 def test_ge_dump_forbids_exception_mode(compile_plan, monkeypatch):
     """ENABLE_MS_GE_DUMP=1 with op_debug_mode 4 is an error."""
     monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
