@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msdump.cli import accucmp_compare, accucmp_parser
+from msdump.cli import accucmp_compare, accucmp_parser, messages
 from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
-from msdump.tools import file_compare, reports
+from msdump.tools import convert, convert_sources, file_compare, overflow, overflow_records, reports
 from msdump.tools.algorithm_choice import Choice
+from msdump.tools.convert_names import Kind
+from msdump.tools.convert_result import Target
 from msdump.tools.return_codes import ReturnCode
 
 _LINE: Final = "%(asctime)s (%(process)d) - [%(levelname)s] %(message)s"
@@ -85,7 +87,65 @@ def _file_compare(given: argparse.Namespace) -> ReturnCode:
     return ReturnCode.DONE
 
 
+def _overflow(given: argparse.Namespace) -> ReturnCode:
+    records = overflow_records.find(given.dump_path)
+    if not records:
+        _log.warning("[Overflow] Find [0] overflow node!")
+        return ReturnCode.DONE
+    shown = min(len(records), given.top_n)
+    _log.info("[Overflow] Find [%d] overflow ops. Will show the top %d.", len(records), shown)
+    report = overflow.analyse(records, given.output, given.top_n)
+    for error in report.errors:
+        _log.error("%s", error)
+    _log.info("[Overflow] The overflow analyse result:\n%s", "".join(report.blocks))
+    reports.write(given.output, reports.stamped("overflow_summary", ".txt"), report.blocks)
+    return report.code
+
+
+def _convert(given: argparse.Namespace) -> ReturnCode:
+    target = Target(
+        given.format or "",
+        Kind(given.type),
+        _shape(given.shape),
+        _only(given.output_tensor, given.input_tensor),
+        given.custom_script_path,
+        given.version,
+    )
+    output = given.output or "."
+    found = convert_sources.find([path for path in given.dump_file.split(",") if path], output)
+    with messages.bar("files", len(found.sources)) as advance:
+        done = convert.convert(found, output, target, progress=lambda _: advance())
+    for result in done.failed:
+        for failure in result.failures:
+            _log.error("%s: %s: %s", result.path, failure.tensor or "file", failure.message)
+    _log.info("Converted %d dump files to %d files in %r.", len(done.results), done.files, output)
+    if done.failed:
+        _log.warning("%d dump files failed; see %s/%s", len(done.failed), output, convert.FAILED_LIST)
+    return ReturnCode(done.code)
+
+
+def _shape(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise ToolError(ReturnCode.PARAMETER, f"-s {text!r} is not a shape such as 1,3,224,224")
+    return tuple(map(int, parts))
+
+
+def _only(output: str, given_input: str) -> tuple[str, int] | None:
+    """Return section and number of the one tensor that -o or -i chooses, None for all."""
+    text = output or given_input
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise ToolError(ReturnCode.PARAMETER, f"-o/-i {text!r}: the number of an output or input")
+    return ("output" if output else "input", int(text))
+
+
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], ReturnCode]]] = {
     "compare": accucmp_compare.run,
     "file_compare": _file_compare,
+    "overflow": _overflow,
+    "convert": _convert,
 }

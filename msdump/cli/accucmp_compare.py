@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msdump.cli import progress
+from msdump.cli import messages
 from msdump.errors import ToolError
 from msdump.record import IO
 from msdump.tools import (
@@ -152,7 +152,7 @@ def _directories(given: argparse.Namespace, sides: Sides) -> ReturnCode:
 
 def _rows(sides: Sides, options: Options) -> list[Row]:
     found: list[Row] = []
-    with progress.bar("operators", len(sides.groups(options.groups))) as advance:
+    with messages.bar("operators", len(sides.groups(options.groups))) as advance:
         for rows in comparison.rows(sides, options):
             for row in rows:
                 if row.pair.fault:

@@ -1,0 +1,50 @@
+"""``msdump overflow``: which operators of a dump overflowed, and what their tensors hold."""
+
+from __future__ import annotations
+
+import click
+
+from msdump.cli import messages
+from msdump.cli.program import FAILED
+from msdump.tools import overflow as tool
+from msdump.tools import overflow_records, reports
+
+_NONE = (
+    "no overflow: {} holds no Opdebug files, as O2, GE and acl dumps of overflows do"
+    " (in O0 and O1 each dumped operator overflowed)"
+)
+
+
+@click.command(name="overflow")
+@click.argument("directory", type=click.Path())
+@click.option(
+    "-out",
+    "--output",
+    default=".",
+    show_default=True,
+    type=click.Path(),
+    help="Directory of the converted records and tensors, and of the summary.",
+)
+@click.option(
+    "-n", "--top", type=click.IntRange(min=1), help="Only so many overflows, oldest first (default: all)."
+)
+@messages.verbose
+def command(*, directory: str, output: str, top: int | None) -> None:
+    """Tell which operators overflowed, from the Opdebug files in DIRECTORY and below.
+
+    Each is joined to the dump file of the operator, whose tensors are converted and summed
+    up. The summary is printed and written to overflow_summary_{time}.txt. Exit codes: 0 done,
+    1 a record or a dump file cannot be read, 2 something given is wrong, 130 interrupted.
+    """
+    records = overflow_records.find(directory)
+    if not records:
+        messages.say(_NONE.format(directory))
+        return
+    report = tool.analyse(records, output, top or 0)
+    for error in report.errors:
+        messages.say(f"error: {error}")
+    print("".join(report.blocks), end="")
+    path = reports.write(output, reports.stamped("overflow_summary", ".txt"), report.blocks)
+    print(f"{len(report.blocks)} of {len(records)} overflows, written to {path}")
+    if report.errors:
+        click.get_current_context().exit(FAILED)
