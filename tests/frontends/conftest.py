@@ -1,0 +1,22 @@
+"""Doors with a state of their own for each test."""
+
+from __future__ import annotations
+
+import pytest
+
+from msdump import env
+from msdump.frontends.acl import state
+from tests.frontends.acl_script import Script
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Give pyACL's door of a fresh process; no variable of the machine reaches it."""
+    for variable in env.VARIABLES:
+        if variable.name != env.THREADS:
+            monkeypatch.delenv(variable.name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    state.replace(state.State())
+    yield Script(tmp_path)
+    state.current().dumps.stop()
+    state.replace(state.State())
