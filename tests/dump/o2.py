@@ -1,0 +1,89 @@
+"""MindSpore's door under Ascend O2, and what it leaves on disk, read without the code under test's reader."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+
+CONTEXT = {"device_target": "Ascend", "jit_level": "O2"}
+PLACE = re.compile(
+    r"(?:(?P<step>\d+)/)?(?P<time>\d{14})/(?P<device>\d+)/(?P<model>[\w-]+)/(?P<id>\d+)/(?P<run>\d+)"
+)
+NAME = re.compile(r"(?P<type>[\w-]+)\.(?P<name>[\w-]+)\.(?P<task>\d+)\.(?P<stream>\d+)\.(?P<time>\d{16})")
+
+
+def configuration(root, *, fuses=False, **changes):
+    """Return a configuration that dumps everything; None takes a key away."""
+    common = {
+        "op_debug_mode": 0,
+        "dump_mode": 0,
+        "path": str(root),
+        "net_name": "Net",
+        "iteration": "all",
+        "saved_data": "tensor",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+    }
+    common = {key: value for key, value in (common | changes).items() if value is not None}
+    return {"common_dump_settings": common, "msdump": {"fusion_switch": "on" if fuses else "off"}}
+
+
+def dump(door, model, feeds, *, steps=1, fuses=False, **changes):
+    """Configure, load and run a network under O2; return it."""
+    network = load(door, model, fuses=fuses, **changes)
+    for _ in range(steps):
+        network.run(feeds)
+    return network
+
+
+def load(door, model, *, fuses=False, **changes):
+    """Configure and load a network under O2."""
+    door.configure(configuration(door.path, fuses=fuses, **changes))
+    return door.load(model, **CONTEXT)
+
+
+def places(root):
+    """Return what the directories of executions say, in order: step, device, model, number, run."""
+    found = set()
+    for path in root.rglob("*"):
+        match = PLACE.fullmatch(str(path.relative_to(root)))
+        if match is not None and path.is_dir():
+            step = None if match["step"] is None else int(match["step"])
+            found.add((step, int(match["device"]), match["model"], int(match["id"]), int(match["run"])))
+    return sorted(found, key=str)
+
+
+def folder(root):
+    """Return the one directory of an execution."""
+    (found,) = [path for path in root.rglob("*") if PLACE.fullmatch(str(path.relative_to(root)))]
+    return found
+
+
+def files(folder):
+    """Return the names of an execution's files by time."""
+    return sorted((path.name for path in folder.iterdir()), key=_time)
+
+
+def _time(name):
+    match = NAME.match(name)
+    return (match["time"] if match else "", name)
+
+
+def operators(folder):
+    """Return type and name of the operators with files, in the order of their times, each once."""
+    found = (NAME.match(name) for name in files(folder))
+    return list(dict.fromkeys((match["type"], match["name"]) for match in found if match))
+
+
+def told(root, device=0):
+    """Return what MindSpore told CANN before the last step."""
+    return json.loads((root / f"acl_dump_{device}.json").read_text())
+
+
+def modes(root):
+    """Return the permissions of directories and of files."""
+    directories = {stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*") if path.is_dir()}
+    names = {path.name: stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*") if path.is_file()}
+    return directories, names

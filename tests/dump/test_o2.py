@@ -1,0 +1,739 @@
+"""Dumps of whole graphs that Ascend O2 compiles: tree, names, files, and every key of the configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import msdump
+from msdump import open_dump
+from msdump.errors import ConfigError, ExecutionError
+from msdump.tools.inputs import made_up
+from tests.dump import nets, o2
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+FLOATS = {"x": np.array([[1, -2, 3, -4]], np.float32)}
+
+
+def chain():
+    """Return operators that neither change formats nor types: product, activation, sum."""
+    nodes = [
+        nets.node("Mul", "x two", "a", "first/Mul"),
+        nets.node("Relu", "a", "b", "second/Relu"),
+        nets.node("Add", "b x", "c", "third/Add"),
+    ]
+    return nets.model(nodes, [nets.value("x", [1, 4])], ["c"], {"two": np.array(2, np.float32)})
+
+
+MUL, RELU, ADD = (
+    ("Mul", "Default_first_Mul-op0"),
+    ("ReLU", "Default_second_ReLU-op0"),
+    ("Add", "Default_third_Add-op0"),
+)
+
+
+class TestTree:
+    """Where the files stand, under which names and with which permissions."""
+
+    def test_directories(self, door):
+        """Each step has a directory of its own, down to the model's number and execution."""
+        o2.dump(door, chain(), FLOATS, steps=3)
+
+        assert [(0, 0, "graph", 1, 0), (1, 0, "graph", 1, 1), (2, 0, "graph", 1, 2)] == o2.places(door.path)
+        assert {"0", "1", "2", "acl_dump_0.json"} == {path.name for path in door.path.iterdir()}
+
+    def test_each_operator_is_a_file(self, door):
+        """The files of an execution are its operators, and the Data operator of the graph's input."""
+        o2.dump(door, chain(), FLOATS)
+
+        folder = o2.folder(door.path)
+        assert [("Data", "x"), MUL, RELU, ("Data", "x"), ADD] == [
+            (match["type"], match["name"]) for match in map(o2.NAME.fullmatch, o2.files(folder))
+        ]
+
+    def test_tasks_and_times(self, door):
+        """Tasks count in execution order, the Data operator has its reader's; times increase."""
+        o2.dump(door, chain(), FLOATS)
+
+        matches = [o2.NAME.fullmatch(name) for name in o2.files(o2.folder(door.path))]
+        times = [int(match["time"]) for match in matches]
+        assert [0, 0, 1, 2, 2] == [int(match["task"]) for match in matches]
+        assert sorted(set(times)) == times
+
+    def test_names_are_equal_from_run_to_run(self, door):
+        """But for the times, a second process gives the same names."""
+        found = []
+        for run in range(2):
+            o2.dump(door, nets.mini(), nets.mini_feeds(), fuses=True, path=str(door.path / str(run)))
+            matches = [o2.NAME.fullmatch(name) for name in o2.files(o2.folder(door.path / str(run)))]
+            found.append([match.group("type", "name", "task", "stream") for match in matches])
+            door.again()
+
+        assert found[0] == found[1]
+
+    def test_permissions(self, door):
+        """Directories are 0700, CANN's files 0600, the file that MindSpore gives CANN 0400."""
+        o2.dump(door, chain(), FLOATS)
+
+        directories, names = o2.modes(door.path)
+        assert {0o700} == directories
+        assert 0o400 == names.pop("acl_dump_0.json")
+        assert {0o600} == set(names.values())
+
+    def test_permissions_of_npy_files(self, door):
+        """MindSpore's own files are 0400."""
+        o2.dump(door, chain(), FLOATS, file_format="npy", saved_data="full")
+
+        assert {0o400} == set(o2.modes(door.path)[1].values())
+
+    def test_networks_have_numbers(self, door):
+        """Models count from 1 in their process; each has its own executions."""
+        first = o2.load(door, chain())
+        second = door.load(chain(), **o2.CONTEXT)
+
+        for _ in range(2):
+            first.run(FLOATS)
+            second.run(FLOATS)
+
+        assert [
+            (0, 0, "graph", 1, 0),
+            (1, 0, "graph", 1, 1),
+            (1, 0, "graph", 2, 0),
+            (2, 0, "graph", 2, 1),
+        ] == (o2.places(door.path))
+
+    def test_other_device(self, door):
+        """The number of the device stands in the tree and in the name of acl's file."""
+        door.configure(o2.configuration(door.path, support_device=[3]))
+
+        door.load(chain(), **o2.CONTEXT, device_id=3).run(FLOATS)
+
+        assert [(0, 3, "graph", 1, 0)] == o2.places(door.path)
+        assert (door.path / "acl_dump_3.json").exists()
+
+    def test_model_is_named_after_its_graph(self, door):
+        """A graph's name becomes the directory, with the characters that tools accept."""
+        model = chain()
+        model.graph.name = "ge default.1/x"
+
+        o2.dump(door, model, FLOATS)
+
+        assert [(0, 0, "ge_default_1_x", 1, 0)] == o2.places(door.path)
+
+    @pytest.mark.parametrize("file_format", ["bin", "npy"])
+    def test_long_names(self, door, file_format):
+        """A name over 255 bytes becomes digits; mapping.csv says what they stand for."""
+        o2.dump(
+            door,
+            nets.long_names(),
+            {"x": np.ones((2, 4), np.float32)},
+            file_format=file_format,
+        )
+
+        folder = o2.folder(door.path)
+        lines = dict(line.split(",", 1) for line in (folder / "mapping.csv").read_text().splitlines())
+        assert len(lines) >= 2
+        assert all(name.removesuffix(".npy").isdigit() and (folder / name).exists() for name in lines)
+        assert all(len(original) > 255 and o2.NAME.match(original) for original in lines.values())
+        assert {"MatMul", "BiasAdd"} <= {record.op_type for record in open_dump(door.path).records}
+
+    def test_classic_names(self, door):
+        """Classic names hold the last component of an operator's name alone."""
+        blocks = o2.configuration(door.path)
+        blocks["msdump"]["naming"] = "classic"
+        door.configure(blocks)
+
+        door.load(chain(), **o2.CONTEXT).run(FLOATS)
+
+        assert ("Mul", "Mul-op0") in o2.operators(o2.folder(door.path))
+
+
+CONTENTS = {
+    "everything": (
+        {},
+        {"dump_list": [], "dump_mode": "all", "dump_op_switch": "on", "dump_path": "{path}/0"},
+    ),
+    "inputs": (
+        {"input_output": 1},
+        {"dump_list": [], "dump_mode": "input", "dump_op_switch": "on", "dump_path": "{path}/0"},
+    ),
+    "outputs": (
+        {"input_output": 2},
+        {"dump_list": [], "dump_mode": "output", "dump_op_switch": "on", "dump_path": "{path}/0"},
+    ),
+    "kernels": (
+        {"dump_mode": 1, "kernels": ["name-regex(second/.+)", "Default/third/Add-op0"]},
+        {
+            "dump_list": [
+                {"layer": ["Default/third/Add-op0", "name-regex(second/.+)", "Default/second/ReLU-op0"]}
+            ],
+            "dump_mode": "all",
+            "dump_op_switch": "on",
+            "dump_path": "{path}/0",
+        },
+    ),
+    "no kernels": (
+        {"dump_mode": 1, "kernels": []},
+        {"dump_list": [], "dump_mode": "all", "dump_op_switch": "on", "dump_path": "{path}/0"},
+    ),
+    "nothing marked": (
+        {"dump_mode": 2},
+        {
+            "dump_list": [{"layer": ["NoSetDumpTarget"]}],
+            "dump_mode": "all",
+            "dump_op_switch": "on",
+            "dump_path": "{path}/0",
+        },
+    ),
+    "out of range": (
+        {"iteration": "7"},
+        {
+            "dump_list": [],
+            "dump_mode": "all",
+            "dump_op_switch": "on",
+            "dump_path": "{path}",
+            "dump_step": "2147483647",
+        },
+    ),
+    "overflow": ({"op_debug_mode": 3}, {"dump_debug": "on", "dump_path": "{path}/0"}),
+    "exception": ({"op_debug_mode": 4, "input_output": 1}, {"dump_scene": "lite_exception"}),
+}
+
+
+class TestAclJson:
+    """``acl_dump_{device_id}.json``, which is written before every step."""
+
+    @pytest.mark.parametrize(("changes", "expected"), CONTENTS.values(), ids=CONTENTS)
+    def test_content(self, door, changes, expected):
+        """The file is compact JSON with sorted keys, and holds what acl needs for the step."""
+        o2.dump(door, chain(), FLOATS, **changes)
+
+        whole = {"dump": expected}
+        if "dump_path" in expected:
+            whole["dump"] = expected | {"dump_path": expected["dump_path"].format(path=door.path)}
+        text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
+        assert text == (door.path / "acl_dump_0.json").read_text()
+
+    def test_each_step_writes_it_anew(self, door):
+        """The file tells of the step that ran last."""
+        network = o2.load(door, chain(), iteration="0|2")
+        paths = []
+
+        for _ in range(4):
+            network.run(FLOATS)
+            paths.append(o2.told(door.path)["dump"]["dump_path"])
+
+        root = str(door.path)
+        assert [f"{root}/0", root, f"{root}/2", root] == paths
+
+
+SIDES = {
+    "both": (0, [("output", 0)], [("input", 0), ("input", 1), ("output", 0)]),
+    "inputs": (1, None, [("input", 0), ("input", 1)]),
+    "outputs": (2, [("output", 0)], [("output", 0)]),
+}
+
+
+KERNELS = {
+    "name": (["Default/second/ReLU-op0"], [RELU]),
+    "part of a name": (["name-regex(second)"], [RELU]),
+    "pattern": (["name-regex(^Default/(first|third)/)"], [("Data", "x"), MUL, ADD]),
+    "several": (["Default/second/ReLU-op0", "name-regex(third)"], [RELU, ("Data", "x"), ADD]),
+    "everything": ([], [("Data", "x"), MUL, RELU, ADD]),
+}
+
+
+class TestSelection:
+    """Which steps, operators, tensors and devices are dumped."""
+
+    def test_iterations(self, door):
+        """Only the steps that iteration names are dumped; executions count every run."""
+        o2.dump(door, chain(), FLOATS, steps=5, iteration="0|2-3")
+
+        assert [(step, 0, "graph", 1, step) for step in (0, 2, 3)] == o2.places(door.path)
+
+    def test_initial_iteration(self, door):
+        """Steps count from initial_iteration, executions from 0."""
+        o2.dump(door, chain(), FLOATS, steps=2, initial_iteration=5, iteration="6")
+
+        assert [(6, 0, "graph", 1, 1)] == o2.places(door.path)
+
+    @pytest.mark.parametrize("file_format", ["bin", "npy"])
+    @pytest.mark.parametrize(("input_output", "of_data", "of_operator"), SIDES.values(), ids=SIDES)
+    def test_sides(self, door, file_format, input_output, of_data, of_operator):
+        """input_output chooses the tensors; a Data operator has only its output."""
+        o2.dump(door, chain(), FLOATS, input_output=input_output, file_format=file_format)
+
+        found = {}
+        for record in open_dump(door.path).records:
+            found.setdefault((record.op_type, record.timestamp), []).append((str(record.io), record.slot))
+        sides = {op_type: sorted(tensors) for (op_type, _), tensors in found.items()}
+        assert of_operator == sides["Mul"]
+        assert of_data == sides.get("Data")
+
+    @pytest.mark.parametrize(("kernels", "expected"), KERNELS.values(), ids=KERNELS)
+    def test_kernels(self, door, kernels, expected):
+        """Full names and patterns that match anywhere in a name choose operators; Data follows its reader."""
+        o2.dump(door, chain(), FLOATS, dump_mode=1, kernels=kernels)
+
+        assert expected == o2.operators(o2.folder(door.path))
+
+    def test_kernels_that_match_nothing_are_told(self, door, caplog):
+        """An item that selects nothing is named at the end, and nothing is written."""
+        o2.dump(door, chain(), FLOATS, dump_mode=1, kernels=["Default/None-op0"])
+        door.process.close()
+
+        assert "kernels that matched nothing that ran: Default/None-op0" in caplog.text
+        assert [] == o2.places(door.path)
+
+    def test_set_dump(self, door):
+        """dump_mode 2 dumps what set_dump marked, and tells acl its names."""
+        network = o2.load(door, chain(), dump_mode=2)
+
+        msdump.set_dump(network.scope("second"))
+        network.run(FLOATS)
+
+        assert [RELU] == o2.operators(o2.folder(door.path))
+        assert [{"layer": ["Default/second/ReLU-op0"]}] == o2.told(door.path)["dump"]["dump_list"]
+
+    def test_set_dump_without_target(self, door, caplog):
+        """Without a mark nothing is dumped, and one warning says so."""
+        o2.dump(door, chain(), FLOATS, dump_mode=2, steps=2)
+
+        assert 1 == caplog.text.count("set_dump has marked no operator of graph")
+        assert [] == o2.places(door.path)
+
+    def test_device_that_is_not_supported(self, door, caplog):
+        """A device that support_device leaves out dumps nothing."""
+        o2.dump(door, chain(), FLOATS, support_device=[1])
+
+        assert "device 0 is not among them: nothing is dumped" in caplog.text
+        assert not door.path.exists()
+
+    def test_branches(self, door):
+        """Only the operators of the branch that ran have files, on a stream of their own."""
+        run_made_up(door, "if")
+
+        names = [o2.NAME.fullmatch(name) for name in o2.files(o2.folder(door.path))]
+        assert {"1"} == {match["stream"] for match in names}
+        assert not any(match["type"] == "If" for match in names)
+
+
+def run_made_up(door, name, **changes):
+    """Run a small graph with inputs that are made up; return the network."""
+    network = o2.load(door, f"{GRAPHS}/{name}.onnx", **changes)
+    network.run(made_up(network.graph, {}, 0, 0))
+    return network
+
+
+NPY = {
+    "image": (
+        "Conv2D",
+        "NCHW",
+        {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"},
+    ),
+    "matrix": (
+        "MatMul",
+        "ND",
+        {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"},
+    ),
+}
+
+
+class TestContents:
+    """What the files hold."""
+
+    def test_header(self, door):
+        """A file's header has the full name, the time of its name, and each tensor's type, shape and size."""
+        o2.dump(door, chain(), FLOATS)
+
+        (iteration,) = open_dump(door.path).iterations
+        (mul,) = [file for file in iteration.files if file.name.op_type == "Mul"]
+        header = mul.header
+        assert ("2.0", "Default/first/Mul-op0", mul.name.timestamp) == (
+            header.version,
+            header.op_name,
+            header.dump_time,
+        )
+        assert [((1, 4), 16), ((), 4)] == [(info.shape, info.size) for info in header.inputs]
+        (output,) = header.outputs
+        assert (1, 2, (1, 4), (1, 4), 16) == (
+            *(output.data_type, output.format, output.shape),
+            *(output.original_shape, output.size),
+        )
+        assert ("Default/first/Mul-op0", 0) == (output.original_op.name, output.original_op.output_index)
+
+    def test_addresses(self, door):
+        """Tensors lie in the emulated device's memory; a value has one address wherever it is read."""
+        o2.dump(door, chain(), FLOATS)
+
+        records = {(r.op_type, str(r.io), r.slot): r.info.address for r in open_dump(door.path).records}
+        assert all(address % 512 == 0 and address > 0 for address in records.values())
+        assert records["Mul", "output", 0] == records["ReLU", "input", 0]
+        assert records["Data", "output", 0] == records["Mul", "input", 0] == records["Add", "input", 1]
+
+    def test_values_of_both_formats(self, door):
+        """The dump files, converted back to the host's layout, hold what the .npy files hold."""
+        tensors = {}
+        for file_format in ("bin", "npy"):
+            root = str(door.path / file_format)
+            o2.dump(door, nets.mini(), nets.mini_feeds(), file_format=file_format, fuses=True, path=root)
+            tensors[file_format] = {
+                (r.op_type, r.op_name, str(r.io), r.slot): (r.dtype, r.host) for r in open_dump(root).records
+            }
+            door.again()
+
+        assert tensors["bin"].keys() == tensors["npy"].keys()
+        for key, (dtype, host) in tensors["bin"].items():
+            assert dtype == tensors["npy"][key][0]
+            np.testing.assert_array_equal(tensors["npy"][key][1], host, strict=True)
+
+    def test_network_output_is_the_last_file(self, door):
+        """The last operator's output is what the network returns."""
+        outputs = o2.dump(door, chain(), FLOATS).run(FLOATS)
+
+        last = list(open_dump(door.path).iterations)[-1].records[-1]
+        np.testing.assert_array_equal(outputs["c"], last.host)
+
+    @pytest.mark.parametrize(("op_type", "layout", "dtypes"), NPY.values(), ids=NPY)
+    def test_npy_files_are_host_format(self, door, op_type, layout, dtypes):
+        """.npy files have the host's layout, NCHW or ND in the name, and the device's element type."""
+        o2.dump(door, nets.mini(), nets.mini_feeds(), file_format="npy")
+
+        found = {
+            (str(r.io), r.slot): (r.format, r.dtype, str(r.array.dtype))
+            for r in open_dump(door.path).records
+            if r.op_type == op_type
+        }
+        assert {key: (layout, dtype, dtype) for key, dtype in dtypes.items()} == found
+
+    def test_statistics(self, door):
+        """statistic.csv has a row for each tensor, with task, stream and the time of the operator's files."""
+        o2.dump(
+            door, chain(), FLOATS, file_format="npy", saved_data="full", statistic_category=["max", "count"]
+        )
+
+        (iteration,) = open_dump(door.path).iterations
+        rows = [row for row in iteration.statistics if row["Op Type"] == "Add"]
+        stamps = {str(r.timestamp) for r in iteration.records if r.op_type == "Add"}
+        assert len(stamps) == 1
+        assert [
+            [
+                "Add",
+                "Default_third_Add-op0",
+                "2",
+                "0",
+                *stamps,
+                "input",
+                "0",
+                "16",
+                "float32",
+                "(1,4)",
+                "6",
+                "4",
+            ],
+            [
+                "Add",
+                "Default_third_Add-op0",
+                "2",
+                "0",
+                *stamps,
+                "input",
+                "1",
+                "16",
+                "float32",
+                "(1,4)",
+                "3",
+                "4",
+            ],
+            [
+                "Add",
+                "Default_third_Add-op0",
+                "2",
+                "0",
+                *stamps,
+                "output",
+                "0",
+                "16",
+                "float32",
+                "(1,4)",
+                "9",
+                "4",
+            ],
+        ] == [list(row.values()) for row in rows]
+
+    def test_statistics_alone(self, door):
+        """saved_data statistic writes no tensor."""
+        o2.dump(door, chain(), FLOATS, file_format="npy", saved_data="statistic")
+
+        assert ["statistic.csv"] == o2.files(o2.folder(door.path))
+
+    @pytest.mark.parametrize("saved_data", ["statistic", "full"])
+    @pytest.mark.parametrize("file_format", ["bin", None])
+    def test_statistics_need_npy(self, door, saved_data, file_format):
+        """Statistics with dump files are refused before anything runs."""
+        with pytest.raises(ConfigError, match="statistics under Ascend O2 need file_format 'npy'"):
+            o2.dump(door, chain(), FLOATS, saved_data=saved_data, file_format=file_format)
+
+        assert not door.path.exists()
+
+    def test_bfloat16(self, door):
+        """bfloat16 stays two bytes in a dump file; .npy files and statistics have it as float32."""
+        run_made_up(door, "bfloat16", file_format="npy", saved_data="full")
+
+        (iteration,) = open_dump(door.path).iterations
+        halves = [r for r in iteration.records if r.dtype == "bfloat16"]
+        rows = [row for row in iteration.statistics if row["Data Type"] == "bfloat16"]
+        assert halves
+        assert {"float32"} == {str(r.array.dtype) for r in halves}
+        assert {4 * r.array.size for r in halves} == {int(row["Data Size"]) for row in rows}
+
+    def test_bfloat16_dump_files(self, door):
+        """A dump file of bfloat16 has the bytes of the type itself."""
+        run_made_up(door, "bfloat16")
+
+        halves = [r for r in open_dump(door.path).records if r.dtype == "bfloat16"]
+        assert halves
+        assert all(r.info.size == 2 * r.raw.size and r.raw.dtype == ml_dtypes.bfloat16 for r in halves)
+
+    def test_packed_elements(self, door):
+        """Elements below a byte are packed in dump files and whole in .npy files."""
+        model = nets.model(
+            [helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.INT4, name="a/Cast")],
+            [nets.value("x", [3])],
+            ["y"],
+        )
+
+        o2.dump(door, model, {"x": np.array([1, -2, 3], np.float32)})
+
+        (output,) = [r for r in open_dump(door.path).records if r.io == "output" and r.op_type == "Cast"]
+        assert ("int4", (3,), b"\xe1\x03") == (output.dtype, output.shape, bytes(output.data))
+        assert [1, -2, 3] == output.host.tolist()
+
+    def test_empty_tensors(self, door):
+        """A tensor without elements stands in a dump file, but is no .npy file."""
+        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n", 3])], ["y"])
+        feeds = {"x": np.zeros((0, 3), np.float32)}
+
+        o2.dump(door, model, feeds)
+
+        records = list(open_dump(door.path).records)
+        assert [("Data", (0, 3), 0), ("ReLU", (0, 3), 0), ("ReLU", (0, 3), 0)] == [
+            (r.op_type, r.array.shape, r.info.size) for r in records
+        ]
+
+    def test_empty_npy(self, door):
+        """Tensors without elements are counted where .npy files are written."""
+        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n", 3])], ["y"])
+
+        network = o2.dump(door, model, {"x": np.zeros((0, 3), np.float32)}, file_format="npy")
+
+        assert {"no elements": 3} == dict(network.summary.skipped)
+
+    def test_text(self, door, caplog):
+        """A text tensor is left out with one warning; the operator's other tensors stay."""
+        network = run_made_up(door, "strings")
+
+        assert network.summary.skipped["text"] >= 2
+        assert "is text, which a dump cannot hold" in caplog.text
+
+
+LARGE = np.array([60000, 2], np.float32)
+SMALL = np.array([1, 2], np.float32)
+HUGE = {"x": np.full(2, 3e38, np.float32), "x2": np.full(2, 3e38, np.float32)}
+KEEP = "must_keep_origin_dtype"
+CARRIES_ON = {"Cast"}
+"""What only hands an infinity on."""
+
+
+def sum_and_product():
+    """Return a sum that may overflow beside a product and a difference that do not."""
+    nodes = [
+        nets.node("Mul", "x one", "b", "mul/Mul"),
+        nets.node("Add", "x x2", "a", "add/Add"),
+        nets.node("Sub", "x one", "c", "sub/Sub"),
+    ]
+    inputs = [nets.value("x", [2]), nets.value("x2", [2])]
+    return nets.model(nodes, inputs, ["a", "b", "c"], {"one": np.array(1, np.float32)})
+
+
+MODES = {
+    "default": (None, np.inf),
+    "INFNAN": ("INFNAN_MODE", np.inf),
+    "SATURATION": ("SATURATION_MODE", 65504),
+}
+
+
+class TestOverflow:
+    """op_debug_mode 3."""
+
+    def run(self, door, feeds, mode=None, steps=1, precision="force_fp16", **changes):
+        """Run the sum and the product; return the network."""
+        if mode is not None:
+            door.monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", mode)
+        blocks = o2.configuration(door.path, op_debug_mode=3, **changes)
+        blocks["msdump"]["precision_mode"] = precision
+        door.configure(blocks)
+        network = door.load(sum_and_product(), **o2.CONTEXT)
+        for _ in range(steps):
+            network.run(feeds)
+        return network
+
+    @pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+    def test_operator_and_record(self, door, mode, expected):
+        """The operator that overflows has its file, and an overflow record names its task and stream."""
+        self.run(door, {"x": LARGE, "x2": LARGE}, mode)
+
+        (iteration,) = open_dump(door.path).iterations
+        file, told = iteration.files[0], iteration.overflows[0]
+        details = told.told["acc_list"]["data"]
+        assert ("Add", "Default_add_Add-op0") == (file.name.op_type, file.name.op_name)
+        assert expected == file.records[-1].host[0]
+        assert 3 == len(file.records)
+        assert (file.name.task_id, file.name.stream_id, 1) == (
+            details["task_id"],
+            details["stream_id"],
+            details["model_id"],
+        )
+        assert told.name.timestamp < file.name.timestamp
+        assert (told.name.task_id, told.name.stream_id) != (file.name.task_id, file.name.stream_id)
+
+    @pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+    def test_npy(self, door, mode, expected):
+        """Under file_format npy the record is compact JSON with sorted keys, the tensors are .npy files."""
+        self.run(door, {"x": LARGE, "x2": LARGE}, mode, file_format="npy")
+
+        (iteration,) = open_dump(door.path).iterations
+        told = iteration.overflows[0]
+        text = open(told.path, encoding="utf-8").read()  # noqa: PTH123, SIM115 - read as it is
+        *_, output = (record for record in iteration.records if record.op_type == "Add")
+        assert json.dumps(told.told, sort_keys=True, separators=(",", ":")) == text
+        assert ["AI Core", "DHA Atomic Add", "L2 Atomic Add"] == list(told.told)
+        assert (output.name.task_id, output.name.stream_id) == (
+            told.told["AI Core"]["task_id"],
+            told.told["AI Core"]["stream_id"],
+        )
+        assert expected == output.array[0]
+        assert {"Add"} == {record.op_type for record in iteration.records} - CARRIES_ON
+
+    @pytest.mark.parametrize("mode", [None, "SATURATION_MODE"])
+    def test_nothing_overflows(self, door, mode):
+        """Where nothing overflows no execution has a directory."""
+        self.run(door, {"x": SMALL, "x2": SMALL}, mode)
+
+        assert [] == o2.places(door.path)
+
+    def test_number_of_overflows(self, door):
+        """overflow_number counts overflowing operators over the whole process, where files are .npy."""
+        self.run(door, HUGE, steps=3, precision=KEEP, file_format="npy", overflow_number=2)
+
+        assert [(0, 0, "graph", 1, 0), (1, 0, "graph", 1, 1)] == o2.places(door.path)
+
+    def test_number_of_overflows_of_dump_files(self, door, caplog):
+        """overflow_number has no effect on dump files; a warning says so."""
+        self.run(door, HUGE, steps=3, precision=KEEP, overflow_number=2)
+
+        assert 3 == len(o2.places(door.path))
+        assert "takes effect only with file_format 'npy'" in caplog.text
+
+
+def failing():
+    """Return a sum, and a look-up beyond the table's end."""
+    nodes = [
+        nets.node("Abs", "x", "a", "abs/Abs"),
+        nets.node("Gather", "a number", "y", "look/Gather"),
+    ]
+    return nets.model(nodes, [nets.value("x", [2])], ["y"], {"number": np.array([5], np.int64)})
+
+
+class TestException:
+    """op_debug_mode 4."""
+
+    def test_inputs_of_the_failing_operator(self, door, monkeypatch):
+        """The inputs of the operator that fails lie below the working directory, as bytes without types."""
+        monkeypatch.chdir(door.folder)
+
+        with pytest.raises(ExecutionError, match="Gather"):
+            o2.dump(door, failing(), {"x": SMALL}, op_debug_mode=4, input_output=1)
+
+        (file,) = open_dump(door.folder).failures
+        place = door.folder / "extra-info/data-dump/0"
+        assert str(place) in file.path
+        assert "Default/look/Gather-op0" == file.header.op_name
+        assert [0, 0] == [info.data_type for info in file.header.inputs]
+        assert [SMALL.tobytes(), np.int64(5).tobytes()] == [bytes(record.data) for record in file.records]
+        assert "Default/look/Gather-op0" in file.header.dfx_message
+        assert 0o400 == (place / file.path.rsplit("/", 1)[1]).stat().st_mode & 0o777
+        assert ["acl_dump_0.json"] == [path.name for path in door.path.iterdir()]
+
+    def test_path_of_the_environment(self, door, monkeypatch, tmp_path):
+        """ASCEND_WORK_PATH comes before the working directory."""
+        monkeypatch.setenv("ASCEND_WORK_PATH", str(tmp_path / "work"))
+
+        with pytest.raises(ExecutionError):
+            o2.dump(door, failing(), {"x": SMALL}, op_debug_mode=4, input_output=1)
+
+        assert 1 == len(open_dump(tmp_path / "work").failures)
+
+    def test_nothing_fails(self, door, monkeypatch):
+        """A run without failures leaves nothing but acl's file."""
+        monkeypatch.chdir(door.folder)
+
+        o2.dump(door, chain(), FLOATS, op_debug_mode=4, input_output=1)
+
+        assert ["acl_dump_0.json"] == [path.name for path in door.path.iterdir()]
+        assert not (door.folder / "extra-info").exists()
+
+
+class TestRuns:
+    """How a run and its dump go together."""
+
+    def test_results_do_not_depend_on_the_dump(self, door):
+        """The network returns the same bits with and without a dump."""
+        dumped = o2.dump(door, nets.mini(), nets.mini_feeds()).run(nets.mini_feeds())
+        door.again()
+        door.monkeypatch.delenv("MINDSPORE_DUMP_CONFIG")
+
+        plain = door.load(nets.mini(), **o2.CONTEXT).run(nets.mini_feeds())
+
+        np.testing.assert_array_equal(plain["output"], dumped["output"], strict=True)
+
+    def test_files_are_there_when_a_step_returns(self, door):
+        """The dump is asynchronous, but a step returns only when its files are complete."""
+        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n"])], ["y"])
+        large = {"x": np.ones(1 << 20, np.float32)}
+
+        network = o2.dump(door, model, large)
+
+        sizes = [path.stat().st_size for path in o2.folder(door.path).iterdir()]
+        assert 2 == len(sizes)
+        assert sum(sizes) == network.summary.bytes - (door.path / "acl_dump_0.json").stat().st_size
+
+    def test_inputs_may_change_after_a_step(self, door):
+        """What the user does with an input after a step does not reach its files."""
+        array = np.ones(1 << 20, np.float32)
+        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n"])], ["y"])
+        network = o2.load(door, model)
+
+        network.run({"x": array})
+        array[:] = 2
+
+        assert {1.0} == {float(record.host.max()) for record in open_dump(door.path).records}
+
+    def test_most_bytes(self, door):
+        """max_bytes leaves out the operators that do not fit and counts them."""
+        blocks = o2.configuration(door.path)
+        blocks["msdump"]["max_bytes"] = 250
+        door.configure(blocks)
+
+        network = door.load(chain(), **o2.CONTEXT)
+        network.run(FLOATS)
+
+        assert network.summary.skipped["over max_bytes"] > 0
+        assert sum(path.stat().st_size for path in o2.folder(door.path).iterdir()) <= 250
