@@ -123,6 +123,8 @@ class Context:
         overflow_mode: What float16 results beyond the range become.
         memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
         fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
+        keeps_node_names: Whether the operators of a graph that is compiled as a whole are called by the
+            model's own node names (acl, torchair), not by scoped full names (MindSpore).
     """
 
     device_target: DeviceTarget = DeviceTarget.CPU
@@ -133,6 +135,7 @@ class Context:
     overflow_mode: OverflowMode = OverflowMode.INFNAN
     memory_limit: int | None = None
     fuses: bool = True
+    keeps_node_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)

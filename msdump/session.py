@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from msdump.device.residence import Residence, residence
 from msdump.execute import accelerate, feeds, values
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
+from msdump.graph.compile import compile_graph
 from msdump.graph.fusion import fuse_elementwise
 from msdump.graph.graph import IN_MEMORY, Graph
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
@@ -240,17 +242,26 @@ class Network:
 def emulated(
     graph: Graph, plan: DumpPlan | None, context: Context, kind: type[Ascend] = Ascend
 ) -> Ascend | None:
-    """Return the emulated device of an Ascend, its graph fused under O1; None for CPU and GPU."""
+    """Return the emulated device of an Ascend, its graph as the level compiles it; None for CPU and GPU."""
     if context.device_target is not DeviceTarget.ASCEND:
         return None
     accelerate.install()
     asked = context.precision_mode or (plan.precision_mode if plan is not None else None)
-    return kind(
-        fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph,
-        asked or PrecisionMode.ALLOW_FP32_TO_FP16,
-        context.overflow_mode,
+    device = functools.partial(
+        kind,
+        precision=asked or PrecisionMode.ALLOW_FP32_TO_FP16,
+        overflow=context.overflow_mode,
         reports=plan is not None and plan.trigger is Trigger.OVERFLOW,
     )
+    if context.jit_level is not JitLevel.O2:
+        return device(fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph)
+    compiled = compile_graph(
+        graph,
+        fuses=context.fuses,
+        compute=lambda part: Program(part, device(part).roundings).run({}),
+        keeps_node_names=context.keeps_node_names,
+    )
+    return device(compiled, numbers=itertools.count())
 
 
 def file_stem(graph: Graph) -> str:

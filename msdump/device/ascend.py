@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.device import formats
+from msdump.device import formats, transfers
 from msdump.device.placement import DeviceTensor, Placement, View, device_view, place
 from msdump.device.precision import rounded, rounding
 from msdump.device.tasks import Task, assign
+from msdump.device.transfers import Numbers
 from msdump.dtypes import DType
+from msdump.graph.bodies import with_bodies
 from msdump.graph.emulation import FLOAT16, Rounding
 from msdump.graph.graph import Graph, Node
 from msdump.plan import OverflowMode, PrecisionMode
@@ -19,14 +21,20 @@ class Ascend:
     """The device's view of a graph.
 
     Attributes:
-        graph: The graph, fused where the level fuses.
+        graph: The graph, fused where the level fuses, with what the device adds to it.
         placement: Formats and device types of every input and output.
         bodies: The same of the graphs directly inside branches and loops, by their index.
         tasks: The task of each operator, None where the device runs none for it.
     """
 
     def __init__(
-        self, graph: Graph, precision: PrecisionMode, overflow: OverflowMode, *, reports: bool = False
+        self,
+        graph: Graph,
+        precision: PrecisionMode,
+        overflow: OverflowMode,
+        *,
+        reports: bool = False,
+        numbers: Numbers | None = None,
     ) -> None:
         """Place a graph on the device.
 
@@ -35,11 +43,13 @@ class Ascend:
             precision: How float32 operators compute.
             overflow: What float16 results beyond the range become.
             reports: Whether saturation is to be told (``op_debug_mode`` 3).
+            numbers: Numbers of TransData and Cast operators, which are inserted then (O2, acl).
         """
-        self.graph = graph
         self.bodies = {
-            body.index: type(self)(body, precision, overflow, reports=reports) for body in graph.bodies
+            body.index: type(self)(body, precision, overflow, reports=reports, numbers=numbers)
+            for body in graph.bodies
         }
+        self.graph = with_bodies(graph, lambda body: self.bodies[body.index].graph)
         self._saturates = overflow is OverflowMode.SATURATION
         self._roundings = {
             node.name: tuple(
@@ -51,8 +61,15 @@ class Ascend:
         self._roundings |= {node.name: (Rounding(),) for node in graph.nodes if node.bodies}
         for inner in self.bodies.values():
             self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
-        self.placement: Placement = place(graph, self.dtype_of)
-        self.tasks: tuple[Task | None, ...] = assign(graph)
+        self.placement: Placement = place(self.graph, self.dtype_of)
+        if numbers is not None:
+            self._insert_transfers(rounding("", PrecisionMode.FORCE_FP32, overflow, reports=reports), numbers)
+        self.tasks: tuple[Task | None, ...] = assign(self.graph)
+
+    def _insert_transfers(self, usual: Rounding, numbers: Numbers) -> None:
+        inserted = transfers.insert(self.graph, self.placement, usual, numbers)
+        self.graph, self.placement = inserted.graph, inserted.placement
+        self._roundings |= inserted.roundings
 
     def roundings(self, node: Node) -> tuple[Rounding, ...]:
         """Return how each original operator of a node computes, whichever graph of the model it is in."""
@@ -65,7 +82,10 @@ class Ascend:
         if host is None:
             return None
         roundings = self._roundings[node.name]
-        return roundings[0].read_type(host) if io is IO.INPUT else roundings[-1].write_type(host)
+        if io is IO.OUTPUT:
+            return roundings[-1].write_type(host)
+        first = (at for at, part in enumerate(node.members) if value in part.inputs)
+        return roundings[next(first, 0)].read_type(host)
 
     def view(self) -> View:
         """Return what the device line of the .ir shows."""

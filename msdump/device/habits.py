@@ -134,9 +134,18 @@ HABITS: Final[Mapping[str, Habit]] = {
 
 
 def habit(node: Node) -> Habit:
-    """Return the habit of an operator; a fused one computes only where all of its parts can."""
+    """Return the habit of an operator.
+
+    A fused one has that of its first part, whose formats the other parts take, their own parameters
+    as on the host; a chain of elementwise operators computes only where all of its parts can.
+    """
     if not node.parts:
         return HABITS.get(node.operator.op_type, HOST)
+    first = habit(node.parts[0])
+    if first == HOST or isinstance(first, Follows):
+        return first
+    if isinstance(first, Fixed):
+        return _of_first(node, first)
     formats: tuple[str, ...] | None = None
     for part in map(habit, node.parts):
         if not isinstance(part, Elementwise):
@@ -144,3 +153,14 @@ def habit(node: Node) -> Habit:
         if part.formats is not None:
             formats = part.formats if formats is None else tuple(f for f in formats if f in part.formats)
     return Elementwise(formats)
+
+
+def _of_first(node: Node, usual: Fixed) -> Fixed:
+    """Return the formats of a fused operator whose first part holds these."""
+    last = len(usual.inputs) - 1
+    held = {name: usual.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
+    return Fixed(
+        tuple(held.get(name, DEFAULT_FORMAT) for name in node.inputs) or usual.inputs,
+        usual.outputs,
+        usual.rank,
+    )

@@ -1,8 +1,8 @@
-"""How each operator of a graph holds its tensors on the device, and where formats change.
+"""How each operator of a graph holds its tensors on the device.
 
 Graph inputs and weights arrive as on the host. A format travels through the
-operators that can compute in it; where a value is read in another format than it
-was made in, a TransData converts it.
+operators that can compute in it; a value may be read in another format than it
+was made in.
 """
 
 from __future__ import annotations
@@ -73,37 +73,14 @@ class NodePlacement:
 
 
 @dataclass(frozen=True, slots=True)
-class TransData:
-    """A value that is read in another format than it was made in.
-
-    Attributes:
-        value: Its name.
-        source: How it was made.
-        target: How it is read.
-        producer: Position of the operator that made it, None for graph inputs and weights.
-        consumer: Position of the operator that reads it, None for graph outputs.
-        slot: Which input of the consumer, or which graph output.
-    """
-
-    value: str
-    source: DeviceTensor
-    target: DeviceTensor
-    producer: int | None
-    consumer: int | None
-    slot: int
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """How a graph lies on the device.
 
     Attributes:
         nodes: One entry for each operator, in execution order.
-        transfers: The format changes, in the order in which they happen.
     """
 
     nodes: tuple[NodePlacement, ...]
-    transfers: tuple[TransData, ...]
 
 
 def host_dtype(graph: Graph) -> SlotDType:
@@ -113,6 +90,18 @@ def host_dtype(graph: Graph) -> SlotDType:
         return graph.type_of((node.inputs if io is IO.INPUT else node.outputs)[slot]).dtype
 
     return dtype_of
+
+
+def host_tensor(graph: Graph, name: str) -> DeviceTensor:
+    """Return how a value lies on the device as long as nothing changes its format or element type."""
+    shape = host_shape(graph, name)
+    return DeviceTensor(DEFAULT_FORMAT, graph.type_of(name).dtype, UNKNOWN_RANK if shape is None else shape)
+
+
+def host_shape(graph: Graph, name: str) -> Dims | None:
+    """Return the dimensions of a value, -1 where one is not known; None where the rank is not."""
+    shape = graph.type_of(name).shape
+    return None if shape is None else tuple(d if isinstance(d, int) else DYNAMIC for d in shape)
 
 
 def place(graph: Graph, dtype_of: SlotDType | None = None) -> Placement:
@@ -161,38 +150,22 @@ class _Placer:
     def __init__(self, graph: Graph, dtype_of: SlotDType) -> None:
         self._graph = graph
         self._dtype_of = dtype_of
-        self._made: dict[str, tuple[DeviceTensor, int]] = {}
-        self._transfers: list[TransData] = []
+        self._made: dict[str, DeviceTensor] = {}
 
     def run(self) -> Placement:
-        nodes = tuple(self._place(node, position) for position, node in enumerate(self._graph.nodes))
-        for slot, value in enumerate(self._graph.outputs):
-            source, producer = self._source(value.name)
-            target = self._tensor(value.name, source.dtype, DEFAULT_FORMAT)
-            self._note(TransData(value.name, source, target, producer, None, slot))
-        return Placement(nodes, tuple(self._transfers))
+        return Placement(tuple(map(self._place, self._graph.nodes)))
 
-    def _place(self, node: Node, position: int) -> NodePlacement:
+    def _place(self, node: Node) -> NodePlacement:
         chosen = self._formats(node, habit(node))
         groups: Any = node.attributes.get("group", 1)
         way = _Way(groups, self._cell(node, chosen))
         inputs = self._slots(node, IO.INPUT, chosen.inputs, way)
         outputs = self._slots(node, IO.OUTPUT, chosen.outputs, way)
-        for slot, (name, target) in enumerate(zip(node.inputs, inputs, strict=True)):
-            if target is not None:
-                source, producer = self._source(name)
-                self._note(TransData(name, source, target, producer, position, slot))
-        made = zip(node.outputs, outputs, strict=True)
-        self._made.update({name: (tensor, position) for name, tensor in made if tensor})
+        self._made |= {name: tensor for name, tensor in zip(node.outputs, outputs, strict=True) if tensor}
         return NodePlacement(inputs, outputs)
 
-    def _note(self, change: TransData) -> None:
-        if (change.source.format, change.source.groups) != (change.target.format, change.target.groups):
-            self._transfers.append(change)
-
-    def _source(self, name: str) -> tuple[DeviceTensor, int | None]:
-        made = self._made.get(name)
-        return made or (self._tensor(name, self._graph.type_of(name).dtype, DEFAULT_FORMAT), None)
+    def _source(self, name: str) -> DeviceTensor:
+        return self._made.get(name) or host_tensor(self._graph, name)
 
     def _cell(self, node: Node, chosen: Fixed) -> Cell | None:
         if formats.FRACTAL_ZN_RNN not in chosen.inputs:
@@ -224,8 +197,7 @@ class _Placer:
             return DeviceTensor(DEFAULT_FORMAT, dtype, host)
 
     def _host_shape(self, name: str) -> Dims | None:
-        shape = self._graph.type_of(name).shape
-        return None if shape is None else tuple(d if isinstance(d, int) else DYNAMIC for d in shape)
+        return host_shape(self._graph, name)
 
     def _formats(self, node: Node, usual: Habit) -> Fixed:
         """Return the format of each slot under an operator's habit."""
@@ -240,7 +212,7 @@ class _Placer:
         return rank == 0 or first is None or len(first) == rank
 
     def _followed(self, node: Node, usual: Follows) -> Fixed:
-        arriving = self._source(node.inputs[0])[0].format if node.inputs else DEFAULT_FORMAT
+        arriving = self._source(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
         if arriving not in usual.formats or not self._all_fit(node, arriving):
             return HOST
         return Fixed((arriving,), (arriving,))
@@ -265,7 +237,7 @@ class _Placer:
         return len(shapes) == 1 or all(_meets(shape, result, name) for shape in shapes)
 
     def _special(self, node: Node) -> Iterator[str]:
-        made = (self._source(name)[0].format for name in node.inputs if name)
+        made = (self._source(name).format for name in node.inputs if name)
         return (name for name in made if name != DEFAULT_FORMAT)
 
     def _has_one_c0(self, node: Node) -> bool:

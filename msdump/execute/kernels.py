@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -181,7 +181,7 @@ class KernelFactory:
             shared={name: array for name, array in bound.items() if not _is_small(array)},
             absent=absent,
             rounded={
-                name: _saturates_inputs(roundings) and self._weights.overflows(name)
+                name: _saturates_inputs(node, name, roundings) and self._weights.overflows(name)
                 for name in bound
                 if bound[name] is not self._weights.array(name)
             },
@@ -202,9 +202,10 @@ class KernelFactory:
         if roundings is None or node.domain:
             return array
         dtype = dtypes.from_numpy(array.dtype)
-        reads = roundings[0].read_type(dtype)
+        rounding = roundings[_readers(node, name)[0]]
+        reads = rounding.read_type(dtype)
         if reads in HALVES:
-            return self._weights.rounded(name, reads, saturates=roundings[0].saturates)
+            return self._weights.rounded(name, reads, saturates=rounding.saturates)
         return array
 
     def _all_fed(
@@ -215,23 +216,36 @@ class KernelFactory:
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
     def _bound(self, node: Node) -> tuple[str, ...]:
-        if not (node.op_type in _BOUND_OPS or node.domain or self._rounds_weights(node)):
-            return ()
+        """Return the weights that the session gets as initializers; of a fused operator those of one part."""
         free = self._graph.overridable
-        names = dict.fromkeys(node.inputs)
-        return tuple(name for name in names if name in self._weights and name not in free)
+        names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
+        readers = {name: _readers(node, name) for name in names}
+        parts = [self._binds(part, rounding) for part, rounding in self._computing(node)]
+        return tuple(name for name, found in readers.items() if len(found) == 1 and parts[found[0]])
 
-    def _rounds_weights(self, node: Node) -> bool:
-        """Tell whether a convolution's weights are rounded, once and not in every run.
-
-        Elsewhere they are fed, so that equal convolutions share one session and its threads.
-        """
+    def _computing(self, node: Node) -> Iterator[tuple[Node, Rounding | None]]:
         roundings = self._roundings(node)
-        return node.op_type == "Conv" and roundings is not None and roundings[0].reads is not FLOAT32
+        return zip(node.members, roundings or (None,) * len(node.members), strict=True)
 
-    def _packed(self, node: Node) -> frozenset[str]:
-        slots = _PACKED_SLOTS.get(node.op_type, frozenset())
-        return frozenset(name for slot, name in enumerate(node.inputs) if slot in slots and not node.domain)
+    @staticmethod
+    def _binds(part: Node, rounding: Rounding | None) -> bool:
+        """Tell whether an operator's weights become initializers.
+
+        Those of a convolution do where they are rounded, once and not in every run. Elsewhere they
+        are fed, so that equal convolutions share one session and its threads.
+        """
+        if part.op_type in _BOUND_OPS or part.domain:
+            return True
+        return part.op_type == "Conv" and rounding is not None and rounding.reads is not FLOAT32
+
+    @staticmethod
+    def _packed(node: Node) -> frozenset[str]:
+        return frozenset(
+            name
+            for part in node.members
+            for slot, name in enumerate(part.inputs)
+            if slot in _PACKED_SLOTS.get(part.op_type, ()) and not part.domain
+        )
 
     def _shared_values(
         self, node: Node, model: onenode.NodeModel, bound: Mapping[str, np.ndarray]
@@ -315,6 +329,11 @@ class _Pinned:
         return run(feeds, _result_names(model), None)
 
 
+def _readers(node: Node, name: str) -> list[int]:
+    """Return which parts of an operator read a value."""
+    return [at for at, part in enumerate(node.members) if name in part.inputs]
+
+
 def _is_small(array: np.ndarray) -> bool:
     return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
 
@@ -348,9 +367,11 @@ def _result_names(kernel: Kernel | onenode.NodeModel) -> list[str]:
     return [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
 
 
-def _saturates_inputs(roundings: Sequence[Rounding] | None) -> bool:
+def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
     """Tell whether an operator's inputs saturate, and the overflow status is to say so."""
-    return _tells(roundings) and roundings is not None and roundings[0].reads is FLOAT16
+    if roundings is None or not _tells(roundings):
+        return False
+    return roundings[_readers(node, name)[0]].reads is FLOAT16
 
 
 def _tells(roundings: Sequence[Rounding] | None) -> bool:

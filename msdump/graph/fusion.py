@@ -3,14 +3,15 @@
 A chain grows while an elementwise operator's only result goes to one other
 elementwise operator and nowhere else. The fused operator runs where the last
 of the chain stood; values inside it are never seen. Its name joins the last
-components of the original names, which it keeps: ``Default/Add-op0ReLU-op0``.
+components of the original names, which it keeps: ``Default/Add-op0ReLU-op0``;
+where another chain already has that name, it joins the whole names.
 """
 
 from __future__ import annotations
 
 import os.path
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -33,59 +34,85 @@ ELEMENTWISE: Final = frozenset(
 """ONNX operators whose every element depends on one element of each input."""
 
 
+Joins = Callable[[Sequence[Node], Node, str], bool]
+"""Tells whether an operator continues a chain through a value that it reads."""
+
+
 def fuse_elementwise(graph: Graph) -> Graph:
     """Return the graph with its elementwise chains fused, those in branches and loops as well."""
+    return _fuse(graph, set())
+
+
+def _fuse(graph: Graph, taken: set[str]) -> Graph:
+    found = chains(graph, meet_elementwise)
+    nodes = tuple(chain[0] if len(chain) == 1 else _fused(chain, taken) for chain in found)
+    return with_bodies(replace(graph, nodes=nodes), lambda body: _fuse(body, taken))
+
+
+def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
+    """Return the operators in chains, each chain where its last operator stood.
+
+    Only what one operator alone reads, and what is no graph output, can be inside a chain.
+
+    Args:
+        graph: The graph.
+        joins: What else a chain needs to go on.
+    """
     uses = Counter(name for node in graph.nodes for name in reads(node))
     kept = {value.name for value in graph.outputs}
-    makers = {name: node for node in graph.nodes for name in node.outputs if name}
-    chains: dict[str, list[Node]] = {}
+    open_chains: dict[str, list[Node]] = {}
+    ends: dict[str, str] = {}
     for node in graph.nodes:
         chain = [node]
-        if _is_elementwise(node):
-            chain = [*_open_chain(node, makers, chains, uses, kept), node]
-        chains[node.name] = chain
-    nodes = tuple(_fused(chain) for chain in chains.values())
-    return with_bodies(replace(graph, nodes=nodes), fuse_elementwise)
+        for name in node.inputs:
+            end = ends.get(name, "")
+            before = open_chains.get(end, [])
+            if before and uses[name] == 1 and name not in kept and joins(before, node, name):
+                chain = [*open_chains.pop(end), node]
+                break
+        open_chains[node.name] = chain
+        ends |= dict.fromkeys(filter(None, node.outputs), node.name)
+    return list(open_chains.values())
 
 
-def _open_chain(
-    node: Node,
-    makers: Mapping[str, Node],
-    chains: dict[str, list[Node]],
-    uses: Counter[str],
-    kept: set[str],
-) -> list[Node]:
-    """Take the chain that ends in one of the node's inputs and nowhere else, if there is one."""
-    for name in node.inputs:
-        maker = makers.get(name)
-        if maker is None or not _is_elementwise(maker) or uses[name] > 1 or name in kept:
-            continue
-        if maker.name in chains:
-            return chains.pop(maker.name)
-    return []
+def meet_elementwise(chain: Sequence[Node], node: Node, _name: str) -> bool:
+    """Tell whether an elementwise operator follows one."""
+    return _is_elementwise(chain[-1]) and _is_elementwise(node)
 
 
 def _is_elementwise(node: Node) -> bool:
     return not node.domain and node.op_type in ELEMENTWISE and len(node.outputs) == 1
 
 
-def _fused(chain: list[Node]) -> Node:
-    if len(chain) == 1:
-        return chain[0]
-    last = chain[-1]
+def _fused(chain: Sequence[Node], taken: set[str]) -> Node:
+    name = _short_name(chain)
+    if name in taken:
+        name = "".join(part.operator.full_name for part in chain)
+    taken.add(name)
+    return joined(chain, OperatorRef("".join(part.operator.op_type for part in chain), name))
+
+
+def _short_name(chain: Sequence[Node]) -> str:
     names = [part.operator.full_name for part in chain]
     scope = os.path.commonpath([name.rpartition("/")[0] for name in names])
+    return f"{scope}/{''.join(name.rpartition('/')[2] for name in names)}"
+
+
+def joined(chain: Sequence[Node], operator: OperatorRef) -> Node:
+    """Return the operators of a chain as one, with the node name of the last one.
+
+    Args:
+        chain: The operators.
+        operator: What the fused one is called.
+    """
     made = {name for part in chain for name in part.outputs}
     outside = dict.fromkeys(name for part in chain for name in reads(part) if name not in made)
     return replace(
-        last,
+        chain[-1],
         op_type="+".join(part.op_type for part in chain),
         inputs=tuple(outside),
         attributes={},
-        operator=OperatorRef(
-            "".join(part.operator.op_type for part in chain),
-            f"{scope}/{''.join(name.rpartition('/')[2] for name in names)}",
-        ),
+        operator=operator,
         source=tuple(dict.fromkeys(line for part in chain for line in part.source)),
         parts=tuple(chain),
     )

@@ -98,3 +98,21 @@ def test_nothing_to_fuse_leaves_nodes_alone():
     graph = loader.load(parser.parse_model(text))
 
     assert graph.nodes[0] is fuse_elementwise(graph).nodes[0]
+
+
+def test_full_names_are_unique():
+    """Chains whose short names would be the same have names of their own."""
+    ends = {"p": "Abs", "q": "Neg", "r": "Abs", "s": "Neg"}
+    scopes = {"p": "a", "q": "b", "r": "c", "s": "d"}
+    before = {"p": "x", "q": "p", "r": "x", "s": "r"}
+    nodes = [
+        helper.make_node(kind, [before[out]], [out], name=f"{scopes[out]}/{kind}")
+        for out, kind in ends.items()
+    ]
+    values = {name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xqs"}
+    proto = helper.make_graph(nodes, "g", [values["x"]], [values["q"], values["s"]])
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+    names = [node.operator.full_name for node in fuse_elementwise(loader.load(model)).nodes]
+
+    assert ["Default/Abs-op0Neg-op0", "Default/c/Abs-op0Default/d/Neg-op0"] == names

@@ -1,0 +1,233 @@
+"""TransData and Cast: where a tensor is read in another format or element type than it was made in.
+
+A compiled graph has them as operators of their own. Constants need none: they are
+brought into the form in which they are read when the graph is compiled. Tensors
+stay in the host's layout, so a TransData moves nothing here; a Cast rounds. On the
+way to a smaller type the Cast comes first, on the way to a larger one last, so that
+TransData has less to move. Between two device formats the host's stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host_tensor
+from msdump.device.precision import CUBE_OPS
+from msdump.dtypes import BFLOAT16
+from msdump.graph import rewiring
+from msdump.graph.emulation import FLOAT32, HALVES, Rounding
+from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, ValueType
+from msdump.graph.order import outer_values
+from msdump.record import DEFAULT_FORMAT
+
+_BFLOAT16_SINCE: Final = 13  # opset
+_TENSORS: Final = ("tensor", "")  # what nothing is known about is one
+_FLOATS: Final = frozenset({FLOAT32, *HALVES})
+
+Numbers = Iterator[int]
+"""Gives the numbers in the names of inserted operators; all graphs of a model share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """A graph with its TransData and Cast operators.
+
+    Attributes:
+        graph: The graph.
+        placement: How its operators hold their tensors.
+        roundings: How the inserted operators compute, by name.
+    """
+
+    graph: Graph
+    placement: Placement
+    roundings: Mapping[str, tuple[Rounding, ...]]
+
+
+def insert(graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers) -> Inserted:
+    """Return a graph in which every operator finds its inputs in the form in which it reads them.
+
+    Graph outputs, and what branches and loops read of the graph around them, have the host's form.
+
+    Args:
+        graph: The compiled graph.
+        placement: How its operators hold their tensors.
+        usual: What saturates, and whether that is to be told.
+        numbers: Numbers of the inserted operators.
+    """
+    return _Inserter(graph, placement, usual, numbers).run()
+
+
+class _Inserter:
+    """Walks one graph in execution order."""
+
+    def __init__(self, graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers) -> None:
+        self._graph = graph
+        self._placed = placement.nodes
+        self._usual = usual
+        self._numbers = numbers
+        self._types = dict(graph.types)
+        self._hosted = {value.name for value in graph.outputs} | set().union(*map(_inner_reads, graph.nodes))
+        self._widened = set(_widened(graph, placement))
+        self._taken = {node.name for node in graph.nodes} | set(self._types)
+        self._nodes: list[Node] = []
+        self._places: list[NodePlacement] = []
+        self._roundings: dict[str, tuple[Rounding, ...]] = {}
+        self._forms: dict[tuple[str, DeviceTensor], str] = {}
+        tensors = (value.name for value in graph.inputs if value.type.kind in _TENSORS)
+        self._made = {name: host_tensor(graph, name) for name in tensors}
+
+    def run(self) -> Inserted:
+        for node, placed in zip(self._graph.nodes, self._placed, strict=True):
+            self._add(node, placed)
+        for value in self._graph.outputs:
+            self._hand_out(value.name)
+        graph = replace(self._graph, nodes=tuple(self._nodes), types=self._types)
+        return Inserted(graph, Placement(tuple(self._places)), self._roundings)
+
+    def _add(self, node: Node, placed: NodePlacement) -> None:
+        inputs = [
+            name if tensor is None else self._converted(node, name, tensor)
+            for name, tensor in zip(node.inputs, placed.inputs, strict=True)
+        ]
+        for name in _inner_reads(node):
+            self._hand_out(name)
+        outputs = dict(self._renamed(node, placed))
+        self._nodes.append(rewiring.rewired(node, inputs, outputs))
+        self._places.append(placed)
+
+    def _renamed(self, node: Node, placed: NodePlacement) -> Iterator[tuple[str, str]]:
+        """Note what an operator makes; yield new names of what must have its own in the host's form."""
+        for name, tensor in zip(node.outputs, placed.outputs, strict=True):
+            if tensor is None or self._graph.type_of(name).kind not in _TENSORS:
+                continue
+            self._made[name] = tensor
+            if name in self._hosted and tensor != self._host(name):
+                value = self._forms[name, tensor] = self._new_value(name)
+                self._types[value] = self._graph.type_of(name)
+                yield name, value
+
+    def _converted(self, node: Node, name: str, wanted: DeviceTensor) -> str:
+        """Return the value that holds a value in a form; constants do in every one."""
+        if name not in self._made:
+            return name
+        return self._host_value(name) if node.bodies else self._in_form(name, wanted)
+
+    def _hand_out(self, name: str) -> None:
+        if name in self._made:
+            self._host_value(name)
+
+    def _host_value(self, name: str) -> str:
+        return self._in_form(name, self._host(name))
+
+    def _in_form(self, name: str, wanted: DeviceTensor) -> str:
+        made = self._made[name]
+        value = self._forms.get((name, made), name)
+        for before, after in _steps(made, wanted, self._host(name)):
+            if (name, after) not in self._forms:
+                self._forms[name, after] = self._insert(name, value, before, after)
+            value = self._forms[name, after]
+        return value
+
+    def _insert(self, name: str, source: str, before: DeviceTensor, after: DeviceTensor) -> str:
+        """Add the operator that makes one form of a value out of another."""
+        is_cast = before.dtype is not after.dtype
+        own = self._new_name(rewiring.CAST if is_cast else rewiring.TRANS_DATA)
+        is_last = name in self._hosted and after == self._host(name)
+        target = name if is_last else f"{own}:0"
+        if is_cast:
+            node = self._cast(own, name, source, target, after)
+        else:
+            self._types.setdefault(target, self._type_of(source))
+            self._roundings[own] = (Rounding(),)
+            node = rewiring.trans_data(own, source, target, _attributes(before, after))
+        self._nodes.append(node)
+        self._places.append(NodePlacement((before,), (after,)))
+        return target
+
+    def _cast(self, own: str, name: str, source: str, target: str, after: DeviceTensor) -> Node:
+        assert after.dtype is not None
+        known = self._type_of(source)
+        if after.dtype is FLOAT32:
+            self._types.setdefault(target, replace(known, dtype=FLOAT32))
+            self._roundings[own] = (Rounding(),)
+            return rewiring.cast(own, source, target, FLOAT32)
+        stays = name in self._widened
+        self._types.setdefault(target, known if stays else replace(known, dtype=after.dtype))
+        reads_as = after.dtype if stays else FLOAT32
+        self._roundings[own] = (replace(self._usual, reads=reads_as, writes=FLOAT32),)
+        return rewiring.cast(own, source, target, None if stays else after.dtype)
+
+    def _type_of(self, name: str) -> ValueType:
+        return self._types.get(name, UNKNOWN)
+
+    def _host(self, name: str) -> DeviceTensor:
+        return host_tensor(self._graph, name)
+
+    def _new_name(self, primitive: str) -> str:
+        names = (f"trans_{primitive}_{number}" for number in self._numbers)
+        return next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
+
+    def _new_value(self, name: str) -> str:
+        found = f"{name}:device"
+        while found in self._taken:
+            found += "'"
+        self._taken.add(found)
+        return found
+
+
+def _inner_reads(node: Node) -> set[str]:
+    """Return what the subgraphs of an operator read by name."""
+    return set().union(*(outer_values(part.proto) for part in node.members))
+
+
+def _widened(graph: Graph, placement: Placement) -> Iterator[str]:
+    """Yield the values whose Cast leaves the host's element type: not only cube operators read them smaller.
+
+    The runtime computes in the wide type; only of cube operators it is sure that they take the small one,
+    and only since opset 13 that anything takes bfloat16.
+    """
+    is_old = graph.opsets.get("", 1) < _BFLOAT16_SINCE
+    for node, placed in zip(graph.nodes, placement.nodes, strict=True):
+        for name, tensor in zip(node.inputs, placed.inputs, strict=True):
+            if tensor is None or tensor.dtype not in HALVES or graph.type_of(name).dtype is not FLOAT32:
+                continue
+            readers = (part.operator.op_type for part in node.members if name in part.inputs)
+            if not CUBE_OPS.issuperset(readers) or (is_old and tensor.dtype is BFLOAT16):
+                yield name
+
+
+def _steps(
+    made: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor
+) -> Iterator[tuple[DeviceTensor, DeviceTensor]]:
+    """Yield the changes from one form to another, one operator each."""
+    has_cast = made.dtype is not wanted.dtype and _FLOATS.issuperset((made.dtype, wanted.dtype))
+    before = made
+    if has_cast and wanted.dtype in HALVES:
+        after = replace(before, dtype=wanted.dtype)
+        yield before, after
+        before = after
+    for layout in _layouts(made, wanted, host):
+        after = replace(layout, dtype=before.dtype)
+        yield before, after
+        before = after
+    if has_cast and wanted.dtype not in HALVES:
+        yield before, replace(before, dtype=wanted.dtype)
+
+
+def _layouts(made: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor) -> Iterator[DeviceTensor]:
+    if (made.format, made.groups, made.cell) == (wanted.format, wanted.groups, wanted.cell):
+        return
+    if DEFAULT_FORMAT not in {made.format, wanted.format}:
+        yield host
+    yield wanted
+
+
+def _attributes(before: DeviceTensor, after: DeviceTensor) -> dict[str, Attribute]:
+    """Return what a TransData tells of itself, as GE's operator does."""
+    return {
+        "src_format": before.format,
+        "dst_format": after.format,
+        "groups": max(before.groups, after.groups),
+    }

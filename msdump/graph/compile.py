@@ -1,0 +1,148 @@
+"""Compiles a whole graph as GE does (Ascend O2, acl, torchair): constants folded, operators fused.
+
+A kernel is a cube operator with what follows it - bias, batch normalization,
+activation -, a batch normalization with its activation, or a chain of elementwise
+operators. It is called after all of its operators, ``conv1conv1_relu``, has the
+type of the first one, and keeps the originals (``Node.parts``).
+
+The parts of a kernel run one after the other, each rounded as it would be alone: a
+batch normalization is not multiplied into the weights of its convolution. So a
+compiled network gives the bits of the one that is not compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msdump.graph.bodies import with_bodies
+from msdump.graph.folding import Compute, fold
+from msdump.graph.fusion import chains, joined, meet_elementwise
+from msdump.graph.graph import Graph, Node
+from msdump.record import OperatorRef
+
+_CUBE: Final = "cube"
+_CONV: Final = "convolution"
+_BIAS: Final = "bias"
+_NORM: Final = "normalization"
+_ACTIVATION: Final = "activation"
+
+_ROLES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("Conv", "ConvTranspose"), _CONV),
+    **dict.fromkeys(("MatMul", "Gemm"), _CUBE),
+    "BatchNormalization": _NORM,
+    **dict.fromkeys(
+        (
+            *("Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Clip", "Sigmoid", "HardSigmoid"),
+            *("HardSwish", "Mish", "Tanh", "Softplus", "Softsign", "Gelu", "ThresholdedRelu", "Swish"),
+        ),
+        _ACTIVATION,
+    ),
+}
+"""What an ONNX operator can be in a kernel."""
+
+_BIAS_PRIMITIVE: Final = "BiasAdd"
+
+_FOLLOWERS: Final[Mapping[str, frozenset[str]]] = {
+    _CONV: frozenset({_BIAS, _NORM, _ACTIVATION}),
+    _CUBE: frozenset({_BIAS, _ACTIVATION}),
+    _BIAS: frozenset({_NORM, _ACTIVATION}),
+    _NORM: frozenset({_ACTIVATION}),
+    _ACTIVATION: frozenset(),
+}
+"""What can follow each part of a kernel."""
+
+Note = Callable[[str, Graph], None]
+"""Takes the graph after a stage of the compilation."""
+
+FOLDED: Final = "AfterConstantFolding"
+FUSED: Final = "AfterFusion"
+
+
+def compile_graph(
+    graph: Graph,
+    *,
+    fuses: bool = True,
+    compute: Compute | None = None,
+    keeps_node_names: bool = False,
+    note: Note | None = None,
+) -> Graph:
+    """Return the graph with constants folded and operators fused, those of branches and loops as well.
+
+    Args:
+        graph: The graph.
+        fuses: Whether operators are fused (``fusion_switch``).
+        compute: Runs what is folded; None: nothing is.
+        keeps_node_names: Operators are called by the model's node names, not by full names.
+        note: Takes the graph after each stage.
+    """
+    note = note or _ignore
+    if keeps_node_names:
+        graph = _with_node_names(graph)
+    if compute is not None:
+        graph = _folded(graph, compute)
+        note(FOLDED, graph)
+    if fuses:
+        graph = _fused(graph, _names(graph))
+        note(FUSED, graph)
+    return graph
+
+
+def _ignore(_stage: str, _graph: Graph) -> None:
+    """Take a stage and do nothing."""
+
+
+def _with_node_names(graph: Graph) -> Graph:
+    nodes = tuple(replace(n, operator=OperatorRef(n.operator.op_type, n.name)) for n in graph.nodes)
+    return with_bodies(replace(graph, nodes=nodes), _with_node_names)
+
+
+def _folded(graph: Graph, compute: Compute) -> Graph:
+    return with_bodies(fold(graph, compute), lambda body: _folded(body, compute))
+
+
+def _names(graph: Graph) -> set[str]:
+    nodes = [node for inner in graph.walk() for node in inner.nodes]
+    return {node.name for node in nodes} | {node.operator.full_name for node in nodes}
+
+
+def _fused(graph: Graph, taken: set[str]) -> Graph:
+    for joins in (_continues, meet_elementwise):
+        found = chains(graph, joins)
+        nodes = tuple(chain[0] if len(chain) == 1 else _kernel(chain, taken) for chain in found)
+        graph = replace(graph, nodes=nodes)
+    return with_bodies(graph, lambda body: _fused(body, taken))
+
+
+def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
+    """Tell whether an operator goes on with the kernel that a chain is."""
+    role = _role(node)
+    if role not in _FOLLOWERS.get(_role(chain[-1]), ()):
+        return False
+    return role == _BIAS or (name == node.inputs[0] and name not in node.inputs[1:])
+
+
+def _role(node: Node) -> str:
+    if node.domain or len(node.outputs) != 1:
+        return ""
+    return _BIAS if node.operator.op_type == _BIAS_PRIMITIVE else _ROLES.get(node.op_type, "")
+
+
+def _kernel(chain: Sequence[Node], taken: set[str]) -> Node:
+    """Return the kernel of a chain; it runs where the last operator stood."""
+    first = chain[0]
+    full_name = _free("".join(part.operator.full_name for part in chain), taken)
+    kernel = joined(chain, OperatorRef(first.operator.op_type, full_name))
+    name = _free("".join(part.name for part in chain), taken)
+    taken |= {full_name, name}
+    return replace(kernel, name=name, attributes=first.attributes)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that nobody has yet: the wanted one, or one with a number."""
+    found, number = name, 0
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
