@@ -78,6 +78,6 @@ def row(io: str, index: int, info: TensorInfo, cells: Cells | None, chosen: Sequ
         *(dump_enums.format_name(info.format), shape),
     )
     names = columns(chosen)
-    missing = "" if tuple(chosen) == DEFAULT else _MISSING
+    missing = _MISSING if names[0] == COUNT else ""
     texts = (missing if cells is None else f"{cells[name]:.6g}" for name in names)
     return f"{','.join((*fields, *texts))}\n".encode()
