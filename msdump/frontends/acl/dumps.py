@@ -145,8 +145,8 @@ class Dumps:
 
 
 def context(device_id: int) -> Context:
-    """Return where models run: an Ascend that compiles whole graphs."""
+    """Return where models run: an Ascend that compiles whole graphs and keeps the names of their nodes."""
     text = env.read(env.CHECK_OVERFLOW_MODE)
     parse = settings.VARIABLES[env.CHECK_OVERFLOW_MODE]
     given = {} if text is None else parse(env.CHECK_OVERFLOW_MODE, text)
-    return replace(Context(DeviceTarget.ASCEND, JitLevel.O2, device_id), **given)
+    return replace(Context(DeviceTarget.ASCEND, JitLevel.O2, device_id, keeps_node_names=True), **given)
