@@ -159,8 +159,5 @@ def _of_first(node: Node, usual: Fixed) -> Fixed:
     """Return the formats of a fused operator whose first part holds these."""
     last = len(usual.inputs) - 1
     held = {name: usual.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
-    return Fixed(
-        tuple(held.get(name, DEFAULT_FORMAT) for name in node.inputs) or usual.inputs,
-        usual.outputs,
-        usual.rank,
-    )
+    inputs = tuple(held.get(name, DEFAULT_FORMAT) for name in node.inputs)
+    return Fixed(inputs, usual.outputs, usual.rank)
