@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "run": "Run an ONNX model and dump it.",
     "check": "Say what a dump configuration does, and to a model.",
     "convert": "Convert dump files to arrays, also to another memory format.",
+    "compare": "Compare two dumps, and name the first operator that differs.",
     "overflow": "Tell which operators of a dump overflowed.",
 }
 """First sentence of every command's help; the command is ``command`` in the module of its name."""

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from msdump.errors import DumpReadError, ToolError
-from msdump.store import texts
+from msdump.store import names, texts
 from msdump.tools.return_codes import ReturnCode
 
 _ORIGINAL_NAMES: Final = "_datadump_original_op_names"
@@ -86,6 +86,11 @@ class FusionRules:
     def by_name(self) -> Mapping[str, Operator]:
         """Operators by their names."""
         return {operator.name: operator for operator in self.operators}
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Operator]:
+        """Operators by their names in the names of files."""
+        return {names.sanitize(operator.name): operator for operator in self.operators}
 
     @cached_property
     def by_origin(self) -> Mapping[tuple[str, int], tuple[str, int]]:

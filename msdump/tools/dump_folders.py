@@ -1,0 +1,125 @@
+"""The directories of dumped operators below two paths, and which belongs to which."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msdump.errors import ToolError
+from msdump.tools import dump_folder
+from msdump.tools.return_codes import ReturnCode
+
+_TIME: Final = re.compile(r"[0-9]{14}")  # YYYYMMDDHHMMSS: when the dump was configured
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPair:
+    """Two directories of dumped operators that belong together.
+
+    Attributes:
+        label: What tells them from other ones, "" where there is only one.
+        mine: The one that is examined.
+        golden: The one that it is compared with.
+    """
+
+    label: str
+    mine: str
+    golden: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPairs:
+    """Directories that belong together, and those without a counterpart.
+
+    Attributes:
+        pairs: In the order of their labels, numbers by value.
+        alone: Directories without a counterpart.
+    """
+
+    pairs: tuple[FolderPair, ...]
+    alone: tuple[str, ...]
+
+
+def pair(mine: str, golden: str) -> FolderPairs:
+    """Return the directories of dumped operators below two paths, as they belong together.
+
+    Directories with the same path belong together, whenever the dumps were made; else the only
+    one of each side, or those of the same iteration.
+
+    Args:
+        mine: What is examined: such a directory, or one above it.
+        golden: What it is compared with.
+
+    Raises:
+        ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
+    """
+    ours, theirs = _labelled(mine), _labelled(golden)
+    if len(ours) == len(theirs) == 1:
+        return FolderPairs((FolderPair("", *ours.values(), *theirs.values()),), ())
+    if not ours.keys() & theirs.keys():
+        ours, theirs = _by_iteration(ours), _by_iteration(theirs)
+    both = sorted(ours.keys() & theirs.keys(), key=_order)
+    if not both:
+        raise ToolError(
+            ReturnCode.NO_DUMP_FILE,
+            f"no directory of {mine} ({_examples(ours)}) has a counterpart in {golden} ({_examples(theirs)});"
+            " give the directory of one iteration on each side",
+        )
+    alone = [side[label] for side in (ours, theirs) for label in sorted(side) if label not in both]
+    return FolderPairs(tuple(FolderPair(label, ours[label], theirs[label]) for label in both), tuple(alone))
+
+
+def _labelled(root: str) -> dict[str, str]:
+    """Return the directories of dumped operators by their path without the time of the dump."""
+    if not Path(root).is_dir():
+        raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
+    found = {path: _label(Path(path).relative_to(root)) for path in _holding_dumps(root)}
+    if not found:
+        raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it")
+    twice = [label for label, count in Counter(found.values()).items() if count > 1]
+    if twice:
+        one, other, *_ = (path for path, label in found.items() if label == twice[0])
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{root} holds several dumps, such as {one} and {other}; give one of them",
+        )
+    return {label: path for path, label in found.items()}
+
+
+def _label(path: Path) -> str:
+    return "/".join(part for part in path.parts if not _TIME.fullmatch(part))
+
+
+def _holding_dumps(root: str) -> Iterator[str]:
+    for folder, below, files in os.walk(root):
+        below.sort()
+        if any(dump_folder.parse(name, name) is not None for name in files):
+            yield folder
+
+
+def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
+    """Return directories by the number that their path ends in; none where a number comes twice."""
+    numbers = {label: label.rpartition("/")[2] for label in labelled}
+    counts = Counter(numbers.values())
+    return {
+        numbers[label]: path
+        for label, path in labelled.items()
+        if numbers[label].isdigit() and counts[numbers[label]] == 1
+    }
+
+
+def _order(label: str) -> list[tuple[int, str]]:
+    parts = label.split("/")
+    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
+
+
+def _examples(labelled: Mapping[str, str]) -> str:
+    shown = [path for _, path in sorted(labelled.items())[:_SHOWN]]
+    more = f" and {len(labelled) - _SHOWN} more" if len(labelled) > _SHOWN else ""
+    return f"{', '.join(shown) or 'none with a number of its own'}{more}"
