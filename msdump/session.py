@@ -6,10 +6,11 @@ import functools
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
+from msdump.capture import watcher
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.dumps import Dump, Watching, dump_of
 from msdump.capture.metered import Metered
@@ -25,7 +26,7 @@ from msdump.execute.runtime import gpu_runtime
 from msdump.graph.compile import compile_graph
 from msdump.graph.fusion import fuse_elementwise
 from msdump.graph.graph import IN_MEMORY, Graph
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Scene, Trigger
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
@@ -161,7 +162,8 @@ class Network:
     @functools.cached_property
     def _residence(self) -> Residence:
         assert self._device is not None
-        return residence(self.graph, self._device.placement)
+        stays = watcher.resident(self.graph, self.plan) if _is_watched(self.plan) else ()
+        return residence(self.graph, self._device.placement, stays)
 
     @property
     def device_memory(self) -> MemoryUse | None:
@@ -262,6 +264,10 @@ def emulated(
         keeps_node_names=context.keeps_node_names,
     )
     return device(compiled, numbers=itertools.count())
+
+
+def _is_watched(plan: DumpPlan | None) -> TypeGuard[DumpPlan]:
+    return plan is not None and plan.scene is Scene.WATCHER
 
 
 def file_stem(graph: Graph) -> str:

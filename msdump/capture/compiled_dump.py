@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from msdump.capture import acl_json, device_steps, model_selection
+from msdump.capture import acl_json, device_steps, model_selection, watcher
 from msdump.capture.compiled_capture import CompiledCapture
 from msdump.capture.exception_files import EXCEPTIONS, ExceptionWriter
 from msdump.capture.held import Holder, Memory
@@ -21,10 +21,11 @@ from msdump.capture.process import Process
 from msdump.capture.selection import used_items
 from msdump.capture.statistic_rows import Statistics
 from msdump.capture.triggers import OverflowTrigger
+from msdump.capture.watcher import WatcherCapture
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
-from msdump.plan import DumpLevel, DumpPlan, FileFormat, Tree, Trigger
+from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.record import Artifact
 from msdump.store import layouts, names
 from msdump.store.clock import CLOCK
@@ -98,15 +99,24 @@ class CompiledDump:
         self._failures = {
             inner.graph.index: failure_writer(plan, inner.graph, self.sink) for inner in self._devices
         }
+        self._capture: CompiledCapture | WatcherCapture
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
-        selections = select_compiled(self._devices, self.plan, marked, self._file_name)
-        self._capture = self._captures(self._devices[0], dict(zip(self._devices, selections, strict=True)))
+        self._capture = self._watcher() if self.plan.scene is Scene.WATCHER else self._main_capture(marked)
         names = [node.operator.full_name for device in self._devices for node in device.graph.nodes]
         self._layers = acl_json.layers(self.plan, names, marked)
         self._used = used_items(self.plan, names)
+
+    def _watcher(self) -> WatcherCapture:
+        device = self._devices[0]
+        watcher.warn_of_unknown(device.graph, self.plan)
+        return WatcherCapture(self.plan, device, Holder(device, self._memory), self._writer)
+
+    def _main_capture(self, marked: frozenset[str]) -> CompiledCapture:
+        selections = select_compiled(self._devices, self.plan, marked, self._file_name)
+        return self._captures(self._devices[0], dict(zip(self._devices, selections, strict=True)))
 
     def _captures(self, device: Ascend, selections: Mapping[Ascend, ModelSelection]) -> CompiledCapture:
         """Return the observer of a graph, with those of the branches and loops in it."""
@@ -131,7 +141,7 @@ class CompiledDump:
     def write_graph_files(self) -> None:
         """Write nothing: O2 saves no .ir files by itself."""
 
-    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> CompiledCapture:
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
         """Return the observer of a dumped iteration.
 
         Args:

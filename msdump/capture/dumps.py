@@ -30,8 +30,10 @@ class Watching(Protocol):
     wants_inputs: bool
     wants_outputs: bool
 
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
-        """Take the tensors of an operator that has just run."""
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+    ) -> Mapping[str, np.ndarray] | None:
+        """Take the tensors of an operator that has just run; return what it has overwritten by fault."""
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Take the inputs of an operator that has just failed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,12 +25,13 @@ class Metered:
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Sequence[np.ndarray | None], *, saturated: bool
-    ) -> None:
+    ) -> Mapping[str, np.ndarray] | None:
         """Measure the results of an operator, then let the capture see it."""
         self._meter.ran(position, outputs)
-        if self._capture is not None and self._capture.watched[position]:
-            shown = outputs if self._capture.wants_outputs else ()
-            self._capture.ran(position, inputs, shown, saturated=saturated)
+        if self._capture is None or not self._capture.watched[position]:
+            return None
+        shown = outputs if self._capture.wants_outputs else ()
+        return self._capture.ran(position, inputs, shown, saturated=saturated)
 
     def enter(self, body: Graph) -> Watching | None:
         """Let the capture see a branch or the body of a loop."""

@@ -73,9 +73,15 @@ class Residence:
     steps: tuple[Step, ...]
 
 
-def residence(graph: Graph, placement: Placement) -> Residence:
-    """Return what lies in device memory while a graph runs; weights and graph outputs stay."""
-    return _Walk(graph).run(placement.nodes)
+def residence(graph: Graph, placement: Placement, kept: Iterable[str] = ()) -> Residence:
+    """Return what lies in device memory while a graph runs; weights and graph outputs stay.
+
+    Args:
+        graph: The graph.
+        placement: Formats and device types of its inputs and outputs.
+        kept: Names of values that stay as well.
+    """
+    return _Walk(graph).run(placement.nodes, kept)
 
 
 class _Walk:
@@ -88,9 +94,10 @@ class _Walk:
         self._known: set[Form] = set(self._first)
         self._outputs = frozenset(value.name for value in graph.outputs)
 
-    def run(self, placed: Sequence[NodePlacement]) -> Residence:
+    def run(self, placed: Sequence[NodePlacement], stays: Iterable[str]) -> Residence:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
-        kept = {self._made[name] for name in self._graph.weights} | set(map(self._result, self._outputs))
+        kept = {self._made[name] for name in (*self._graph.weights, *stays)}
+        kept |= set(map(self._result, self._outputs))
         return Residence(self._first, tuple(self._with_ends(steps, kept)))
 
     def _step(self, node: Node, placed: NodePlacement) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -25,11 +25,15 @@ class Observer(Protocol):
 
     def ran(
         self, position: int, inputs: Sequence[Array], outputs: Sequence[Array], *, saturated: bool
-    ) -> None:
+    ) -> Mapping[str, np.ndarray] | None:
         """Take the tensors of an operator that has just run; views, valid while they are referenced.
 
         ``saturated`` is the emulated device's overflow status. Control flow is shown as well,
         after its bodies, where it is watched.
+
+        Returns:
+            Values of the graph that the operator has overwritten by fault, by name; operators that
+            read them later read these, which the observer keeps until the run has ended.
         """
 
     def failed(self, position: int, inputs: Sequence[Array]) -> None:

@@ -190,12 +190,15 @@ class Program:
 
     def _show(self, node: Node, position: int, current: Frame, observer: Observer) -> None:
         status = current[self._status]
-        observer.ran(
+        overwritten = observer.ran(
             position,
             [self._tensor(name, current) for name in node.inputs] if observer.wants_inputs else (),
             [self._tensor(name, current) for name in node.outputs] if observer.wants_outputs else (),
             saturated=status is not None and bool(status.numpy()),
         )
+        for name, array in (overwritten or {}).items():
+            if current[self.slots[name]] is not None:
+                current[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
 
     def _compile(self, operator: _Operator, current: Frame) -> Run:
         node = operator.node
