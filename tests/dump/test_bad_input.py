@@ -191,6 +191,50 @@ def test_full_disk(door, small_disk, caplog):
     assert 1 == len(messages(caplog))
 
 
+def elements(count):
+    """Return a network that changes the sign of many numbers, four times."""
+    nodes = [nets.node("Neg", f"v{n}", f"v{n + 1}", f"n{n}/Neg") for n in range(4)]
+    return nets.model(nodes, [nets.value("v0", [count])], ["v4"])
+
+
+@pytest.mark.parametrize("count", [2_000, 40_000], ids=["inline", "in threads"])
+@pytest.mark.parametrize("policy", ["raise", "warn"])
+def test_full_disk_in_the_middle_of_an_asynchronous_dump(door, small_disk, caplog, policy, count):
+    """The step tells what was lost; what stands there is complete, and the counts are those of the disk."""
+    door.configure(
+        path=str(small_disk / "dump"),
+        enable=False,
+        writer_threads=2,
+        saved_data="full",
+        on_write_error=policy,
+    )
+    network = door.load(elements(count), device_target="Ascend", jit_level="O0")
+    x = np.ones(count, np.float32)
+    steps = 0
+
+    while not network.summary.lost:
+        steps += 1
+        if policy == "warn":
+            network(x)
+            continue
+        try:
+            network(x)
+        except DumpWriteError as error:
+            assert "No space left on device; free space" in str(error)  # noqa: PT017 - earlier steps fit
+
+    tensors = complete(small_disk / "dump")
+    files = [path for path in trees.tree(small_disk / "dump").values() if path.stat().st_size]
+    lost = network.summary.lost[os.strerror(errno.ENOSPC)]
+    assert {os.strerror(errno.ENOSPC)} == set(network.summary.lost)
+    assert network.summary.files == len(files)
+    assert network.summary.bytes == sum(path.stat().st_size for path in files)
+    assert tensors < 8 * steps <= tensors + lost
+    for path in (small_disk / "dump").rglob("statistic.csv"):
+        rows = path.read_text().splitlines(keepends=True)
+        assert all(row.endswith("\n") and row.count(",") == 12 for row in rows)
+    assert 1 == len([message for message in messages(caplog) if "No space left" in message])
+
+
 def test_full_disk_with_warnings(door, small_disk, caplog):
     """Under on_write_error "warn" the run goes on to its result, and one line for each cause is logged."""
     door.configure(path=str(small_disk / "dump"), on_write_error="warn")
