@@ -27,6 +27,8 @@ from msdump.tools.return_codes import ReturnCode
 FAILED_LIST: Final = "convert_failed_file_list.txt"
 """Lists the dump files that were not converted as a whole, in the directory of the results."""
 
+_FILE_COST: Final = 1 << 17  # bytes that are converted in the time that a file costs by itself
+
 
 @dataclass(slots=True)
 class Conversion:
@@ -96,7 +98,8 @@ def convert(
     conversion = Conversion(output, found.skipped)
     work = partial(convert_file, target)
     try:
-        for result in parallel.each(work, found.sources, amount=found.size, jobs=jobs):
+        amount = found.size + len(found.sources) * _FILE_COST
+        for result in parallel.each(work, found.sources, amount=amount, jobs=jobs):
             conversion.results.append(result)
             _write_mappings(result)
             progress(result)

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from typing import Final
 
 from msdump.errors import DumpReadError
@@ -56,11 +57,10 @@ def write(directory: str, name: str, pieces: Iterable[Buffer]) -> int:
     Raises:
         OSError: It cannot be written, or what the pieces come from cannot be read.
     """
-    files.make_directories(directory)
     temporary = f"{directory}/.{os.getpid()}-{time.time_ns()}.tmp"
     written = 0
     try:
-        with open(temporary, "wb", buffering=0, opener=_create) as file:
+        with _open(directory, temporary) as file:
             for piece in pieces:
                 files.write_all(file.fileno(), (piece,))
                 written += files.size_of((piece,))
@@ -70,6 +70,15 @@ def write(directory: str, name: str, pieces: Iterable[Buffer]) -> int:
             os.unlink(temporary)  # noqa: PTH108 - the same
         raise
     return written
+
+
+def _open(directory: str, path: str) -> FileIO:
+    """Return a new file, in a directory that is made where it is missing."""
+    try:
+        return open(path, "wb", buffering=0, opener=_create)
+    except FileNotFoundError:
+        files.make_directories(directory)
+        return open(path, "wb", buffering=0, opener=_create)
 
 
 def _create(path: str, flags: int) -> int:
