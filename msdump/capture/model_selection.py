@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from msdump.record import IO
 
 _log = logging.getLogger("msdump.capture")
 
+_TRANSFER: Final = re.compile(r"trans_(?:TransData|Cast)_[0-9]+")
 _POSITION: Final = re.compile(r"(?P<io>input|output)(?P<index>[0-9]+)")
 
 Slot = tuple[IO, int]
@@ -237,11 +238,24 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
 
 
 def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
-    """Return the graph inputs that dumped operators read, by the position of the operator."""
+    """Return the graph inputs that dumped operators read, by the position of the operator.
+
+    What the device has put between an input and its reader does not part them.
+    """
     fed = {value.name for value in graph.inputs}
+    sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if _TRANSFER.fullmatch(node.name)}
     read = {
-        position: tuple(name for name in dict.fromkeys(node.inputs) if name in fed)
+        position: tuple(name for name in dict.fromkeys(_origins(node, sources)) if name in fed)
         for position, node in enumerate(graph.nodes)
         if watched[position]
     }
     return {position: found for position, found in read.items() if found}
+
+
+def _origins(node: Node, sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a node reads, before any transfer."""
+    for name in node.inputs:
+        origin = name
+        while origin in sources:
+            origin = sources[origin]
+        yield origin

@@ -147,6 +147,19 @@ def test_data_operators_of_selected_readers_are_dumped():
     assert {0: ("x", "y")} == found.data
 
 
+def test_transfers_do_not_part_data_from_its_reader():
+    """A graph input is dumped with the operator behind the Cast and the TransData that the device inserts."""
+    nodes = (
+        operator("trans_Cast_0", ("x",), op_type="Cast"),
+        operator("trans_TransData_1", ("trans_Cast_0.out",), op_type="TransData"),
+        operator(A, ("trans_TransData_1.out",)),
+    )
+
+    found = select_model(model(*nodes), plan(ModelItem(layers=(A,))))
+
+    assert {2: ("x",)} == found.data
+
+
 BLACK_LISTS = {
     "name": (ModelItem(blocked_names=(Blocked(A, ("input0",)),)), {0: {(IO.INPUT, 0)}}),
     "full name": (
