@@ -102,6 +102,11 @@ class FusionRules:
             if output is not None
         }
 
+    @cached_property
+    def by_original(self) -> Mapping[str, str]:
+        """The operator that stands for an operator of the original network."""
+        return {original: operator.name for operator in self.operators for original in operator.originals}
+
     @property
     def groups(self) -> Mapping[int, tuple[Operator, ...]]:
         """Operators by the number that those with the same originals share."""

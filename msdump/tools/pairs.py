@@ -118,12 +118,21 @@ class Ruled:
 
     def pairs(self, group: Sequence[Operator]) -> list[Pair]:
         """Return the pairs of the operators with the same originals."""
-        whole = _group_pair(group)
+        mine = ",".join(operator.name for operator in group)
+        whole = Pair(group[0].index, group[0].op_type, mine, ",".join(self._golden_names(group)) or ANY)
         found = [pair for operator in group for pair in self._of_operator(whole, operator, len(group))]
         if found:
             return found
         missing = f"mine has no file of operator {group[0].name}, type {group[0].op_type}"
         return [_missing(replace(whole, op_type=group[0].op_type), missing)]
+
+    def _golden_names(self, group: Sequence[Operator]) -> Sequence[str]:
+        """Return the operators that a group is compared with: its originals, or what became of them."""
+        originals = group[0].originals
+        if self.unfused is None:
+            return originals
+        found = (self.unfused.by_original.get(name, name) for name in originals)
+        return tuple(dict.fromkeys(found))
 
     def _of_operator(self, whole: Pair, operator: Operator, members: int) -> Iterator[Pair]:
         files = self.mine.operators.get(dump_folder.key(operator.name))
@@ -182,9 +191,3 @@ def _output(folder: Folder, name: str, index: int) -> Operand | None:
         return None
     tensors = operands.read(folder, last_execution(files))
     return next((each for each in tensors if each.io is IO.OUTPUT and each.index == index), None)
-
-
-def _group_pair(group: Sequence[Operator]) -> Pair:
-    """Return what all pairs of operators with the same originals have in common."""
-    mine = ",".join(operator.name for operator in group)
-    return Pair(group[0].index, group[0].op_type, mine, ",".join(group[0].originals) or ANY)
