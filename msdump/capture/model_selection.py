@@ -240,10 +240,14 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
 def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
     """Return the graph inputs that dumped operators read, by the position of the operator.
 
-    What the device has put between an input and its reader does not part them.
+    What the device has put between an input and its reader does not part them, unless it is dumped itself.
     """
     fed = {value.name for value in graph.inputs}
-    sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if _TRANSFER.fullmatch(node.name)}
+    sources = {
+        node.outputs[0]: node.inputs[0]
+        for node, is_watched in zip(graph.nodes, watched, strict=True)
+        if not is_watched and _TRANSFER.fullmatch(node.name)
+    }
     read = {
         position: tuple(name for name in dict.fromkeys(_origins(node, sources)) if name in fed)
         for position, node in enumerate(graph.nodes)
