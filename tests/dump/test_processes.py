@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from msdump.execute.program import Program
+from msdump.store import files
 from msdump.store.files import DiskFiles
 from tests.dump import nets, trees
 from tests.dump.conftest import config
@@ -211,17 +212,22 @@ def check_rows(path):
         assert all((path.parent / row.split(",")[0]).exists() for row in text.splitlines()[:-1])
 
 
-@pytest.mark.parametrize("moment", ["open", "rename"])
-def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment):
+@pytest.mark.parametrize(
+    ("moment", "nameless"),
+    [("open", 0), ("rename", 0), ("link", files._NAMELESS), ("rename", files._NAMELESS)],
+    ids=["open", "rename", "link", "rename of a link"],
+)
+def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment, nameless):
     """Ctrl-C right after a call of the system stays Ctrl-C and leaves no temporary name."""
     call = getattr(os, moment)
 
-    def interrupted(path, *arguments, **options):
-        result = call(path, *arguments, **options)
-        if str(path).endswith(".tmp"):
+    def interrupted(*arguments, **options):
+        result = call(*arguments, **options)
+        if any(str(argument).endswith(".tmp") for argument in arguments):
             raise KeyboardInterrupt
         return result
 
+    monkeypatch.setattr(files, "_NAMELESS", nameless)
     monkeypatch.setattr(os, moment, interrupted)
 
     with pytest.raises(KeyboardInterrupt):
