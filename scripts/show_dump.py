@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 SHOWN = 6  # files of one folder that are listed by name
+FIELDS = 5  # of a name, up to the timestamp
 
 
 def tree(folder: Path, indent: str = "") -> Iterator[str]:
@@ -59,10 +60,10 @@ def show_statistics(path: Path) -> None:
 
 
 def _order(path: Path) -> tuple[str, str]:
-    """Order tensor files by their timestamp, the fifth field, and everything else by name."""
+    """Order files of tensors and operators by their timestamp, the fifth field, and others by name."""
     fields = path.name.split(".")
-    is_tensor = path.suffix == ".npy" and len(fields) > 5 and fields[4].isdecimal()  # noqa: PLR2004 - see above
-    return (fields[4] if is_tensor else "", path.name)
+    is_timed = len(fields) >= FIELDS and fields[FIELDS - 1].isdecimal()
+    return (fields[FIELDS - 1] if is_timed else "", path.name)
 
 
 def _size(count: int) -> str:

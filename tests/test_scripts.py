@@ -241,13 +241,16 @@ def test_demonstration_takes_the_device_from_the_environment(demo, clone, variab
 
 
 @pytest.mark.slow
-def test_level_that_is_not_available_is_refused(demo, tmp_path):
-    """O2 ends with msdump's own error, not with an empty dump."""
-    done = demo(str(tmp_path / "dump"), JIT_LEVEL="O2")
+def test_demonstration_of_dump_files_converts_one(demo, tmp_path):
+    """O2's dump of AlexNet is a file for each operator; the converted one loads in the host's shape."""
+    done = demo(str(tmp_path / "dump"), script="dump_o2_bin.sh")
 
-    assert done.returncode != 0
-    assert "NotAvailableError" in done.stderr
-    assert dumped(tmp_path / "dump") == []
+    steps = sorted(path.name for path in (tmp_path / "dump/debug_dump").iterdir())
+    results = sorted((tmp_path / "dump/converted").iterdir(), key=lambda path: path.name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ["0", "2", "acl_dump_0.json"] == steps
+    assert [(1, 256, 13, 13), (384, 256, 3, 3), (1, 384, 13, 13)] == [np.load(path).shape for path in results]
+    assert "\nfloat32 (1, 384, 13, 13): [" in done.stdout
 
 
 @pytest.mark.slow
@@ -348,7 +351,9 @@ def test_fresh_clone_needs_nothing_else(fresh):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["dump_async_dump.sh", "dump_overflow.sh", "dump_statistic.sh"])
+@pytest.mark.parametrize(
+    "script", ["dump_async_dump.sh", "dump_overflow.sh", "dump_statistic.sh", "dump_o2_bin.sh"]
+)
 def test_fresh_clone_runs_every_demonstration(fresh, script):
     """Each further demonstration works in a fresh clone and an empty home, too."""
     done = fresh(script)
