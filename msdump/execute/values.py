@@ -18,7 +18,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.errors import InputError
+from msdump.errors import FormatError, InputError
 from msdump.execute.runtime import OrtValue, runtime
 from msdump.graph import glue
 from msdump.graph.onenode import type_text
@@ -69,6 +69,8 @@ def contiguous(array: np.ndarray) -> np.ndarray:
 
 
 def _copied(data: np.ndarray, shape: tuple[int, ...], row: DType) -> OrtValue:
+    if not row.onnx:
+        raise FormatError(f"dtype {row.name} has no ONNX counterpart")
     value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), row.onnx)
     ctypes.memmove(value.data_ptr(), data.ctypes.data, data.nbytes)
     return value._ortvalue  # noqa: SLF001 - the wrapper has no other door to the native value

@@ -33,6 +33,7 @@ def test_bytes(name, values, data):
     back = packing.unpack(np.frombuffer(data, "u1"), dtype, (len(values),))
 
     assert data == packed.tobytes()
+    assert np.array(values, dtype.saved).astype(dtype.numpy).tobytes() == back.tobytes()
     assert values == dtypes.widen(back, dtype).tolist()
     assert dtype.numpy == back.dtype
 
