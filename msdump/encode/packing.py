@@ -51,12 +51,7 @@ def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray
             f"{data.size} bytes hold {data.size * dtype.per_byte} {dtype.name} elements, {count} are needed"
         )
     codes = data[: -(-count // dtype.per_byte), None] >> _places(dtype)
-    unused = np.uint8(8 - 8 // dtype.per_byte)
-    codes <<= unused
-    if dtype.name.startswith("int"):  # ml_dtypes keeps the sign in all bits
-        codes = (codes.view(np.int8) >> unused.view(np.int8)).view(np.uint8)
-    else:
-        codes >>= unused
+    codes &= (1 << 8 // dtype.per_byte) - 1
     elements: np.ndarray = codes.reshape(-1)[:count].view(dtype.numpy).reshape(shape)
     return elements
 
