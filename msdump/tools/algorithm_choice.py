@@ -120,10 +120,13 @@ def _arguments(text: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for part in filter(None, text.split(";")):
         name, colon, pairs = part.partition(":")
+        malformed = ToolError(ReturnCode.PARAMETER, f"-a {part!r} is not Name:key=value,key=value")
+        if not (name.strip() and colon):
+            raise malformed
         given = found.setdefault(_numbered(name.strip()), {})
         for pair in filter(None, map(str.strip, pairs.split(","))):
             key, equals, value = (piece.strip() for piece in pair.partition("="))
-            if not (name.strip() and colon and key and equals and value):
-                raise ToolError(ReturnCode.PARAMETER, f"-a {part!r} is not Name:key=value,key=value")
+            if not (key and equals and value):
+                raise malformed
             given[key] = value
     return found

@@ -130,20 +130,26 @@ class FusionRules:
 
         Outputs that are not described come from the first one.
         """
-        if operator.op_type in _PASSING:
-            return self.input_origin(operator, index)
-        if not operator.outputs:
+        source, number = self._behind_casts(operator, index)
+        if source is None or not source.outputs:
             return None
-        return operator.outputs[index if index < len(operator.outputs) else 0]
+        return source.outputs[number if number < len(source.outputs) else 0]
 
     def input_origin(self, operator: Operator, index: int) -> Origin | None:
-        """Return where an input comes from, looking through casts and changes of format."""
+        """Return where an input comes from, as ``output_origin`` does of its producer."""
         producer, output = self._producer(operator, index)
-        seen = set()
-        while producer is not None and producer.op_type in _PASSING and producer.name not in seen:
-            seen.add(producer.name)
-            producer, output = self._producer(producer, output)
         return None if producer is None else self.output_origin(producer, output)
+
+    def _behind_casts(self, operator: Operator, index: int) -> tuple[Operator | None, int]:
+        """Return what a cast or change of format passes on; nothing where such operators go in a ring."""
+        source: Operator | None = operator
+        seen: set[str] = set()
+        while source is not None and source.op_type in _PASSING:
+            if source.name in seen:
+                return None, 0
+            seen.add(source.name)
+            source, index = self._producer(source, index)
+        return source, index
 
     def _producer(self, operator: Operator, index: int) -> tuple[Operator | None, int]:
         if index >= len(operator.inputs):

@@ -124,7 +124,7 @@ class Ruled:
         if found:
             return found
         missing = f"mine has no file of operator {group[0].name}, type {group[0].op_type}"
-        return [_missing(replace(whole, op_type=group[0].op_type), missing)]
+        return [_missing(replace(whole, sequence=group[0].sequence), missing)]
 
     def _golden_names(self, group: Sequence[Operator]) -> Sequence[str]:
         """Return the operators that a group is compared with: its originals, or what became of them."""
