@@ -91,11 +91,27 @@ def _ascend_config(name: str, value: Any) -> Fields:
         raise InputError(f"{name} = {value!r}: a dictionary such as {{'precision_mode': ...}} is expected")
     fields: Fields = {}
     for key, item in value.items():
-        if key == "precision_mode":
-            fields |= _choice("precision_mode", PrecisionMode)(f"{name}[{key!r}]", item)
+        if key in _ASCEND_CONFIG:
+            fields |= _ASCEND_CONFIG[key](f"{name}[{key!r}]", item)
         else:
-            _log.warning("%s[%r] has no effect: only precision_mode has one", name, key)
+            _log.warning("%s[%r] has no effect: %s have one", name, key, " and ".join(_ASCEND_CONFIG))
     return fields
+
+
+def _switch(field: str) -> Parse:
+    def parse(name: str, value: Any) -> Fields:
+        if value not in ("on", "off"):
+            raise InputError(f"{name} = {value!r}: 'on' or 'off' is expected")
+        return {field: value == "on"}
+
+    return parse
+
+
+_ASCEND_CONFIG: Final[Mapping[str, Parse]] = {
+    "precision_mode": _choice("precision_mode", PrecisionMode),
+    "fusion_switch": _switch("fuses"),
+}
+"""What ``ascend_config`` can hold."""
 
 
 SETTINGS: Final[Mapping[str, Parse]] = {

@@ -6,7 +6,7 @@ import pytest
 
 import msdump
 from msdump.errors import ConfigError
-from tests.dump import nets, trees
+from tests.dump import nets, o2, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 CPU = {"device_target": "CPU"}
@@ -124,8 +124,12 @@ def test_context_of_each_network(door):
         ({"device_id": True}, "device_id = True"),
         ({"reserve_class_name_in_scope": 0}, "reserve_class_name_in_scope = 0: True or False is expected"),
         ({"mode": 0}, "set_context has no setting 'mode'; it has device_target, "),
+        (
+            {"ascend_config": {"fusion_switch": True}},
+            r"ascend_config\['fusion_switch'\] = True: 'on' or 'off' is expected",
+        ),
     ],
-    ids=["device", "level", "negative number", "bool as number", "number as bool", "unknown"],
+    ids=["device", "level", "negative number", "bool as number", "number as bool", "unknown", "switch"],
 )
 def test_wrong_context(door, settings, message):
     """A wrong setting is refused with what is allowed, and changes nothing."""
@@ -155,3 +159,17 @@ def test_wrong_environment(door):
 
     with pytest.raises(ValueError, match="DEVICE_TARGET = 'NPU': CPU, GPU, Ascend are allowed"):
         door.load(nets.mini())
+
+
+@pytest.mark.parametrize(
+    ("of_call", "of_file", "expected"),
+    [("on", "on", 1), ("off", "on", 2), ("on", "off", 2)],
+    ids=["on", "off by call", "off by file"],
+)
+def test_fusion_switch(door, of_call, of_file, expected):
+    """Operators are fused under O2 unless a call or the configuration turns fusion off."""
+    door.configure(o2.configuration(door.path, fuses=of_file == "on"))
+
+    network = door.load(nets.exp_plus_one(), **o2.CONTEXT, ascend_config={"fusion_switch": of_call})
+
+    assert expected == len(network.operators)
