@@ -1,0 +1,404 @@
+"""``msdump compare``: which directories and tensors meet, what agrees, and what is said."""
+
+from __future__ import annotations
+
+import csv
+import logging
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from msdump.cli import main
+from tests.tools import compared, dumped
+from tests.tools.compared import MATRIX, RESULT, SHORT, START
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Undo what the program does to the library's log."""
+    log = logging.getLogger("msdump")
+    before = log.handlers[:], log.level
+    yield
+    log.handlers[:], log.level = before
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs ``msdump compare`` and returns what it printed."""
+
+    def compare(mine, golden, *options):
+        arguments = ["compare", str(mine), str(golden), "-out", str(tmp_path / "out"), *map(str, options)]
+        return CliRunner().invoke(main, arguments)
+
+    return compare
+
+
+def table(tmp_path):
+    """Return the rows of the newest table."""
+    text = max((tmp_path / "out").glob("compare_*.csv")).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def verdicts(tmp_path):
+    """Return verdicts by operator and tensor, in the order of the table."""
+    return {(row["Operator"], row["Tensor"]): row["Verdict"] for row in table(tmp_path)}
+
+
+def tensor(folder, name, array, number=0, io="output", slot=0, form="DefaultFormat"):
+    """Write a tensor as MindSpore names it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / f"Add.{name}.0.0.{START + number}.{io}.{slot}.{form}.{array.dtype}.npy", array)
+
+
+def both(tmp_path, mine, golden, **options):
+    """Write a tensor on both sides; return the two directories."""
+    tensor(tmp_path / "mine", "a", mine, **options)
+    tensor(tmp_path / "golden", "a", golden, **options)
+    return tmp_path / "mine", tmp_path / "golden"
+
+
+class TestVerdicts:
+    """What agrees."""
+
+    @pytest.mark.parametrize(
+        ("mine", "golden", "verdict"),
+        [
+            (SHORT, SHORT, "equal"),
+            (SHORT, SHORT * 1.01, "close"),
+            (SHORT, SHORT * 1.1, "different"),
+            (SHORT, -SHORT, "different"),
+            (SHORT, SHORT[::-1].copy(), "different"),
+            (SHORT * 0, SHORT * 0, "equal"),
+            (SHORT * 0, SHORT * 0 + np.float32(1e-4), "close"),
+            (SHORT * 0, SHORT, "different"),
+            (np.float32([1, np.nan]), np.float32([1, np.nan]), "equal"),
+            (np.float32([1, np.inf]), np.float32([1, -np.inf]), "different"),
+            (np.float32([1, 2]), np.float32([1, np.nan]), "different"),
+            (np.array([True, False]), np.array([True, False]), "equal"),
+            (np.array([True, False]), np.array([True, True]), "different"),
+            (np.float32(3), np.float32(3.01), "close"),
+            (np.float32(3), np.float32(-3), "different"),
+            (np.empty((0, 3), "f4"), np.empty((0, 3), "f4"), "equal"),
+            (SHORT, SHORT[:3], "failed"),
+            (SHORT, SHORT.reshape(2, 3), "failed"),
+            (SHORT.reshape(1, 6), SHORT, "equal"),
+            (SHORT.astype("f2"), SHORT, "equal"),
+        ],
+        ids=[
+            "same",
+            "percent",
+            "tenth",
+            "sign",
+            "order",
+            "zeros",
+            "nearly_zero",
+            "one_zero",
+            "nan",
+            "infinities",
+            "one_nan",
+            "truths",
+            "other_truths",
+            "scalar",
+            "other_scalar",
+            "empty",
+            "size",
+            "shape",
+            "ones",
+            "types",
+        ],
+    )
+    def test_verdict(self, tmp_path, run, mine, golden, verdict):
+        """Direction and size decide, NaN and infinities at the same places agree, shapes must fit."""
+        run(*both(tmp_path, mine, golden))
+
+        assert {("a", "output:0"): verdict} == verdicts(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("options", "verdict"),
+        [(("--distance", 0.2), "close"), (("--distance", 0.2, "--cosine", 1), "close"), ((), "different")],
+        ids=["distance", "cosine", "default"],
+    )
+    def test_limits(self, tmp_path, run, options, verdict):
+        """--cosine and --distance say what agrees."""
+        run(*both(tmp_path, SHORT, SHORT * 1.1), *options)
+
+        assert {("a", "output:0"): verdict} == verdicts(tmp_path)
+
+
+class TestFirst:
+    """The first operator that differs."""
+
+    @pytest.mark.parametrize(
+        ("wrong_input", "words"), [(False, "its inputs agree"), (True, "input 0 differs already")]
+    )
+    def test_first_in_the_order_of_execution(self, tmp_path, run, wrong_input, words):
+        """Of several operators that differ the first that ran is named, and what is known of its inputs."""
+        for side, factor in (("mine", 1), ("golden", 2)):
+            tensor(tmp_path / side, "z_first", SHORT, 10)
+            tensor(tmp_path / side, "m_second", SHORT * (factor if wrong_input else 1), 20, "input")
+            tensor(tmp_path / side, "m_second", SHORT * factor, 21)
+            tensor(tmp_path / side, "a_third", SHORT * factor, 30)
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 1 == done.exit_code
+        assert f"first     m_second (Add), operator 2 of 3: output 0 differs, {words}\n" in done.stdout
+        assert ["z_first", "m_second", "m_second", "a_third"] == [row["Operator"] for row in table(tmp_path)]
+
+    def test_nothing_differs(self, tmp_path, run):
+        """Where everything agrees the program says so, counts, and its code is 0."""
+        done = run(*both(tmp_path, SHORT, SHORT))
+
+        assert 0 == done.exit_code
+        assert (
+            "first     nothing differs\n"
+            "compared  1 tensor of 1 operator: 1 agree (1 exactly), 0 differ, 0 failed\n"
+            f"written   {tmp_path}/out/compare_"
+        ) in done.stdout
+
+    def test_many_operators(self, tmp_path, run):
+        """Of more than thirty operators only those that differ are listed; -v lists all."""
+        for number in range(40):
+            for side in ("mine", "golden"):
+                factor = 2 if (side, number) == ("mine", 7) else 1
+                tensor(tmp_path / side, f"op{number}", SHORT * factor, number)
+
+        short, long = (
+            run(tmp_path / "mine", tmp_path / "golden"),
+            run(tmp_path / "mine", tmp_path / "golden", "-v"),
+        )
+
+        assert (True, False) == ("op7 " in short.stdout, "op8 " in short.stdout)
+        assert "39 more operators in the table (-v shows all)" in short.stdout
+        assert "op8 " in long.stdout
+
+    def test_corrupt_file_does_not_hide_the_first(self, tmp_path, run):
+        """A file that cannot be read is told and is a failure, but an operator that differs is the first."""
+        for side, factor in (("mine", 1), ("golden", 2)):
+            compared.put(tmp_path / side, "Add.torn.1.0", 1, compared.device(SHORT))
+            compared.put(tmp_path / side, "Add.wrong.2.0", 2, compared.device(SHORT * factor))
+        torn = next((tmp_path / "mine").glob("*torn*"))
+        torn.write_bytes(torn.read_bytes()[:-1])
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 1 == done.exit_code
+        assert "first     wrong (Add), operator 2 of 2" in done.stdout
+        assert {("torn", "output:0"): "failed", ("wrong", "output:0"): "different"} == verdicts(tmp_path)
+
+
+class TestTensors:
+    """Which tensors meet."""
+
+    def test_every_kind_of_dump(self, tmp_path, run):
+        """Dump files and .npy files of the same operators meet, device formats on the host."""
+        compared.put(tmp_path / "mine", "Conv2D.a.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        compared.put(tmp_path / "mine", "MatMul.b.1.0", 2, compared.device(MATRIX, "FRACTAL_NZ"))
+        tensor(tmp_path / "golden", "a", RESULT)
+        tensor(tmp_path / "golden", "b", MATRIX)
+
+        assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
+        assert {"equal"} == set(verdicts(tmp_path).values())
+
+    def test_npy_files_in_a_device_format(self, tmp_path, run):
+        """An .npy file in a device format takes the host shape of its counterpart."""
+        from msdump.device import formats
+
+        tensor(tmp_path / "mine", "a", formats.encode("NC1HWC0", RESULT), form="NC1HWC0")
+        tensor(tmp_path / "golden", "a", RESULT)
+
+        assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
+
+    def test_operators_that_ran_several_times(self, tmp_path, run):
+        """The first execution of an operator meets the first, the second the second."""
+        for number in range(3):
+            tensor(tmp_path / "mine", "a", SHORT + number, number)
+            tensor(tmp_path / "golden", "a", SHORT + number, number)
+        tensor(tmp_path / "mine", "a", SHORT, 9)
+
+        run(tmp_path / "mine", tmp_path / "golden")
+
+        assert ["equal", "equal", "equal", "alone"] == [row["Verdict"] for row in table(tmp_path)]
+
+    def test_golden_tensors_by_name(self, tmp_path, run):
+        """Golden tensors meet operators of the same name, whatever their layout."""
+        compared.put(tmp_path / "mine", "Conv2D.conv.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        compared.golden(tmp_path / "golden", "conv", np.transpose(RESULT, (0, 2, 3, 1)))
+
+        assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
+
+    def test_golden_tensors_by_graph_file(self, tmp_path, run):
+        """A graph file of GE tells which golden tensor an operator is compared with."""
+        mine, golden, rules = compared.fused(tmp_path)
+
+        done = run(mine, golden, "--graph", rules)
+
+        found = verdicts(tmp_path)
+        assert 0 == done.exit_code
+        assert (
+            "close"
+            == found["conv1relu1", "output:0"]
+            == found["trans", "input:0"]
+            == found["part_1", "output:0"]
+        )
+        assert "alone" == found["conv1relu1", "input:1"]
+
+    def test_records_of_overflows_are_no_operators(self, tmp_path, run):
+        """Opdebug files take no part."""
+        for side in ("mine", "golden"):
+            compared.put(tmp_path / side, "Add.a.1.0", 1, compared.device(SHORT))
+            compared.put(tmp_path / side, "Opdebug.Node_OpDebug.7.3", 2, compared.device(SHORT))
+
+        run(tmp_path / "mine", tmp_path / "golden")
+
+        assert {("a", "output:0"): "equal"} == verdicts(tmp_path)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(at=st.integers(0, 400), bits=st.integers(1, 255))
+    def test_damaged_files_never_crash(self, tmp_path, run, at, bits):
+        """Whatever a bit flip makes of a dump file, the program ends with one of its codes."""
+        path = compared.put(tmp_path / "mine", "Add.a.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        compared.put(tmp_path / "golden", "Add.a.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        data = bytearray(path.read_bytes())
+        data[at % len(data)] ^= bits
+        path.write_bytes(data)
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert done.exit_code in {0, 1, 2}
+        assert "internal error" not in done.stderr
+
+
+class TestDirectories:
+    """Which directories meet."""
+
+    def test_same_places_meet_whenever_they_were_dumped(self, tmp_path, run):
+        """Directories with the same path belong together, the time of the dump aside."""
+        for side, time in (("mine", "20240101000000"), ("golden", "20250101000000")):
+            for iteration in (2, 10):
+                folder = tmp_path / side / str(iteration) / time / "0" / "Net" / "1" / "0"
+                tensor(folder, "a", SHORT * iteration)
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 0 == done.exit_code
+        assert ["2/0/Net/1/0", "10/0/Net/1/0"] == [row["Directory"] for row in table(tmp_path)]
+
+    def test_iterations_of_other_layouts_meet(self, tmp_path, run):
+        """Where no path is the same, directories of the same iteration belong together."""
+        for iteration in (0, 1):
+            tensor(tmp_path / "mine" / "rank_0" / "Net" / "0" / str(iteration), "a", SHORT)
+            tensor(tmp_path / "golden" / "0" / "Net" / "1" / str(iteration), "a", SHORT)
+
+        assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
+        assert ["0", "1"] == [row["Directory"] for row in table(tmp_path)]
+
+    def test_only_directories_meet(self, tmp_path, run):
+        """The only directory of each side belong together, wherever they stand."""
+        tensor(tmp_path / "mine" / "deep" / "down", "a", SHORT)
+        tensor(tmp_path / "golden", "a", SHORT)
+
+        assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
+
+    def test_directories_without_a_counterpart_are_told(self, tmp_path, run):
+        """A directory that one side has not is a warning."""
+        for side, iterations in (("mine", (0, 1, 2)), ("golden", (0, 1))):
+            for iteration in iterations:
+                tensor(tmp_path / side / "Net" / str(iteration), "a", SHORT)
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 0 == done.exit_code
+        assert f"warning: {tmp_path}/mine/Net/2 has no counterpart" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("mine", "golden", "message"),
+        [
+            ("missing", "one", "missing: no such directory"),
+            ("one", "empty", "empty: no dump files in it, nor below it"),
+            ("twice", "one", "holds several dumps, such as"),
+            ("two", "other", "give the directory of one iteration on each side"),
+        ],
+    )
+    def test_directories_that_do_not_meet(self, tmp_path, run, mine, golden, message):
+        """Directories that are missing, empty, ambiguous or have nothing in common are errors of code 2."""
+        (tmp_path / "empty").mkdir()
+        tensor(tmp_path / "one", "a", SHORT)
+        for time in ("20240101000000", "20250101000000"):
+            tensor(tmp_path / "twice" / time / "0", "a", SHORT)
+        for iteration in ("1", "2"):
+            tensor(tmp_path / "two" / iteration, "a", SHORT)
+            tensor(tmp_path / "other" / f"{iteration}0", "a", SHORT)
+
+        done = run(tmp_path / mine, tmp_path / golden)
+
+        assert 2 == done.exit_code
+        assert message in done.stderr
+
+
+class TestRefused:
+    """What cannot be compared."""
+
+    @pytest.mark.parametrize(
+        ("kind", "options", "message"),
+        [
+            ("npy", (), "no operator has the same name"),
+            ("golden", (), "give --graph model.onnx"),
+            ("golden", ("--graph", "rules.json"), "belongs to the same value of"),
+        ],
+        ids=["names", "golden", "graph"],
+    )
+    def test_nothing_in_common(self, tmp_path, run, kind, options, message):
+        """Where no tensor has a counterpart the code is 2, and the program says what would help."""
+        compared.graph(tmp_path / "rules.json", compared.operator("x", "Data", 1))
+        tensor(tmp_path / "mine", "a", SHORT)
+        if kind == "npy":
+            tensor(tmp_path / "golden", "b", SHORT)
+        else:
+            compared.golden(tmp_path / "golden", "b", SHORT)
+
+        done = run(
+            tmp_path / "mine",
+            tmp_path / "golden",
+            *(option.replace("rules", f"{tmp_path}/rules") for option in options),
+        )
+
+        assert 2 == done.exit_code
+        assert "error: nothing was compared" in done.stderr
+        assert message in done.stderr
+
+    @pytest.mark.parametrize(("name", "text"), [("bad.onnx", "x"), ("bad.json", "{"), ("missing.onnx", None)])
+    def test_graph_that_cannot_be_read(self, tmp_path, run, name, text):
+        """A model or graph file that cannot be read is an error of code 2 that names it."""
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+
+        done = run(*both(tmp_path, SHORT, SHORT), "--graph", tmp_path / name)
+
+        assert 2 == done.exit_code
+        assert name in done.stderr
+
+
+class TestFiles:
+    """Two .npy files."""
+
+    def test_all_numbers_are_printed(self, tmp_path, run):
+        """Two .npy files give the numbers of all algorithms."""
+        np.save(tmp_path / "a.npy", SHORT)
+        np.save(tmp_path / "b.npy", np.float32([1, 2.5, 3, 4, 0, 5]))
+
+        done = run(tmp_path / "a.npy", tmp_path / "b.npy")
+
+        assert 0 == done.exit_code
+        assert "CosineSimilarity: 0.992362\n" in done.stdout
+        assert 10 == len(done.stdout.splitlines())
+
+    def test_files_that_cannot_be_compared(self, tmp_path, run):
+        """A file that is no .npy file is an error of code 2."""
+        (tmp_path / "a.npy").write_bytes(b"")
+        dumped.file(tmp_path / "b.npy", dumped.tensor(SHORT))
+
+        assert 2 == run(tmp_path / "a.npy", tmp_path / "b.npy").exit_code
