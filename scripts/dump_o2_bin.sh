@@ -22,6 +22,6 @@ echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=$JIT_LEVEL MINDSPORE_DUMP_CONFIG=$M
 "$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/alexnet/run.py" --steps "${STEPS:-4}"
 echo
 files=("$folder"/debug_dump/0/*/*/*/*/*/Conv2D.*conv3-Conv2d*)
-"$VENV/bin/msdump" convert "${files[0]}" -out "$folder/converted" -f NCHW
+"$VENV_PYTHON" -m msdump convert "${files[0]}" -out "$folder/converted" -f NCHW
 echo
 "$VENV_PYTHON" "$MSDUMP_ROOT/scripts/show_dump.py" "$folder"

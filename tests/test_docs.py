@@ -145,7 +145,7 @@ def test_configuration_is_the_one_that_runs(block):
     shown = json.loads(block.text)
 
     names = set(re.findall(r"data_dump\w*\.json", block.page.read_text("utf-8")))
-    files = [ROOT / "sample_nets" / "overflow" / name for name in names]
+    files = [file for name in names for file in (ROOT / "sample_nets").glob(f"*/{name}")]
     assert shown in [json.loads(file.read_text("utf-8")) for file in files]
 
 
@@ -171,10 +171,11 @@ def test_tensor_names_of_pages_are_real():
 
 
 def test_paths_of_the_formats_page_are_complete():
-    """The page of formats names every path of the layout."""
-    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    """The pages of formats and of compiled graphs name every path of the layouts."""
+    pages = [ROOT / "docs" / name for name in ("formats.md", "compiled-graphs.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
 
-    assert [path for path in layouts.PATHS.values() if f"`{path}" not in text] == []
+    assert [path for path in layouts.PATHS.values() if f"`{path}`" not in text] == []
 
 
 def test_reference_page_is_current(tmp_path):

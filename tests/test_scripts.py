@@ -245,6 +245,7 @@ def test_demonstration_of_dump_files_converts_one(demo, tmp_path):
     """O2's dump of AlexNet is a file for each operator; the converted one loads in the host's shape."""
     done = demo(str(tmp_path / "dump"), script="dump_o2_bin.sh")
 
+    assert (done.returncode, done.stderr) == (0, "")
     steps = sorted(path.name for path in (tmp_path / "dump/debug_dump").iterdir())
     results = sorted((tmp_path / "dump/converted").iterdir(), key=lambda path: path.name)
     assert (done.returncode, done.stderr) == (0, "")
