@@ -8,32 +8,27 @@ written when the watched operator ran, one after the operator under suspicion.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from msdump.capture import model_selection
-from msdump.capture.held import Arrays, Held, Holder
-from msdump.capture.operator_files import OperatorWriter, device_tensor
-from msdump.device import formats
+from msdump.capture.device_image import DeviceImage, Lying
+from msdump.capture.held import Arrays, Holder
+from msdump.capture.operator_files import OperatorWriter
 from msdump.device.ascend import Ascend
-from msdump.device.contents import Contents
 from msdump.device.tasks import Task
-from msdump.encode import dump_data
-from msdump.encode.dump_data import TensorInfo
 from msdump.graph.graph import Graph, Node
-from msdump.graph.stomp import stomped_bytes
 from msdump.plan import DumpPlan, ModelItem
-from msdump.record import IO, OperatorRef
+from msdump.record import OperatorRef
 from msdump.store import names
 from msdump.store.clock import CLOCK
 
 _log = logging.getLogger("msdump.capture")
 
 _COLLECTIVE: Final = "Hcom"
-_STOMP: Final = 0x5A  # what a faulty kernel writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,30 +104,6 @@ def _is_layer(node: Node, layers: frozenset[str]) -> bool:
     return not layers or not layers.isdisjoint(model_selection.all_names(node))
 
 
-@dataclass(frozen=True, slots=True)
-class _Lying:
-    """A tensor that lies in device memory.
-
-    Attributes:
-        value: Its name in the graph.
-        held: How it was when it was made.
-        info: What a file's header says of it.
-    """
-
-    value: str
-    held: Held
-    info: TensorInfo
-
-    @property
-    def end(self) -> int:
-        """Address behind its last byte."""
-        return self.held.address + self.info.size
-
-    def overlaps(self, start: int, end: int) -> bool:
-        """Tell whether it has bytes in a range of addresses."""
-        return self.held.address < end and start < self.end
-
-
 class WatcherCapture:
     """The watcher of one graph: an observer of its operators while an iteration runs."""
 
@@ -152,29 +123,22 @@ class WatcherCapture:
         self._tasks = device.tasks
         self.watched: Sequence[bool] = (True,) * len(self._nodes)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
-        self._stomps = tuple(map(stomped_bytes, self._nodes))
-        self._holder = holder
+        self._image = DeviceImage(device.graph, holder)
         self._writer = writer
         self._style = names.STYLES[plan.naming, plan.context.device_target]
         self._directory = ""
-        self._forget()
-
-    def _forget(self) -> None:
-        """Begin with empty memory."""
-        self._contents = Contents()
-        self._lying: dict[str, _Lying] = {}
-        self._seen: dict[int, tuple[_Lying, ...]] = {}
-        self._overwritten: list[dict[str, np.ndarray]] = []
+        self._seen: dict[int, tuple[Lying, ...]] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
         """Direct the files of the operators that run from now on into an execution's directory."""
         del iteration, inputs
         self._directory = directory
-        self._forget()
+        self.end()
 
     def end(self) -> None:
         """Let go of the memory."""
-        self._forget()
+        self._image.clear()
+        self._seen = {}
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
@@ -185,11 +149,10 @@ class WatcherCapture:
             Values that were overwritten, as they read now.
         """
         del inputs, saturated
-        made = tuple(self._put(position, outputs))
+        made = self._image.put(position, outputs)
         if self._watch.watched[position]:
             self._seen[position] = made
-        changed = self._stomp(made, self._stomps[position])
-        self._overwritten.append(changed)  # the runtime reads these arrays until the run ends
+        changed = self._image.stomp(position, made)
         task = self._tasks[position]
         if task is not None:
             self._look(position, task)
@@ -200,46 +163,6 @@ class WatcherCapture:
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write nothing."""
-
-    def _put(self, position: int, outputs: Arrays) -> Iterator[_Lying]:
-        """Write an operator's results to their addresses."""
-        node = self._nodes[position]
-        for held in self._holder.hold(position, IO.OUTPUT, outputs):
-            if not held.address:
-                continue
-            info, data = device_tensor(held)
-            self._contents.write(held.address, data)
-            lying = _Lying(node.outputs[held.slot], held, info)
-            for old in [
-                name for name, other in self._lying.items() if other.overlaps(held.address, lying.end)
-            ]:
-                del self._lying[old]
-            self._lying[lying.value] = lying
-            yield lying
-
-    def _stomp(self, made: Sequence[_Lying], size: int) -> dict[str, np.ndarray]:
-        """Write past the end of an operator's last output; return what that changed."""
-        if not size or not made:
-            return {}
-        start = made[-1].end
-        self._contents.fill(start, size, _STOMP)
-        hit = [lying for lying in self._lying.values() if lying.overlaps(start, start + size)]
-        return {lying.value: self._host_array(lying) for lying in hit}
-
-    def _host_array(self, lying: _Lying) -> np.ndarray:
-        """Return what lies where a tensor was put, as the host's operators read it."""
-        array = self._array(lying)
-        host = lying.held.host
-        return array if host is None else array.astype(host.numpy, copy=False)
-
-    def _array(self, lying: _Lying) -> np.ndarray:
-        """Return what lies where a tensor was put, in the device's type and the host's layout."""
-        held, info = lying.held, lying.info
-        data = self._contents.read(held.address, info.size)
-        array = dump_data.tensor(info, memoryview(data))
-        if held.placed is None or info.shape == held.array.shape:
-            return array.reshape(held.array.shape)
-        return formats.decode(held.placed.format, array, held.array.shape, held.placed.groups)
 
     def _look(self, position: int, task: Task) -> None:
         """Write the operator's own outputs if they are watched, or those of others after it."""
@@ -252,8 +175,8 @@ class WatcherCapture:
                 watched = self._nodes[seen].operator
                 self._write(OperatorRef(watched.op_type, f"{layer}_To_{watched.full_name}"), task, made)
 
-    def _write(self, operator: OperatorRef, task: Task, made: Sequence[_Lying]) -> None:
-        tensors = [replace(lying.held, array=self._array(lying)) for lying in made]
+    def _write(self, operator: OperatorRef, task: Task, made: Sequence[Lying]) -> None:
+        tensors = [replace(lying.held, array=self._image.array(lying)) for lying in made]
         if tensors:
             name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
             self._writer.write(self._directory, operator, name, tensors)
