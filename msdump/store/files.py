@@ -159,7 +159,7 @@ class DiskFiles:
 class _Directory:
     """One open directory and the way to make files in it."""
 
-    __slots__ = ("_fd", "_mode", "_narrows_modes", "create", "replace")
+    __slots__ = ("_fd", "_has_linked", "_mode", "_narrows_modes", "create", "replace")
 
     create: Callable[[str, Sequence[Buffer]], None]
     replace: Callable[[str, Sequence[Buffer]], None]
@@ -168,9 +168,12 @@ class _Directory:
         self._fd = _open_directory(path)
         self._mode = mode
         self._narrows_modes = False
-        has_nameless = _NAMELESS and _HAS_FD_LINKS and self._try_nameless()
-        self.create = self._create_nameless if has_nameless else self._create_renamed
-        self.replace = self._replace_nameless if has_nameless else self._replace_renamed
+        self._has_linked = False
+        self._use(nameless=bool(_NAMELESS) and _HAS_FD_LINKS and self._try_nameless())
+
+    def _use(self, *, nameless: bool) -> None:
+        self.create = self._create_nameless if nameless else self._create_renamed
+        self.replace = self._replace_nameless if nameless else self._replace_renamed
 
     def close(self) -> None:
         os.close(self._fd)
@@ -218,17 +221,16 @@ class _Directory:
             os.close(fd)
 
     def _try_nameless(self) -> bool:
-        temporary = _temporary()
+        """Tell whether the file system has nameless files; the first one that is linked tells the rest."""
         try:
-            self._create_nameless(temporary, ())
-            # A umask or an access list that takes the owner's rights: set each file's mode.
-            mode = os.stat(temporary, dir_fd=self._fd, follow_symlinks=False).st_mode
+            fd = os.open(".", _WRITE | _NAMELESS, FILE_MODE | self._mode, dir_fd=self._fd)
         except OSError:
             return False
+        try:
+            # A umask or an access list that takes the owner's rights: set each file's mode.
+            self._narrows_modes = os.fstat(fd).st_mode & 0o777 != FILE_MODE | self._mode
         finally:
-            with contextlib.suppress(OSError):  # it may not exist
-                os.unlink(temporary, dir_fd=self._fd)
-        self._narrows_modes = mode & 0o777 != self._mode
+            os.close(fd)
         return True
 
     def _create_nameless(self, name: str, buffers: Sequence[Buffer], mode: int | None = None) -> None:
@@ -241,14 +243,27 @@ class _Directory:
             if size >= _RESERVED:
                 os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers)
-            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
+            self._link(fd, name, buffers, mode)
         finally:
             os.close(fd)
 
-    def _create_renamed(self, name: str, buffers: Sequence[Buffer]) -> None:
+    def _link(self, fd: int, name: str, buffers: Sequence[Buffer], mode: int) -> None:
+        """Give a nameless file its name; where the file system knows no way, use names from now on."""
+        try:
+            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            if self._has_linked:
+                raise
+            self._use(nameless=False)
+            self._create_renamed(name, buffers, mode)
+        self._has_linked = True
+
+    def _create_renamed(self, name: str, buffers: Sequence[Buffer], mode: int | None = None) -> None:
         if os.access(name, os.F_OK, dir_fd=self._fd, follow_symlinks=False):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-        self._replace_renamed(name, buffers, self._mode)
+        self._replace_renamed(name, buffers, self._mode if mode is None else mode)
 
 
 def make_directories(path: str) -> None:

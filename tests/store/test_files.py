@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -307,3 +308,32 @@ def test_mode_of_new_files(tmp_path, monkeypatch, way, umask):
 
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert {"dump": 0o600, "mapping.csv": 0o600, "acl.json": 0o400} == modes
+
+
+def test_no_links(tmp_path, monkeypatch):
+    """Where a nameless file cannot be given a name, files are written under a dot-name and renamed."""
+    calls = []
+
+    def refused(*_arguments, **_options):
+        calls.append("link")
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refused)
+    disk = DiskFiles()
+
+    for name in ("a.npy", "b.npy"):
+        disk.create(str(tmp_path), name, (b"x",))
+    disk.replace(str(tmp_path), "b.npy", (b"y",))
+
+    assert ["link"] == calls
+    assert {"a.npy": b"x", "b.npy": b"y"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {0o400} == {mode(path) for path in tmp_path.iterdir()}
+
+
+def test_opening_a_directory_leaves_no_name(tmp_path, monkeypatch):
+    """What the file system can do is found out without a name that a kill might leave."""
+    monkeypatch.setattr(os, "link", lambda *_arguments, **_options: pytest.fail("linked"))
+
+    files._Directory(str(tmp_path), 0o400).close()
+
+    assert [] == names(tmp_path)
