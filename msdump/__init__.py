@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from msdump.frontends import acl
     from msdump.frontends.mindspore import (
+        data_sink,
         dump_start,
         dump_step,
         dump_stop,
@@ -29,6 +30,7 @@ __all__ = [
     "Network",
     "__version__",
     "acl",
+    "data_sink",
     "dump_start",
     "dump_step",
     "dump_stop",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "data_sink": "msdump.frontends.mindspore",
     "set_init_iter": "msdump.frontends.mindspore",
     "dump_stop": "msdump.frontends.mindspore",
     "dump_step": "msdump.frontends.mindspore",

@@ -29,6 +29,7 @@ def test_public_names_are_these():
         "Network",
         "__version__",
         "acl",
+        "data_sink",
         "dump_start",
         "dump_step",
         "dump_stop",

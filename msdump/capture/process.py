@@ -14,6 +14,7 @@ from msdump.capture.triggers import OverflowLimit
 from msdump.errors import DumpWriteError
 from msdump.plan import DeviceTarget, DumpMode, DumpPlan, FileFormat
 from msdump.store.async_sink import AsyncSink
+from msdump.store.clock import CLOCK
 from msdump.store.files import DUMP_MODE, FILE_MODE, DiskFiles
 from msdump.store.sinks import Budget, Sink, SyncSink
 
@@ -32,11 +33,13 @@ class _Output:
         used: The ``kernels`` items for which something was dumped.
         is_described: ``.dump_metadata`` is written.
         overflows: Counts the overflowing operators of all networks.
+        configured: When the first network was compiled, ``YYYYMMDDHHMMSS``.
     """
 
     plan: DumpPlan
     sink: Sink
     overflows: OverflowLimit
+    configured: str
     used: set[str] = field(default_factory=set)
     is_described: bool = False
 
@@ -108,6 +111,10 @@ class Process:
         """Return the sink of a configuration; all networks share it and its byte limit."""
         return self._output(plan).sink
 
+    def configured(self, plan: DumpPlan) -> str:
+        """Return when a configuration first took effect, ``YYYYMMDDHHMMSS``."""
+        return self._output(plan).configured
+
     def use(self, plan: DumpPlan, items: frozenset[str]) -> None:
         """Note the ``kernels`` items for which something was dumped."""
         self._output(plan).used |= items
@@ -134,7 +141,9 @@ class Process:
 
     def _output(self, plan: DumpPlan) -> _Output:
         if plan.source not in self._outputs:
-            self._outputs[plan.source] = _Output(plan, _sink(plan), OverflowLimit(plan.overflow_limit))
+            self._outputs[plan.source] = _Output(
+                plan, _sink(plan), OverflowLimit(plan.overflow_limit), CLOCK.seconds()
+            )
             _tell_once(plan)
         return self._outputs[plan.source]
 

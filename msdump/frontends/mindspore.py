@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from msdump.config.source import read as read_config
 from msdump.errors import InputError
 from msdump.frontends import settings
 from msdump.graph import loader
-from msdump.plan import Context, DumpPlan
+from msdump.plan import Context, DumpPlan, Tree
 from msdump.session import Network
 from msdump.targets import Operator, Scope
 
@@ -150,6 +151,56 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
             network.mark_named(target, enabled=enabled)
     else:
         target.set_dump(enabled=enabled)
+
+
+def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> Callable[[], Any]:
+    """Return a function that runs a network on the next elements of a dataset, again and again.
+
+    Args:
+        network: The network.
+        dataset: Elements that are inputs in order (a tuple), inputs by name (a mapping), or the one
+            input; it can be iterated over again and again.
+        sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE), whose dump
+            is configured anew before each call.
+
+    Raises:
+        InputError: The size is no number from 1, or more than 1 where that is not possible.
+    """
+    if isinstance(sink_size, bool) or not isinstance(sink_size, int) or sink_size < 1:
+        raise InputError(f"data_sink: sink_size = {sink_size!r}: a number from 1 is expected")
+    plan = network.plan
+    if plan is not None and plan.tree is not Tree.RANKS and sink_size != 1:
+        raise InputError(
+            f"{plan.source}: where a compiled graph is dumped (jit_level O2) in data sink mode, "
+            f"sink size must be 1, but got {sink_size}; call data_sink with sink_size=1"
+        )
+    elements = _repeated(dataset)
+
+    def run() -> Any:
+        result = None
+        for _ in range(sink_size):
+            result = _fed(network, next(elements))
+        return result
+
+    return run
+
+
+def _repeated(dataset: Iterable[Any]) -> Iterator[Any]:
+    while True:
+        is_empty = True
+        for element in dataset:
+            is_empty = False
+            yield element
+        if is_empty:
+            raise InputError(
+                "data_sink: the dataset has no elements left; give one that can be iterated again"
+            )
+
+
+def _fed(network: Network, element: Any) -> Any:
+    if isinstance(element, Mapping):
+        return network(**element)
+    return network(*element) if isinstance(element, tuple) else network(element)
 
 
 def dump_start() -> None:

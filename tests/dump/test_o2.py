@@ -737,3 +737,83 @@ class TestRuns:
 
         assert network.summary.skipped["over max_bytes"] > 0
         assert sum(path.stat().st_size for path in o2.folder(door.path).iterdir()) <= 250
+
+
+class TestDataSink:
+    """MindSpore's data sink, which a dump of a compiled graph allows one step at a time."""
+
+    def test_steps(self, door):
+        """Each call runs and dumps a step on the next element, and starts again at the dataset's end."""
+        network = o2.load(door, chain())
+        images = [np.full((1, 4), number, np.float32) for number in range(2)]
+
+        step = msdump.data_sink(network, images)
+        results = [step()[0, 0] for _ in range(3)]
+
+        assert [0, 3, 0] == results
+        assert [(number, 0, "graph", 1, number) for number in range(3)] == o2.places(door.path)
+
+    @pytest.mark.parametrize("variable", ["", "1"], ids=["O2", "GE"])
+    def test_size(self, door, variable):
+        """More than one step in a call is refused, with MindSpore's words."""
+        door.monkeypatch.setenv("ENABLE_MS_GE_DUMP", variable)
+        network = o2.load(door, chain())
+
+        with pytest.raises(ValueError, match="sink size must be 1, but got 2"):
+            msdump.data_sink(network, [FLOATS], sink_size=2)
+
+    @pytest.mark.parametrize("level", ["O0", "O2"])
+    def test_size_without_such_a_dump(self, door, level):
+        """Without a dump a call may run several steps, and gives the last one's result."""
+        network = door.load(chain(), device_target="Ascend", jit_level=level)
+
+        step = msdump.data_sink(network, [FLOATS, (FLOATS["x"] * 2,)], sink_size=2)
+
+        np.testing.assert_array_equal(network(FLOATS["x"] * 2), step())
+
+    @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2"])
+    def test_wrong_size(self, door, size):
+        """A size is a number from 1."""
+        network = door.load(chain(), **o2.CONTEXT)
+
+        with pytest.raises(ValueError, match="a number from 1 is expected"):
+            msdump.data_sink(network, [FLOATS], sink_size=size)
+
+    def test_dataset_that_is_used_up(self, door):
+        """A dataset that gives nothing more is told when its element is needed."""
+        step = msdump.data_sink(door.load(chain(), **o2.CONTEXT), iter([FLOATS]))
+        step()
+
+        with pytest.raises(ValueError, match="no elements left"):
+            step()
+
+
+@pytest.mark.parametrize("level", ["O2", None], ids=["explicit", "implied"])
+def test_example_of_the_documents(door, level):
+    """The configuration that MindSpore's document shows for O2 dumps a network into the tree it shows."""
+    common = {
+        "op_debug_mode": 0,
+        "dump_mode": 0,
+        "path": str(door.path),
+        "net_name": "ResNet50",
+        "iteration": "0|5-8|100-120",
+        "saved_data": "tensor",
+        "input_output": 0,
+        "kernels": ["Default/Conv-op12"],
+        "support_device": [0, 1, 2, 3, 4, 5, 6, 7],
+        "statistic_category": ["max", "min", "l2norm"],
+        "file_format": "npy",
+    }
+    door.configure({"common_dump_settings": common})
+    context = {"device_target": "Ascend"} | ({} if level is None else {"jit_level": level})
+    network = door.load(f"{GRAPHS}/lenet.onnx", **context)
+    feeds = made_up(network.graph, {}, 0, 0)
+
+    for _ in range(7):
+        outputs = network.run(feeds)
+
+    assert [(step, 0, "lenet", 1, step) for step in (0, 5, 6)] == o2.places(door.path)
+    for iteration in open_dump(door.path).iterations:
+        assert not iteration.files
+        assert {"Conv2D", "MaxPool", "MatMul", "Data"} <= {record.op_type for record in iteration.records}
+        np.testing.assert_array_equal(outputs["output"], iteration.records[-1].array)
