@@ -32,6 +32,12 @@ ASCEND_DUMP_SCENE: Final = "ASCEND_DUMP_SCENE"
 ASCEND_DUMP_PATH: Final = "ASCEND_DUMP_PATH"
 ASCEND_WORK_PATH: Final = "ASCEND_WORK_PATH"
 NPU_COLLECT_PATH: Final = "NPU_COLLECT_PATH"
+GE_GRAPH: Final = "DUMP_GE_GRAPH"
+GE_GRAPH_LEVEL: Final = "DUMP_GRAPH_LEVEL"
+GE_GRAPH_PATH: Final = "DUMP_GRAPH_PATH"
+GE_GRAPH_FORMAT: Final = "DUMP_GRAPH_FORMAT"
+SAVE_GRAPHS: Final = "MS_DEV_SAVE_GRAPHS"
+SAVE_GRAPHS_PATH: Final = "MS_DEV_SAVE_GRAPHS_PATH"
 THREADS: Final = "MSDUMP_THREADS"
 
 VARIABLES: Final = (
@@ -56,6 +62,23 @@ VARIABLES: Final = (
     Variable(ASCEND_DUMP_PATH, "Where acl's exception dump goes, before ASCEND_WORK_PATH and dump_path."),
     Variable(ASCEND_WORK_PATH, "Where acl's exception dump goes, before dump_path."),
     Variable(NPU_COLLECT_PATH, "Turns on acl's exception dump aic_err_norm_dump, which goes there."),
+    Variable(
+        GE_GRAPH,
+        "Files of the graphs that Ascend O2 and acl compile: 1 with constants, 2 without, 3 only relations.",
+    ),
+    Variable(
+        GE_GRAPH_LEVEL,
+        "Stages of which there are graph files: 1 or 2 (default) all, 3 the last, 4 the first; or parts of"
+        " their names, a|b.",
+    ),
+    Variable(
+        GE_GRAPH_PATH, "Where graph files go, in pid_{pid}_deviceid_{id}; the working directory by default."
+    ),
+    Variable(GE_GRAPH_FORMAT, "ge_proto, onnx, or both, ge_proto|onnx (default)."),
+    Variable(
+        SAVE_GRAPHS, "1, 2 or 3: save the graphs that MindSpore's door loads as trace_code_graph files."
+    ),
+    Variable(SAVE_GRAPHS_PATH, "Where trace_code_graph files go; the working directory by default."),
     Variable(THREADS, "Threads of one operator; the number of cores, at most 8, by default."),
 )
 

@@ -337,6 +337,7 @@ class DumpPlan:
         exception_path: Absolute directory below which a failing operator leaves ``extra-info``, "": ``path``.
         operator_statistics: Columns of the csv file that stands in for each operator's tensors
             (``dump_data`` stats), None: tensors.
+        shows_graph: GE options turn the dump on, so that the compiled graph has a ``ge_proto_*_Build.txt``.
     """
 
     source: str
@@ -373,3 +374,4 @@ class DumpPlan:
     scene: Scene | None = None
     exception_path: str = ""
     operator_statistics: tuple[str, ...] | None = None
+    shows_graph: bool = False

@@ -237,6 +237,7 @@ def _plan(
         writer_threads=settings["writer_threads"],
         max_bytes=settings["max_bytes"],
         tree=_tree(mode, settings),
+        shows_graph=bool(settings["uses_ge_options"]),
         scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
         exception_path=acl_environment.path() or str(File.cwd()) if mode is Mode.O2 and is_failure else "",
     )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.graph.graph import Graph, Node
-from msdump.graph.rewiring import CAST, TRANS_DATA
 
 CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators that the host, or tasks of other kinds, decide."""
@@ -65,6 +64,6 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
 
 def runs_on_device(node: Node) -> bool:
     """Tell whether an operator has a task of its own."""
-    if node.operator.op_type in {TRANS_DATA, CAST}:
+    if node.is_added:
         return True
     return not (node.bodies or (node.domain in _STANDARD and node.op_type in _WITHOUT_TASK))

@@ -56,8 +56,13 @@ _FOLLOWERS: Final[Mapping[str, frozenset[str]]] = {
 Note = Callable[[str, Graph], None]
 """Takes the graph after a stage of the compilation."""
 
-FOLDED: Final = "AfterConstantFolding"
-FUSED: Final = "AfterFusion"
+BEGUN: Final = "PreRunBegin"
+FOLDED: Final = "PrepareAfterPrepareOptimize"
+FUSED: Final = "OptimizeOriginalGraph_FeGraphFusionAfter"
+INSERTED: Final = "OptimizeOriginalGraph_FeInsertTransNodeAfter"
+BUILT: Final = "Build"
+ENDED: Final = "PreRunAfterBuild"
+"""GE's names of the stages; the device has a part in the last three."""
 
 
 def compile_graph(
@@ -80,6 +85,7 @@ def compile_graph(
     note = note or _ignore
     if keeps_node_names:
         graph = _with_node_names(graph)
+    note(BEGUN, graph)
     if compute is not None:
         graph = _folded(graph, compute)
         note(FOLDED, graph)

@@ -72,6 +72,7 @@ class Node:
         bodies: The graphs of an If, Loop or Scan by attribute, in order. Such a node is control
             flow, no operator: its bodies run operator by operator, and it is never dumped itself.
             One that runs as a single operator has none.
+        is_added: Compilation has added it (TransData, Cast); the model has no such operator.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Node:
     proto: Any = field(repr=False)
     parts: tuple[Node, ...] = ()
     bodies: Mapping[str, Graph] = field(default_factory=dict)
+    is_added: bool = False
 
     @property
     def members(self) -> tuple[Node, ...]:

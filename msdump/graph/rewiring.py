@@ -55,6 +55,7 @@ def _added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any])
         operator=OperatorRef(primitive, proto.name),
         source=(),
         proto=proto,
+        is_added=True,
     )
 
 

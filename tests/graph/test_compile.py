@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 
 from msdump.graph import loader
-from msdump.graph.compile import FUSED, compile_graph
+from msdump.graph.compile import BEGUN, FUSED, compile_graph
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 
@@ -154,4 +154,6 @@ def test_stages():
 
     result = compiled("d = Conv(x, w) y = Relu(d)", note=lambda stage, graph: stages.append((stage, graph)))
 
-    assert [(FUSED, result)] == stages
+    assert [BEGUN, FUSED] == [stage for stage, _ in stages]
+    assert [2, 1] == [len(graph.nodes) for _, graph in stages]
+    assert result is stages[-1][1]

@@ -1,0 +1,62 @@
+"""The emulated device of a network: its graph as the level compiles it, placed on an Ascend."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+
+from msdump.device.ascend import Ascend
+from msdump.execute import accelerate
+from msdump.execute.program import Program
+from msdump.graph.compile import BUILT, ENDED, INSERTED, compile_graph
+from msdump.graph.fusion import fuse_elementwise
+from msdump.graph.graph import Graph
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
+
+Note = Callable[[str, Graph | Ascend], None]
+"""Takes the name of a stage and what it made."""
+
+
+def emulated(
+    graph: Graph,
+    plan: DumpPlan | None,
+    context: Context,
+    kind: type[Ascend] = Ascend,
+    note: Note | None = None,
+) -> Ascend | None:
+    """Return the emulated device of an Ascend; None for CPU and GPU.
+
+    O0 leaves the graph as it is, O1 fuses chains of elementwise operators, O2 compiles it as a whole.
+
+    Args:
+        graph: The model.
+        plan: What is dumped.
+        context: Where the network runs.
+        kind: The device's class.
+        note: Takes the stages of O2's compilation.
+    """
+    if context.device_target is not DeviceTarget.ASCEND:
+        return None
+    accelerate.install()
+    asked = context.precision_mode or (plan.precision_mode if plan is not None else None)
+    device = functools.partial(
+        kind,
+        precision=asked or PrecisionMode.ALLOW_FP32_TO_FP16,
+        overflow=context.overflow_mode,
+        reports=plan is not None and plan.trigger is Trigger.OVERFLOW,
+    )
+    if context.jit_level is not JitLevel.O2:
+        return device(fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph)
+    compiled = compile_graph(
+        graph,
+        fuses=context.fuses,
+        compute=lambda part: Program(part, device(part).roundings).run({}),
+        keeps_node_names=context.keeps_node_names,
+        note=note,
+    )
+    built = device(compiled, numbers=itertools.count())
+    if note is not None:
+        for stage in (INSERTED, BUILT, ENDED):
+            note(stage, built)
+    return built
