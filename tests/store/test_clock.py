@@ -52,3 +52,18 @@ def test_threads_share_no_time():
         thread.join()
 
     assert len(set(itertools.chain.from_iterable(times))) == 20_000
+
+
+def test_times_of_directories_and_failures(monkeypatch):
+    """Directories carry the local second, failures the millisecond, which never repeats."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    moment = 1_600_000_000_123_456_789
+    clock = Clock(iter([moment, moment, moment, moment - 5_000_000]).__next__)
+
+    assert "20200913122640" == clock.seconds()
+    assert ["20200913122640123", "20200913122640124", "20200913122640125"] == [
+        clock.milliseconds() for _ in range(3)
+    ]
+    monkeypatch.undo()
+    time.tzset()

@@ -316,3 +316,27 @@ def test_json_of_an_overflow():
     assert f"Opdebug.Node_OpDebug.3.1.{TIME}.output.0.json" == text
     assert name == names.parse_op_debug_json(text)
     assert names.parse_op_debug_json(f"Add.add1.3.1.{TIME}.output.0.json") is None
+
+
+EXCEPTIONS = {
+    "brief": (
+        names.brief_exception(3, 7, "20240112093000123"),
+        OperatorName("exception_info", "", 3, 7, 20240112093000123),
+    ),
+    "norm": (
+        names.norm_exception(CONV, 3, "20240112093000123"),
+        OperatorName("Conv2D", "Default__backbone-LeNet_conv1-Conv2d_Conv2D-op0", 3, 0, 20240112093000123),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), EXCEPTIONS.values(), ids=EXCEPTIONS)
+def test_names_of_failed_operators(text, expected):
+    """The name of a failed operator's file gives its task; a brief one has its stream before it."""
+    assert expected == names.parse_exception(text)
+    assert names.parse_operator(text) is None
+
+
+def test_brief_name_has_the_stream_first():
+    """Stream, then task, then the time."""
+    assert "exception_info.7.3.20240112093000123" == names.brief_exception(3, 7, "20240112093000123")
