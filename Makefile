@@ -9,7 +9,7 @@ lint: ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/l
 type: ; .venv/bin/mypy
 test: ; bash scripts/test.sh
 test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench"
-bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async convert o2; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
+bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async convert o2 compare; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
 schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md

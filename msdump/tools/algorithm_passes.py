@@ -134,7 +134,7 @@ class _Pairs:
             yield self._float32(mine[part], 0), self._float32(golden[part], 1)
 
     def _float32(self, block: np.ndarray, side: int) -> np.ndarray:
-        if block.dtype == np.float32:
+        if block.dtype == np.float32 and block.flags.aligned:  # in dump files they are not
             return block
         cast = self._cast[side, : len(block)]
         _cast(block, cast)
@@ -230,7 +230,8 @@ def _second(block: _Block, need: Need, found: Findings) -> None:
             side.densities += _total(_raised(values, side, block.floors, block.s))
         if Need.DEVIATIONS in need:
             distances = np.subtract(values, side.total / found.count, out=block.doubles, dtype=np.float64)
-            side.deviations += float(np.dot(distances, distances))
+            # not np.dot: BLAS would wake threads, which get in the way of the other processes
+            side.deviations += _total(np.multiply(distances, distances, out=distances))
 
 
 def _third(block: _Block, need: Need, found: Findings) -> None:

@@ -241,6 +241,17 @@ def test_tensors_that_are_cast_for_each_pass(monkeypatch):
     assert expected == scores(mine, golden)
 
 
+def test_tensors_at_odd_addresses():
+    """A tensor that lies in a file without alignment has the same numbers."""
+    golden = np.linspace(-1, 1, SEVERAL_BLOCKS).astype("f4")
+    mine = np.frombuffer(b"\0" + (golden * 2).tobytes(), "f4", offset=1)
+
+    found = scores(mine, golden)
+
+    assert not mine.flags.aligned
+    assert scores(golden * 2, golden) == found
+
+
 def test_order_of_elements_is_that_of_the_indices():
     """A tensor that lies transposed in memory is compared element by element."""
     golden = np.arange(12.0).reshape(3, 4)
