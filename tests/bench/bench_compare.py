@@ -1,6 +1,7 @@
 """``msaccucmp.py compare`` of two dumps beside numpy.load of their tensors.
 
-``python -m tests.bench.bench_compare``. Both sides are commands of their own, their start included. Ends with 1 where a goal is missed.
+``python -m tests.bench.bench_compare``. Both sides are commands of their own, their start
+included. Ends with 1 where a goal is missed.
 """
 
 from __future__ import annotations
