@@ -69,7 +69,7 @@ class Iteration:
         found = [*self._files.records]
         for file in self.files:
             found += file.records
-        return tuple(sorted(found, key=lambda record: (record.name.timestamp, record.path)))
+        return tuple(sorted(found, key=_order))
 
     @property
     def files(self) -> tuple[OperatorFile, ...]:
@@ -133,6 +133,11 @@ class Iteration:
         key = self.key
         place = f"{key.net!r} graph {key.graph}" if key.time is None else f"{key.model!r} {key.model_id}"
         return f"<Iteration {self.number} of {place}: {self.path!r}>"
+
+
+def _order(record: Record) -> tuple[int, str, int, str]:
+    """Order tensors by time; those of one moment are of one operator, inputs first."""
+    return (record.timestamp, record.io, record.slot, record.path)
 
 
 @dataclass(slots=True)

@@ -155,6 +155,21 @@ def test_stand_ins_of_operators(tmp_path):
     assert (str(place / "1"),) == iteration.ignored
 
 
+def test_tensors_of_one_moment(tmp_path):
+    """.npy files of one operator share its time: inputs come first, by number, whatever their names."""
+    place = tmp_path / TREES["O2"][0]
+    slots = [("input", 2), ("input", 10), ("output", 0)]
+    lines = []
+    for number, (io, slot) in zip("312", slots, strict=True):
+        put(place / f"{number}.npy", b"".join(npy.encode(IMAGE)))
+        lines.append(f"{number}.npy,{CONV}.{io}.{slot}.NCHW.float16.npy\n")
+    put(place / "mapping.csv", "".join(lines).encode())
+
+    records = list(open_dump(tmp_path).records)
+
+    assert slots == [(str(record.io), record.slot) for record in records]
+
+
 def test_operators_that_were_called_alone(tmp_path):
     """Files beside the models' directories are operators that were called alone."""
     put(tmp_path / TIME / "0" / CONV, conv())
