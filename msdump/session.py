@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
@@ -13,6 +12,8 @@ import numpy as np
 from msdump.capture import watcher
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.dumps import Dump, Watching, dump_of
+from msdump.capture.ge_files import graph_files
+from msdump.capture.ge_model import HostView
 from msdump.capture.metered import Metered
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.selection import inside
@@ -20,13 +21,12 @@ from msdump.capture.single_dump import SingleOperator
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
-from msdump.execute import accelerate, feeds, values
+from msdump.execute import feeds, values
+from msdump.execute.compilation import Note, emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
-from msdump.graph.compile import compile_graph
-from msdump.graph.fusion import fuse_elementwise
 from msdump.graph.graph import IN_MEMORY, Graph
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Scene, Trigger
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
@@ -68,7 +68,7 @@ class Network:
             DumpWriteError: The dump path cannot be created or written.
         """
         context = plan.context if plan is not None else context or Context()
-        self._device = emulated(graph, plan, context)
+        self._device = emulated(graph, plan, context, note=_graph_files(plan, context))
         self.graph = graph if self._device is None else self._device.graph
         self._memory_limit = context.memory_limit
         self._memory: dict[Shapes, MemoryUse] = {}
@@ -241,29 +241,15 @@ class Network:
         return f"<Network {self.graph.source} of {len(self.graph.nodes)} operators>"
 
 
-def emulated(
-    graph: Graph, plan: DumpPlan | None, context: Context, kind: type[Ascend] = Ascend
-) -> Ascend | None:
-    """Return the emulated device of an Ascend, its graph as the level compiles it; None for CPU and GPU."""
-    if context.device_target is not DeviceTarget.ASCEND:
+def _graph_files(plan: DumpPlan | None, context: Context) -> Note | None:
+    """Return what writes the stages of a compilation, None where nobody wants to see them."""
+    if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
-    accelerate.install()
-    asked = context.precision_mode or (plan.precision_mode if plan is not None else None)
-    device = functools.partial(
-        kind,
-        precision=asked or PrecisionMode.ALLOW_FP32_TO_FP16,
-        overflow=context.overflow_mode,
-        reports=plan is not None and plan.trigger is Trigger.OVERFLOW,
-    )
-    if context.jit_level is not JitLevel.O2:
-        return device(fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph)
-    compiled = compile_graph(
-        graph,
-        fuses=context.fuses,
-        compute=lambda part: Program(part, device(part).roundings).run({}),
-        keeps_node_names=context.keeps_node_names,
-    )
-    return device(compiled, numbers=itertools.count())
+    is_dumped = plan is not None and plan.is_enabled and plan.shows_graph
+    files = graph_files(context.device_id, is_dumped=is_dumped)
+    if files is None:
+        return None
+    return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)
 
 
 def _is_watched(plan: DumpPlan | None) -> TypeGuard[DumpPlan]:

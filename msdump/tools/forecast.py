@@ -19,10 +19,10 @@ from msdump.capture.process import Process
 from msdump.device.ascend import Ascend
 from msdump.device.memory import BASE, Block
 from msdump.dtypes import STRING, DType
+from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.record import IO, Buffer
-from msdump.session import emulated
 from msdump.store.files import size_of
 from msdump.store.sinks import Sink, SyncSink
 

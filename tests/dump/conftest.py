@@ -105,6 +105,7 @@ def door(tmp_path, monkeypatch):
     for variable in env.VARIABLES:
         if variable.name != env.THREADS:
             monkeypatch.delenv(variable.name, raising=False)
+    monkeypatch.setenv(env.GE_GRAPH_PATH, str(tmp_path / "ge"))  # else the working directory
     door = Door(tmp_path, monkeypatch)
     door.again()
     yield door
