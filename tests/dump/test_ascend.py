@@ -281,10 +281,9 @@ def test_recurrent_weights(door, caplog, enable):
     for slot, name in enumerate(("w", "r", "b"), 1):
         assert trees.same_bits(weights[name], load(door)[f"LSTM input {slot}"])
     told = [r.getMessage() for r in caplog.records if "is saved as on the host" in r.getMessage()]
-    assert told == [
-        "Default/lstm/LSTM-op0: input.1 is saved as on the host: trans_flag false cannot show it in"
-        " FRACTAL_ZN_RNN"
-    ]
+    (line,) = told
+    assert line.startswith("Default/lstm/LSTM-op0: input.1 is saved as on the host: trans_flag false cannot")
+    assert line.endswith(" FRACTAL_ZN_RNN")
 
 
 def chain():

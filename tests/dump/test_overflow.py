@@ -253,7 +253,7 @@ def test_causes(door, caplog, enable, nodes, inputs, feeds, expected):
 @ENABLE
 @pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
 def test_branch(door, enable, mode, expected):
-    """What a branch gives is rounded, and seen, as any other result."""
+    """What an operator of a branch gives is rounded, seen and dumped as any other result."""
     overflow(door, mode)
     branches = [
         helper.make_graph([nets.node(op, "x x", "p")], op, [], [nets.value("p", [2])])
@@ -272,8 +272,8 @@ def test_branch(door, enable, mode, expected):
         precision_mode="force_fp16",
     )
 
-    assert trees.slots(door.rank) == ["If-op0 input 0", "If-op0 output 0"]
-    assert np.load(trees.tensors(door.rank)[1][1]).tolist() == [expected, 4]
+    assert trees.slots(door.rank) == ["Add-op0 input 0", "Add-op0 input 1", "Add-op0 output 0"]
+    assert np.load(trees.tensors(door.rank)[2][1]).tolist() == [expected, 4]
     assert network.run({"x": LARGE, "c": np.array(False)})["y"].tolist() == [0, 0]
 
 
@@ -587,7 +587,7 @@ def test_args_of_the_overflowing(door):
 
 @pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
 def test_loop_over_float16(door, mode, expected):
-    """A loop over a float16 tensor of the model saturates as any other operator."""
+    """An operator in a loop over a float16 tensor of the model saturates and is dumped as any other."""
     overflow(door, mode)
     half, flag, number = (getattr(onnx.TensorProto, name) for name in ("FLOAT16", "BOOL", "INT64"))
     body = helper.make_graph(
@@ -605,4 +605,5 @@ def test_loop_over_float16(door, mode, expected):
     )
 
     assert [expected, 4] == network.run(feeds)["y"].tolist()
-    assert {m["type"] for m, _ in trees.tensors(door.rank)} == {"Loop"}
+    files = [np.load(path).tolist() for m, path in trees.tensors(door.rank) if m["type"] == "Add"]
+    assert [[60000, 2], [60000, 2], [expected, 4]] == files[:3]
