@@ -17,7 +17,7 @@ from msdump.capture.operator_files import host_format
 from msdump.device.placement import DeviceTensor, host_tensor
 from msdump.device.tasks import Task
 from msdump.dtypes import DType
-from msdump.encode import dump_enums
+from msdump.encode import dump_enums, packing
 from msdump.encode.ge_text import Message, Symbol
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
@@ -117,9 +117,10 @@ class _Builder:
         for position, node in enumerate(graph.nodes):
             self._add_node(node, position)
         results = [value.name for value in graph.outputs]
-        self._add(*_OUTPUT, results, [], [("input_desc", self._described(name)) for name in results])
+        added = [_attribute(_ORIGINALS, [])]
+        self._add(*_OUTPUT, results, added, [("input_desc", self._described(name)) for name in results])
         return [
-            ("name", graph.name),
+            ("name", _name(graph)),
             *(("input", self._producers[value.name]) for value in graph.inputs),
             *(("output", self._producers[name]) for name in results),
             *(("op", op) for op in self._ops),
@@ -148,7 +149,9 @@ class _Builder:
         attributes = [_attribute(_ORIGINALS, [])]
         array = self._graph.weights[name]
         if self._with_data and array.dtype != dtypes.STRING.numpy:
-            contents = [("t", [("desc", self._described(name)), ("data", array)])]
+            dtype = dtypes.from_numpy(array.dtype)
+            data = packing.pack(array, dtype) if dtype.per_byte > 1 else array
+            contents = [("t", [("desc", self._described(name)), ("data", data)])]
             attributes.append([("key", "value"), ("value", contents)])
         self._add_source(name, _CONST, [], attributes, self._described(name, self._forms[name]))
 
@@ -162,7 +165,7 @@ class _Builder:
     def _add_node(self, node: Node, position: int) -> None:
         full_name = node.operator.full_name
         described = [*self._slots(node, position, IO.INPUT), *self._slots(node, position, IO.OUTPUT)]
-        bodies = [("subgraph_name", body.name) for body in node.bodies.values()]
+        bodies = [("subgraph_name", _name(body)) for body in node.bodies.values()]
         task = self._view.tasks[position] if self._view.tasks else None
         stream = [("stream_id", task.stream_id)] if task is not None and task.stream_id else []
         attributes = list(self._attributes(node, has_task=task is not None or not self._view.tasks))
@@ -224,6 +227,11 @@ class _Builder:
                 *rest,
             ]
         )
+
+
+def _name(graph: Graph) -> str:
+    """Return the name of a graph; branches of several operators may share theirs in the model."""
+    return f"{graph.name}_{graph.index}" if graph.index else graph.name
 
 
 def _origin(name: str, index: int, dtype: DType | None) -> list[Message]:

@@ -27,6 +27,7 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = {
     "run": "Run an ONNX model and dump it.",
     "check": "Say what a dump configuration does, and to a model.",
+    "compile": "Write the graph that Ascend O2 makes of a model, for other tools.",
     "convert": "Convert dump files to arrays, also to another memory format.",
     "compare": "Compare two dumps, and name the first operator that differs.",
     "overflow": "Tell which operators of a dump overflowed.",

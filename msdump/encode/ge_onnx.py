@@ -120,7 +120,7 @@ def _ints(key: str, values: Iterator[int]) -> Message:
 
 def _tensor(held: Message) -> Message:
     described, data = _only(held, "desc"), _only(held, "data")
-    dims = [("dims", size) for size in data.shape]
+    dims = [("dims", size) for size in _all(_only(described, "shape"), "dim")]
     return [*dims, ("data_type", _element(described)), ("raw_data", data)]
 
 

@@ -2,8 +2,10 @@
 
 A kernel is a cube operator with what follows it - bias, batch normalization,
 activation -, a batch normalization with its activation, or a chain of elementwise
-operators. It is called after all of its operators, ``conv1conv1_relu``, has the
-type of the first one, and keeps the originals (``Node.parts``).
+operators. It has the type of the first operator, is called after all of them, and
+keeps them (``Node.parts``). Node names are joined as they are, ``conv1conv1_relu``;
+of full names the scope is that of the first operator, since the scopes of all would
+make file names too long: ``Default/conv1-Conv2d/Conv2D-op0ReLU-op0``.
 
 The parts of a kernel run one after the other, each rounded as it would be alone: a
 batch normalization is not multiplied into the weights of its convolution. So a
@@ -53,6 +55,9 @@ _FOLLOWERS: Final[Mapping[str, frozenset[str]]] = {
 }
 """What can follow each part of a kernel."""
 
+Join = Callable[[Sequence[Node]], str]
+"""Returns the name of the operators of a kernel."""
+
 Note = Callable[[str, Graph], None]
 """Takes the graph after a stage of the compilation."""
 
@@ -90,7 +95,7 @@ def compile_graph(
         graph = _folded(graph, compute)
         note(FOLDED, graph)
     if fuses:
-        graph = _fused(graph, _names(graph))
+        graph = _fused(graph, _node_names if keeps_node_names else _full_names, _names(graph))
         note(FUSED, graph)
     return graph
 
@@ -113,12 +118,12 @@ def _names(graph: Graph) -> set[str]:
     return {node.name for node in nodes} | {node.operator.full_name for node in nodes}
 
 
-def _fused(graph: Graph, taken: set[str]) -> Graph:
+def _fused(graph: Graph, join: Join, taken: set[str]) -> Graph:
     for joins in (_continues, meet_elementwise):
         found = chains(graph, joins)
-        nodes = tuple(chain[0] if len(chain) == 1 else _kernel(chain, taken) for chain in found)
+        nodes = tuple(chain[0] if len(chain) == 1 else _kernel(chain, join, taken) for chain in found)
         graph = replace(graph, nodes=nodes)
-    return with_bodies(graph, lambda body: _fused(body, taken))
+    return with_bodies(graph, lambda body: _fused(body, join, taken))
 
 
 def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
@@ -135,14 +140,23 @@ def _role(node: Node) -> str:
     return _BIAS if node.operator.op_type == _BIAS_PRIMITIVE else _ROLES.get(node.op_type, "")
 
 
-def _kernel(chain: Sequence[Node], taken: set[str]) -> Node:
+def _kernel(chain: Sequence[Node], join: Join, taken: set[str]) -> Node:
     """Return the kernel of a chain; it runs where the last operator stood."""
     first = chain[0]
-    full_name = _free("".join(part.operator.full_name for part in chain), taken)
+    full_name = _free(join(chain), taken)
     kernel = joined(chain, OperatorRef(first.operator.op_type, full_name))
-    name = _free("".join(part.name for part in chain), taken)
+    name = _free(_node_names(chain), taken)
     taken |= {full_name, name}
     return replace(kernel, name=name, attributes=first.attributes)
+
+
+def _node_names(chain: Sequence[Node]) -> str:
+    return "".join(part.name for part in chain)
+
+
+def _full_names(chain: Sequence[Node]) -> str:
+    first, *others = (part.operator.full_name for part in chain)
+    return "".join((first, *(name.rpartition("/")[2] for name in others)))
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -86,15 +86,15 @@ def test_kernel():
     assert ["Conv2D", "BatchNorm", "ReLU"] == [part.operator.op_type for part in kernel.parts]
 
 
-def test_scoped_names_are_joined_too():
-    """Under MindSpore's names a kernel is called after the full names of its operators."""
+def test_full_names_are_joined_too():
+    """Under MindSpore's names a kernel has the scope of its first operator."""
     model = onnx.parser.parse_model(f"{HEAD} {{ d = Conv(x, w) y = Relu(d) }}")
     for node, name in zip(model.graph.node, ("net/conv1/Conv", "net/relu/Relu"), strict=True):
         node.name = name
 
     (kernel,) = compile_graph(loader.load(model)).nodes
 
-    assert "Default/net/conv1/Conv2D-op0Default/net/relu/ReLU-op0" == kernel.operator.full_name
+    assert "Default/net/conv1/Conv2D-op0ReLU-op0" == kernel.operator.full_name
     assert "net/conv1/Convnet/relu/Relu" == kernel.name
 
 
