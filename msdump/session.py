@@ -11,9 +11,12 @@ import numpy as np
 
 from msdump.capture import watcher
 from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.device_image import DeviceImage
 from msdump.capture.dumps import Dump, Watching, dump_of
+from msdump.capture.faulty_run import FaultyRun
 from msdump.capture.ge_files import graph_files
 from msdump.capture.ge_model import HostView
+from msdump.capture.held import Holder
 from msdump.capture.metered import Metered
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.selection import inside
@@ -26,6 +29,7 @@ from msdump.execute.compilation import Note, emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
 from msdump.graph.graph import IN_MEMORY, Graph
+from msdump.graph.stomp import stomped_bytes
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
@@ -80,9 +84,16 @@ class Network:
         self._runs = 0
         self._marked: set[str] = set()
         self._program = _program(self.graph, self._device, context)
+        self._image = self._device_image()
         self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
         for name, enabled in process.marks.items():
             self.mark_named(name, enabled=enabled)
+
+    def _device_image(self) -> DeviceImage | None:
+        """Return the memory that faulty kernels write to, None where every kernel is sound."""
+        if self._device is None or not any(stomped_bytes(node) for node in self.graph.nodes):
+            return None
+        return DeviceImage(self.graph, Holder(self._device, lambda: self._memory_now))
 
     def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
         if self.plan is None:
@@ -148,6 +159,8 @@ class Network:
         shapes = tuple((name, np.shape(item)) for name, item in inputs.items() if _is_tensor(item))
         if self._device is None:
             return self._program.run(fed, capture)
+        if self._image is not None and not _is_watched(self.plan):
+            capture = FaultyRun(self._image, capture, len(self.graph.nodes))
         if shapes in self._memory:
             self._memory_now = self._memory[shapes]
             return self._program.run(fed, capture)
