@@ -7,9 +7,6 @@ weight gets the number of groups as a fourth argument. The array is flat.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.errors import ToolError
+from msdump.tools import user_scripts
 from msdump.tools.return_codes import ReturnCode
 
 FOLDER: Final = "format_convert"
-_MOST_BYTES: Final = 1 << 20
-_FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check(directory: str) -> None:
@@ -34,7 +30,7 @@ def check(directory: str) -> None:
     if not folder.is_dir():
         raise ToolError(ReturnCode.PATH, f"{directory}: has no folder {FOLDER} with scripts")
     for path in sorted(folder.glob("convert_*_to_*.py")):
-        _check_safe(path)
+        user_scripts.check(path)
 
 
 def find(directory: str, source: str, target: str) -> Callable[..., Any] | None:
@@ -44,7 +40,7 @@ def find(directory: str, source: str, target: str) -> Callable[..., Any] | None:
         ToolError: The script cannot be used.
     """
     path = Path(directory, FOLDER, f"convert_{source}_to_{target}.py")
-    return _load(path) if path.is_file() else None
+    return user_scripts.load(path, "convert", ReturnCode.CONVERT_FUNCTION) if path.is_file() else None
 
 
 def call(
@@ -74,30 +70,3 @@ def call(
         kind = type(made).__name__
         raise ToolError(ReturnCode.CONVERT_FUNCTION, f"the script returned a {kind}, not an array")
     return made[tuple(map(slice, shape_to))] if made.ndim == len(shape_to) else made
-
-
-@functools.lru_cache(maxsize=64)
-def _load(path: Path) -> Callable[..., Any]:
-    _check_safe(path)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        kind = type(error).__name__
-        raise ToolError(ReturnCode.CONVERT_FUNCTION, f"{path}: {kind}: {error}") from error
-    function = getattr(module, "convert", None)
-    if not callable(function):
-        raise ToolError(ReturnCode.CONVERT_FUNCTION, f"{path}: has no function convert")
-    return function  # type: ignore[no-any-return]  # whatever it is, it can be called
-
-
-def _check_safe(path: Path) -> None:
-    found = path.stat()
-    if found.st_mode & _FOREIGN_WRITERS:
-        raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
-    if found.st_size > _MOST_BYTES:
-        fault = f"{path}: {found.st_size} bytes are over the {_MOST_BYTES} allowed"
-        raise ToolError(ReturnCode.UNSAFE_FILE, fault)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
 from msdump.errors import FormatError, ToolError
+from msdump.tools.convert_format import LAYOUTS
 from msdump.tools.operands import Operand, host_layout, in_layout
 from msdump.tools.return_codes import ReturnCode
-
-_IMAGE_LAYOUTS: Final = ("NCHW", "NHWC", "HWCN")
-_VOLUME_LAYOUTS: Final = ("NCDHW", "NDHWC")
 
 
 def alike(mine: Operand, golden: Operand) -> tuple[np.ndarray, np.ndarray]:
@@ -70,16 +67,15 @@ def _candidates(ours: np.ndarray, mine: Operand, layout: str) -> Iterator[np.nda
     here = host_layout(mine, ours.ndim)
     yield in_layout(ours, here, layout)
     yield ours
-    for other in (*_IMAGE_LAYOUTS, *_VOLUME_LAYOUTS):
+    for other in LAYOUTS.get(ours.ndim, ()):
         yield in_layout(ours, here, other)
 
 
 def _host_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     """Return the shape of an array in the order of the host's axes."""
-    target = "NCDHW" if "D" in layout else "NCHW"
-    if len(layout) != len(shape) or sorted(layout) != sorted(target):
+    if layout not in LAYOUTS.get(len(shape), ()):
         return shape
-    return tuple(shape[layout.index(axis)] for axis in target)
+    return tuple(shape[layout.index(axis)] for axis in LAYOUTS[len(shape)][0])
 
 
 def _plain_shape(operand: Operand) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump.errors import ToolError
+from msdump.store.layouts import STATISTICS
 from msdump.tools import dump_folder
 from msdump.tools.return_codes import ReturnCode
 
@@ -75,13 +76,28 @@ def pair(mine: str, golden: str) -> FolderPairs:
     return FolderPairs(tuple(FolderPair(label, ours[label], theirs[label]) for label in both), tuple(alone))
 
 
+def lowest(path: str) -> str:
+    """Return a directory of dumped operators, or the only one below it; else the directory itself.
+
+    Raises:
+        ToolError: There are several below it.
+    """
+    found = list(_holding_dumps(path))
+    if len(found) > 1 and path not in found:
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{path} holds several directories of dump files, {found[0]} is one; give one",
+        )
+    return found[0] if len(found) == 1 else path
+
+
 def _labelled(root: str) -> dict[str, str]:
     """Return the directories of dumped operators by their path without the time of the dump."""
     if not Path(root).is_dir():
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
     found = {path: _label(Path(path).relative_to(root)) for path in _holding_dumps(root)}
     if not found:
-        raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it")
+        raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
     twice = [label for label, count in Counter(found.values()).items() if count > 1]
     if twice:
         one, other, *_ = (path for path, label in found.items() if label == twice[0])
@@ -90,6 +106,11 @@ def _labelled(root: str) -> dict[str, str]:
             f"{root} holds several dumps, such as {one} and {other}; give one of them",
         )
     return {label: path for path, label in found.items()}
+
+
+def _hint(root: str) -> str:
+    has_statistics = next(Path(root).rglob(STATISTICS), None)
+    return f", only {STATISTICS}, which scripts/compare_statistics.py compares" if has_statistics else ""
 
 
 def _label(path: Path) -> str:

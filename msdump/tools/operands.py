@@ -16,12 +16,10 @@ from msdump.encode.dump_data import Block, TensorInfo
 from msdump.errors import FormatError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import mapped
+from msdump.tools.convert_format import LAYOUTS
 from msdump.tools.dump_folder import Folder, FolderKind, NamedFile
 
-_HOST_LAYOUT: Final = "NCHW"
-_VOLUME_LAYOUT: Final = "NCDHW"
-_LAYOUTS: Final = frozenset({"NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC"})
-"""Formats that are an order of named axes."""
+_LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in layouts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +177,4 @@ def host_layout(operand: Operand, rank: int) -> str:
         return operand.format if len(operand.format) == rank else ""
     if not operand.is_converted:
         return ""
-    return {len(_HOST_LAYOUT): _HOST_LAYOUT, len(_VOLUME_LAYOUT): _VOLUME_LAYOUT}.get(rank, "")
+    return LAYOUTS[rank][0] if rank in LAYOUTS else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msdump.errors import ToolError
-from msdump.tools import dump_folder, fusion_rules, pairs
+from msdump.tools import dump_folder, dump_folders, fusion_rules, pairs
 from msdump.tools.dump_folder import Folder, FolderKind
 from msdump.tools.fusion_rules import FusionRules, Operator
 from msdump.tools.pairs import Pair, Ruled
@@ -54,8 +54,8 @@ def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, ve
     """Open what is to be compared.
 
     Args:
-        mine: Directory that is examined.
-        golden: Directory that it is compared with.
+        mine: Directory that is examined; also one above it, if there is only one below.
+        golden: Directory that it is compared with; the same holds.
         rules: Graph file of the first, "" for none.
         unfused: Graph file of the second, where it was compiled without fusion, "" for none.
         version: Of dump files: 2, or 1 for plain messages.
@@ -64,7 +64,7 @@ def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, ve
         ToolError: A directory or a file cannot be used, or these files cannot be compared so.
         DumpReadError: A directory cannot be listed.
     """
-    ours, theirs = dump_folder.read(mine, version), dump_folder.read(golden, version)
+    ours, theirs = (dump_folder.read(dump_folders.lowest(path), version) for path in (mine, golden))
     _check(ours, theirs, has_rules=bool(rules), has_unfused=bool(unfused))
     return Sides(
         ours,

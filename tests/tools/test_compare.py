@@ -518,6 +518,15 @@ class TestRefused:
 
         assert (code, "") == compare(tmp_path / name, pair[1])
 
+    def test_directory_above(self, pair, tmp_path):
+        """A directory above the only one with dump files stands for it; above several it does not."""
+        compared.network(tmp_path / "tree" / "0" / "20240101000000" / "0" / "Net" / "1" / "0")
+
+        assert DONE == compare(tmp_path / "tree", pair[0])[0]
+
+        compared.network(tmp_path / "tree" / "1")
+        assert PARAMETER == compare(tmp_path / "tree", pair[0])[0]
+
     def test_golden_tensors_need_a_graph_file(self, tmp_path, capsys):
         """Without -f nobody knows which golden tensor belongs to which operator."""
         mine, golden, _ = compared.fused(tmp_path)

@@ -319,6 +319,7 @@ class TestDirectories:
         [
             ("missing", "one", "missing: no such directory"),
             ("one", "empty", "empty: no dump files in it, nor below it"),
+            ("one", "statistics", "only statistic.csv, which scripts/compare_statistics.py compares"),
             ("twice", "one", "holds several dumps, such as"),
             ("two", "other", "give the directory of one iteration on each side"),
         ],
@@ -326,6 +327,8 @@ class TestDirectories:
     def test_directories_that_do_not_meet(self, tmp_path, run, mine, golden, message):
         """Directories that are missing, empty, ambiguous or have nothing in common are errors of code 2."""
         (tmp_path / "empty").mkdir()
+        (tmp_path / "statistics").mkdir()
+        (tmp_path / "statistics" / "statistic.csv").write_text("Op Type\n", encoding="utf-8")
         tensor(tmp_path / "one", "a", SHORT)
         for time in ("20240101000000", "20250101000000"):
             tensor(tmp_path / "twice" / time / "0", "a", SHORT)

@@ -1,0 +1,58 @@
+"""Functions in scripts of the user's own, which nobody else may change."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from msdump.errors import ToolError
+from msdump.tools.return_codes import ReturnCode
+
+_MOST_BYTES: Final = 1 << 20
+_FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+@functools.lru_cache(maxsize=64)
+def load(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
+    """Return a function of a script.
+
+    Args:
+        path: The script.
+        name: Name of the function.
+        code: What a script comes to that fails or lacks the function.
+
+    Raises:
+        ToolError: The script cannot be used.
+    """
+    check(path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        kind = type(error).__name__
+        raise ToolError(code, f"{path}: {kind}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ToolError(code, f"{path}: has no function {name}")
+    return function  # type: ignore[no-any-return]  # whatever it is, it can be called
+
+
+def check(path: Path) -> None:
+    """Check that a script is its owner's alone, and no larger than a MiB.
+
+    Raises:
+        ToolError: It is not.
+    """
+    found = path.stat()
+    if found.st_mode & _FOREIGN_WRITERS:
+        raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
+    if found.st_size > _MOST_BYTES:
+        fault = f"{path}: {found.st_size} bytes are over the {_MOST_BYTES} allowed"
+        raise ToolError(ReturnCode.UNSAFE_FILE, fault)
