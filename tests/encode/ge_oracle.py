@@ -1,0 +1,78 @@
+"""GE's ModelDef by google.protobuf: reads what ge_proto files hold."""
+
+from __future__ import annotations
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+DATA_TYPES = (
+    "UNDEFINED FLOAT FLOAT16 INT8 UINT8 INT16 UINT16 INT32 INT64 UINT32 UINT64 BOOL DOUBLE STRING"
+    " DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8 QINT16 QINT32 QUINT8 QUINT16 RESOURCE"
+    " STRING_REF DUAL VARIANT BF16 INT4 UINT1"
+)
+LIST_TYPES = "NONE STRING INT FLOAT BOOL BYTES TENSOR_DESC TENSOR GRAPH NAMED_ATTRS DATA_TYPE"
+
+PROTO = """
+ListValue s=2:bytes* i=3:int64* f=4:float* b=5:bool* bt=7:bytes* val_type=20:ListType
+AttrDef list=1:ListValue s=2:bytes i=3:int64 f=4:float b=5:bool bt=7:bytes t=12:TensorDef
+Entry key=1:string value=2:AttrDef
+ShapeDef dim=1:int64*
+TensorDescriptor name=1:string dtype=2:DataType shape=3:ShapeDef layout=4:string attr=5:Entry* size=10:int64
+    device_type=14:string
+TensorDef desc=1:TensorDescriptor data=2:bytes
+OpDef name=1:string type=2:string input=5:string* attr=10:Entry* id=21:int64 stream_id=22:int64
+    input_desc=33:TensorDescriptor* output_desc=34:TensorDescriptor* subgraph_name=35:string*
+GraphDef name=1:string input=4:string* output=5:string* op=6:OpDef* attr=11:Entry*
+ModelDef name=1:string version=2:uint32 graph=7:GraphDef*
+"""
+KINDS = {"string": 9, "uint32": 13, "int64": 3, "float": 2, "bool": 8, "bytes": 12}
+
+
+def _compiled():
+    file = descriptor_pb2.FileDescriptorProto(name="ge_ir.proto", package="ge.proto", syntax="proto3")
+    for name, prefix, members in (("DataType", "DT_", DATA_TYPES), ("ListType", "VT_LIST_", LIST_TYPES)):
+        kind = file.enum_type.add(name=name)
+        for number, member in enumerate(members.split()):
+            kind.value.add(name=f"{prefix}{member}", number=number)
+    enums = {"DataType", "ListType"}
+    for line in PROTO.strip().replace("\n    ", " ").split("\n"):
+        name, *fields = line.split()
+        message = file.message_type.add(name=name)
+        for field in fields:
+            left, kind = field.rstrip("*").split(":")
+            label, number = left.split("=")
+            added = message.field.add(name=label, number=int(number), label=3 if field.endswith("*") else 1)
+            added.type = KINDS.get(kind, 14 if kind in enums else 11)
+            if kind not in KINDS:
+                added.type_name = f".ge.proto.{kind}"
+        if name == "AttrDef":
+            message.oneof_decl.add(name="value")
+            for added in message.field:
+                added.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("ge.proto.ModelDef"))
+
+
+ModelDef = _compiled()
+
+
+def parsed(data):
+    """Return the ModelDef of a text."""
+    return text_format.Parse(data.decode(), ModelDef())
+
+
+def attributes(holder):
+    """Return the attributes of an operator or a tensor: lists, or the one field that is set."""
+    found = {}
+    for entry in holder.attr:
+        field = entry.value.WhichOneof("value")
+        value = getattr(entry.value, field)
+        if field == "list":
+            items = [item for kind, item in value.ListFields() if kind.name != "val_type"]
+            value = [_plain(part) for part in items[0]] if items else []
+        found[entry.key] = _plain(value)
+    return found
+
+
+def _plain(value):
+    return value.decode() if isinstance(value, bytes) else value
