@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from msdump.capture.triggers import OverflowTrigger
 from msdump.capture.watcher import WatcherCapture
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Node
 from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.record import Artifact
 from msdump.store import layouts, names
@@ -86,15 +86,13 @@ class CompiledDump:
         self.directory = _directory(plan, model.file_name, device.graph.name)
         self._layout = ModelLayout(plan.path, plan.context.device_id, self.directory, self.model_id)
         self._process = process
-        self._device = device
         self._file_name = model.file_name
-        self._time = CLOCK.seconds() if model.time is None else model.time
+        self._time = model.time
         self._runs = 0
         self._warned = False
         self._memory = memory
-        self._devices = tuple(_all_devices(device))
+        self._devices = tuple(device.walk())
         self._writer = operator_writer(plan, self.sink)
-        self._limit = process.overflow_limit(plan)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
         self._failures = {
             inner.graph.index: failure_writer(plan, inner.graph, self.sink) for inner in self._devices
@@ -105,7 +103,7 @@ class CompiledDump:
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
         self._capture = self._watcher() if self.plan.scene is Scene.WATCHER else self._main_capture(marked)
-        names = [node.operator.full_name for device in self._devices for node in device.graph.nodes]
+        names = [name for device in self._devices for node in device.graph.nodes for name in full_names(node)]
         self._layers = acl_json.layers(self.plan, names, marked)
         self._used = used_items(self.plan, names)
 
@@ -136,7 +134,8 @@ class CompiledDump:
     def _trigger(self, device: Ascend) -> tuple[OverflowTrigger, OpDebugWriter] | None:
         if self._op_debug is None:
             return None
-        return OverflowTrigger(self._limit, device_steps.reader(device)), self._op_debug
+        limit = self._process.overflow_limit(self.plan)
+        return OverflowTrigger(limit, device_steps.reader(device)), self._op_debug
 
     def write_graph_files(self) -> None:
         """Write nothing: O2 saves no .ir files by itself."""
@@ -174,7 +173,7 @@ class CompiledDump:
 
     def _execution(self, iteration: int) -> str:
         if self.plan.tree is not Tree.STEPS:
-            return self._layout.execution(self._time, self._runs)
+            return self._layout.execution(self._time or self._process.configured(self.plan), self._runs)
         self._configure(f"{self.plan.path.rstrip('/')}/{iteration}", is_dumped=True)
         return self._layout.execution(CLOCK.seconds(), self._runs, iteration)
 
@@ -223,10 +222,15 @@ def _select(
     if plan.models is not None:
         return model_selection.select_model(graph, plan, file_name, runs)
     watched = tuple(
-        is_run and plan.selector.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
+        is_run and any(plan.selector.selects(name, is_marked=name in marked) for name in full_names(node))
         for node, is_run in zip(graph.nodes, runs, strict=True)
     )
     return ModelSelection(watched, model_selection.data_read(graph, watched), {})
+
+
+def full_names(node: Node) -> tuple[str, ...]:
+    """Return the names that select an operator: those of the operators that are fused in it, and its own."""
+    return (*(part.operator.full_name for part in node.parts), node.operator.full_name)
 
 
 def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
@@ -236,12 +240,6 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
         {position - nodes.start: found for position, found in whole.data.items() if position in nodes},
         {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
     )
-
-
-def _all_devices(device: Ascend) -> Iterator[Ascend]:
-    yield device
-    for inner in device.bodies.values():
-        yield from _all_devices(inner)
 
 
 def _nowhere() -> None:

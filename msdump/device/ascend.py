@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from msdump.device import formats, transfers
@@ -70,6 +72,12 @@ class Ascend:
         inserted = transfers.insert(self.graph, self.placement, usual, numbers)
         self.graph, self.placement = inserted.graph, inserted.placement
         self._roundings |= inserted.roundings
+
+    def walk(self) -> Iterator[Ascend]:
+        """Yield the device's view of the graph and, in order of index, of those inside it."""
+        yield self
+        for inner in self.bodies.values():
+            yield from inner.walk()
 
     def roundings(self, node: Node) -> tuple[Rounding, ...]:
         """Return how each original operator of a node computes, whichever graph of the model it is in."""

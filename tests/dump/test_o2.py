@@ -249,6 +249,9 @@ KERNELS = {
 }
 
 
+ORIGINALS = ("Default/second/ReLU-op0", "name-regex(second)", "name-regex(^Default/second/ReLU-op0$)")
+
+
 class TestSelection:
     """Which steps, operators, tensors and devices are dumped."""
 
@@ -283,6 +286,15 @@ class TestSelection:
         o2.dump(door, chain(), FLOATS, dump_mode=1, kernels=kernels)
 
         assert expected == o2.operators(o2.folder(door.path))
+
+    @pytest.mark.parametrize("kernel", ORIGINALS)
+    def test_fused_operator_answers_to_its_originals(self, door, kernel):
+        """A kernel is dumped where one of the operators in it is asked for."""
+        o2.dump(door, chain(), FLOATS, fuses=True, dump_mode=1, kernels=[kernel])
+
+        (fused,) = [op_name for _, op_name in o2.operators(o2.folder(door.path)) if op_name != "x"]
+        assert "ReLU-op0" in fused
+        assert "Mul-op0" in fused
 
     def test_kernels_that_match_nothing_are_told(self, door, caplog):
         """An item that selects nothing is named at the end, and nothing is written."""
