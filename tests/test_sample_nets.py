@@ -31,6 +31,7 @@ EXPECTED = {
     "mobilenetv2": (153, 3_538_984, (2, 1000)),
     "overflow": (12, 16_707, (2, 3)),
     "resnet50": (176, 25_610_152, (2, 1000)),
+    "stomp": (8, 33_539, (2, 3)),
 }
 DEEP = ("alexnet", "bert", "mobilenetv2", "resnet50")
 FEEDS = {
@@ -41,6 +42,7 @@ FEEDS = {
     "mobilenetv2": lambda: {"x": data.photos(0, 2, 224)},
     "overflow": lambda: {"x": data.digits(0, 2, 16)},
     "resnet50": lambda: {"x": data.photos(0, 2, 224)},
+    "stomp": lambda: {"x": data.digits(0, 2, 16)},
 }
 LARGEST_DEVIATION = {"overflow": 1e5}  # beyond float16, as its name says; all others stay below 100
 FRAME = re.compile(
@@ -261,7 +263,7 @@ def test_command_builds_into_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["mini", "lenet", "overflow", *(pytest.param(n, marks=pytest.mark.slow) for n in DEEP)]
+    "name", ["mini", "lenet", "overflow", "stomp", *(pytest.param(n, marks=pytest.mark.slow) for n in DEEP)]
 )
 def test_run_script_runs_step_by_step(name, tmp_path):
     """Each run script builds its network, runs the steps and reports every one of them."""
@@ -275,6 +277,37 @@ def test_run_script_runs_step_by_step(name, tmp_path):
     assert all(f"output float32 {EXPECTED[name][2]}" in line for line in lines)
     assert lines[0].partition(":")[2] != lines[1].partition(":")[2]
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "files"), [("lenet", "acl.json", 34), ("stomp", "acl_watcher.json", 14)]
+)
+def test_acl_program_dumps_as_configured(name, config, files, tmp_path):
+    """Each pyACL program runs its executions and dumps below the working directory, as its acl.json says."""
+    folder = ROOT / "sample_nets" / name
+    command = [sys.executable, folder / "run_acl.py", "--config", folder / config, "--cache", tmp_path]
+    (tmp_path / "output").mkdir()
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    shape = (1, *EXPECTED[name][2][1:])
+    lines = done.stdout.splitlines()
+    assert [f"step {step}: output float32 {shape}" for step in range(2)] == [
+        line.split(", largest")[0] for line in lines
+    ]
+    found = [path for path in tmp_path.glob(f"output/*/0/{name}/1/[01]/*") if path.is_file()]
+    assert files == len(found)
+
+
+def test_acl_program_says_which_call_failed(tmp_path):
+    """Where the dump path is missing, the program ends with the call's code after the log's reason."""
+    folder = ROOT / "sample_nets" / "lenet"
+    command = [sys.executable, folder / "run_acl.py", "--config", folder / "acl.json", "--cache", tmp_path]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (1, "acl.mdl.set_dump returned 100009\n") == (done.returncode, done.stderr)
+    assert "dump_path" in done.stdout
 
 
 @pytest.mark.parametrize("name", NETWORKS)
