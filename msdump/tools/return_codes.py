@@ -37,7 +37,5 @@ class ReturnCode(enum.IntEnum):
     FRACTAL_NZ = 34
     OVERFLOW_TYPE = 35
     OVERFLOW_STATUS = 36
-    SIZE_MISMATCH = 39
     SHAPE_MISMATCH = 40
-    SYMLINK = 44
     UNSAFE_FILE = 46

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import logging
+import re
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 
 from msdump.cli import accucmp
 from msdump.encode import dump_data
+from msdump.tools.algorithms import ALGORITHMS
+from msdump.tools.return_codes import ReturnCode
 from tests.tools import compared, dumped
 from tests.tools.compared import IMAGE, MATRIX, RESULT, SHORT, START
 
@@ -672,6 +675,15 @@ class TestGraphFiles:
 
         assert NO_FILE == code
         assert "golden has no counterpart of a:output:0" == rows(text)[0]["CompareFailReason"]
+
+
+def test_page_lists_algorithms_and_codes():
+    """The page on comparing shows the table of algorithms and every return code."""
+    text = (GOLDEN.parents[1] / "docs" / "how-to" / "compare-dumps.md").read_text(encoding="utf-8")
+
+    rows = [f"| {number} | {each.name} | `{each.definition}` |" for number, each in enumerate(ALGORITHMS)]
+    assert [] == [row for row in rows if row not in text]
+    assert {*map(int, ReturnCode)} == {*map(int, re.findall(r"^\| (\d+) \| [a-z]", text, re.MULTILINE))}
 
 
 def test_image_is_no_constant():
