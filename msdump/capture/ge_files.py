@@ -127,9 +127,7 @@ def _formats(text: str) -> Iterator[str]:
         if name in {_PROTO, _ONNX}:
             yield name
         elif name == _READABLE:
-            _warn(
-                f"{env.GE_GRAPH_FORMAT} = {text!r}: ge_readable files are not written; ge_proto and onnx are"
-            )
+            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: ge_readable files are not written")
         else:
             _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; ge_proto and onnx are allowed")
 
