@@ -12,7 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.capture.steps import Step
 from msdump.device import precision
-from msdump.device.ascend import Ascend, laid_out
+from msdump.device.ascend import Ascend
 from msdump.device.placement import DeviceTensor
 from msdump.device.precision import rounded
 from msdump.dtypes import DType
@@ -53,7 +53,7 @@ def to_device(device: Ascend) -> Step:
         if tensor is None or tensor.format == DEFAULT_FORMAT:
             return replace(record, array=held, dtype=dtype)
         try:
-            return replace(record, array=laid_out(held, tensor), dtype=dtype, format=tensor.format)
+            return replace(record, array=device.laid_out(held, tensor), dtype=dtype, format=tensor.format)
         except FormatError:  # a format of which only the shape is known, or a shape that it cannot hold
             _tell_once(record, tensor, told)
             return replace(record, array=held, dtype=dtype)

@@ -34,6 +34,10 @@ Memory = Callable[[], Addresses | None]
 """Gives the device memory of the run that goes on, None where there is none."""
 
 
+Lay = Callable[[np.ndarray, DeviceTensor], np.ndarray]
+"""Returns an array as it lies in device memory; FormatError where the format cannot hold it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """One input or output of an operator at one moment.
@@ -45,6 +49,7 @@ class Held:
             while it is referenced.
         dtype: The device's element type.
         placed: How it lies in device memory, None: as on the host.
+        lay: Lays it out so.
         address: Where it lies, 0 where that is not known.
         origin: Full name of the operator that gave an output before the graph was compiled.
         host: The host's element type.
@@ -54,6 +59,7 @@ class Held:
     slot: int
     array: np.ndarray
     dtype: DType
+    lay: Lay
     placed: DeviceTensor | None = None
     address: int = 0
     origin: str = ""
@@ -82,7 +88,7 @@ class Holder:
             io: What the arrays are.
             arrays: One for each slot, None for what is no tensor.
         """
-        use = self._memory()
+        use, lay = self._memory(), self._device.laid_out
         origin = self._origins[position] if io is IO.OUTPUT else ""
         for slot, array in enumerate(arrays):
             if array is None:
@@ -91,13 +97,13 @@ class Holder:
             block = None if use is None else use.block(position, io, slot)
             wanted = dtype if placed is None else held_type(placed, dtype)
             shown = array if wanted is dtype else self._device.held(array, wanted)
-            yield Held(io, slot, shown, wanted, placed, _address(block), origin, dtype)
+            yield Held(io, slot, shown, wanted, lay, placed, _address(block), origin, dtype)
 
     def given(self, name: str, array: np.ndarray) -> Held:
         """Return a graph input as the output of the ``Data`` operator that stands for it."""
         use, dtype = self._memory(), dtypes.from_numpy(array.dtype)
         block = None if use is None else use.blocks.get(name)
-        return Held(IO.OUTPUT, 0, array, dtype, None, _address(block), name, dtype)
+        return Held(IO.OUTPUT, 0, array, dtype, self._device.laid_out, None, _address(block), name, dtype)
 
 
 def _address(block: Block | None) -> int:

@@ -17,7 +17,6 @@ from msdump import dtypes
 from msdump.capture import steps
 from msdump.capture.held import Held
 from msdump.capture.statistic_rows import Statistics
-from msdump.device.ascend import laid_out
 from msdump.encode import dump_data, dump_enums, npy, packing
 from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
 from msdump.errors import FormatError
@@ -153,7 +152,7 @@ def _laid_out(held: Held) -> tuple[np.ndarray, str, int]:
     host = held.array
     if held.placed is not None and held.placed.format in dump_enums.FORMATS:
         try:
-            return laid_out(host, held.placed), held.placed.format, held.placed.groups
+            return held.lay(host, held.placed), held.placed.format, held.placed.groups
         except FormatError:  # a shape that only the run told, and that the format cannot hold
             pass
     return host, host_format(host.shape), 1

@@ -108,7 +108,10 @@ class Ascend:
         """Return a host array in the element type that the device holds."""
         return rounded(array, dtype, saturates=self._saturates and dtype is FLOAT16)
 
+    def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
+        """Return an array as it lies in device memory.
 
-def laid_out(array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
-    """Return an array as it lies in device memory."""
-    return formats.encode(tensor.format, array, tensor.groups)
+        Raises:
+            FormatError: The format cannot hold it.
+        """
+        return formats.encode(tensor.format, array, tensor.groups)

@@ -54,6 +54,7 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
         graph=SimpleNamespace(nodes=(node,), index=0),
         tasks=(task,),
         tensor=lambda *_: None,
+        laid_out=lambda array, _: array,
     )
     selection = ModelSelection((True,), {0: tuple(data)}, {0: frozenset(blocked)})
     recorder = Recorder()

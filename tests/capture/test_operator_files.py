@@ -34,7 +34,12 @@ def held(array, side=IO.INPUT, slot=0, *, layout=None, groups=1, address=0):
     placed = None
     if layout is not None:
         placed = DeviceTensor(layout, dtype, formats.shape(layout, array.shape, dtype, groups), groups)
-    return Held(side, slot, array, dtype, placed, address, "Default/conv1/Conv2D-op0", dtype)
+    return Held(side, slot, array, dtype, lay, placed, address, "Default/conv1/Conv2D-op0", dtype)
+
+
+def lay(array, tensor):
+    """Return an array as it lies in device memory."""
+    return formats.encode(tensor.format, array, tensor.groups)
 
 
 def written(writer, *tensors):
@@ -124,7 +129,7 @@ def test_text_is_left_out(caplog):
     """Text is no tensor of a dump file; it is counted and told."""
     sink = MemorySink()
     text = np.array(["a"], object)
-    tensors = [Held(IO.INPUT, 0, text, dtypes.STRING), held(np.float32([1]), slot=1)]
+    tensors = [Held(IO.INPUT, 0, text, dtypes.STRING, lay), held(np.float32([1]), slot=1)]
 
     DumpDataWriter(sink).write("/d", CONV, NAME, tensors)
     DumpDataWriter(sink).write("/d", CONV, NAME, tensors[:1])
