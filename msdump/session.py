@@ -179,6 +179,11 @@ class Network:
         return residence(self.graph, self._device.placement, stays)
 
     @property
+    def device(self) -> Ascend | None:
+        """The emulated device; None on CPU and GPU."""
+        return self._device
+
+    @property
     def device_memory(self) -> MemoryUse | None:
         """What the run that goes on, or else the last one, needs of the emulated device; None elsewhere.
 

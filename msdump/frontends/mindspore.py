@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from msdump import env
+from msdump.capture import saved_graphs
 from msdump.capture.process import PROCESS, Process
 from msdump.config import mindspore as config
 from msdump.config.source import read as read_config
 from msdump.errors import InputError
 from msdump.frontends import settings
 from msdump.graph import loader
-from msdump.plan import Context, DumpPlan, Tree
+from msdump.plan import Context, DumpPlan, JitLevel, Tree
 from msdump.session import Network
 from msdump.targets import Operator, Scope
 
@@ -107,6 +108,8 @@ def load(model: Any) -> Network:
     graph = loader.load(model, keeps_classes=context.reserves_class_names)
     network = Network(graph, plan, _state.process, context)
     _state.networks.add(network)
+    where = context if plan is None else plan.context
+    saved_graphs.save(graph, None if where.jit_level is JitLevel.O2 else network.device)
     return network
 
 

@@ -1,0 +1,122 @@
+"""The graph files that MindSpore and GE save by themselves, beside a dump or without one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from msdump import env
+from tests.dump import nets, o2
+from tests.encode.ge_oracle import parsed
+
+ASCEND = {"device_target": "Ascend"}
+CPU = {"device_target": "CPU"}
+
+
+@pytest.fixture
+def place(door):
+    """Save graphs in a directory of the test."""
+    door.monkeypatch.setenv(env.SAVE_GRAPHS_PATH, str(door.folder / "saved"))
+    door.monkeypatch.setenv(env.GE_GRAPH_PATH, str(door.folder / "ge"))
+    return door
+
+
+def saved(door, **context):
+    """Load a network; return the files of its graphs by name, their numbers left out."""
+    door.load(nets.exp_plus_one(), **context)
+    folder = door.folder / "saved"
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {re.sub(r"_\d{4}(?=\.|$)", "", path.name): path.read_text() for path in files}
+
+
+LEVELS = {
+    "unset": (None, set()),
+    "0": ("0", set()),
+    "1": ("1", {"trace_code_graph"}),
+    "2": ("2", {"trace_code_graph", "graph_build_0.ir"}),
+    "3": ("3", {"trace_code_graph", "trace_code_graph.dot", "graph_build_0.ir", "graph_build_0.dot"}),
+}
+
+
+@pytest.mark.parametrize(("level", "expected"), LEVELS.values(), ids=LEVELS)
+def test_levels(place, level, expected):
+    """MS_DEV_SAVE_GRAPHS says how much is saved."""
+    if level is not None:
+        place.monkeypatch.setenv(env.SAVE_GRAPHS, level)
+
+    assert expected == saved(place, **CPU).keys()
+
+
+NAMES = {
+    "CPU": (CPU, ["Default/Exp-op0", "Default/Add-op0"]),
+    "O0": ({**ASCEND, "jit_level": "O0"}, ["Default/Exp-op0", "Default/Add-op0"]),
+    "O1": ({**ASCEND, "jit_level": "O1"}, ["Default/Exp-op0Add-op0"]),
+    "O2": (o2.CONTEXT, ["Default/Exp-op0", "Default/Add-op0"]),
+}
+
+
+@pytest.mark.parametrize(("context", "expected"), NAMES.values(), ids=NAMES)
+def test_names(place, context, expected):
+    """The file has the names that kernels have; under O2 those before the backend fuses them."""
+    place.monkeypatch.setenv(env.SAVE_GRAPHS, "1")
+
+    text = saved(place, **context)["trace_code_graph"]
+
+    found = re.findall(r"full_name_with_scope: \((Default/(?!Return|MakeTuple)[^)]+)\)", text)
+    assert expected == found
+
+
+def test_bad_level(place, caplog):
+    """A level that is none is told, and saves nothing."""
+    place.monkeypatch.setenv(env.SAVE_GRAPHS, "all")
+
+    assert {} == saved(place, **CPU)
+    assert ["MS_DEV_SAVE_GRAPHS = 'all': 0, 1, 2 or 3 is expected; no graphs are saved"] == caplog.messages
+
+
+def test_every_graph_has_a_number_of_its_own(place):
+    """Two networks leave two files."""
+    place.monkeypatch.setenv(env.SAVE_GRAPHS, "1")
+
+    for _ in range(2):
+        place.load(nets.exp_plus_one(), **CPU)
+
+    assert 2 == len(list((place.folder / "saved").iterdir()))
+
+
+def ge_files(door):
+    """Return the stages of which there are files."""
+    return sorted(path.name.partition("_graph_")[2].partition("_")[2] for path in door.folder.glob("ge/*/*"))
+
+
+def test_ge_shows_what_it_compiles(place):
+    """DUMP_GE_GRAPH needs no dump: the stages of O2's compilation have files, the last one fused kernels."""
+    place.monkeypatch.setenv(env.GE_GRAPH, "2")
+    place.monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto")
+
+    place.load(nets.exp_plus_one(), **o2.CONTEXT)
+
+    assert 6 == len(ge_files(place))
+    (last,) = place.folder.glob("ge/*/*_Build.txt")
+    assert "Default/Exp-op0Add-op0" in [op.name for op in parsed(last.read_bytes()).graph[0].op]
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_only_whole_graphs_are_compiled(place, level):
+    """O0 and O1 know no graph engine."""
+    place.monkeypatch.setenv(env.GE_GRAPH, "2")
+
+    place.load(nets.exp_plus_one(), **ASCEND, jit_level=level)
+
+    assert [] == ge_files(place)
+
+
+@pytest.mark.parametrize(("through_ge", "expected"), [("1", ["Build.txt"]), ("0", [])], ids=["GE", "O2"])
+def test_a_dump_through_ge_shows_its_graph(place, through_ge, expected):
+    """A dump that GE's options turn on has the Build file without asking; any other has none."""
+    place.monkeypatch.setenv(env.ENABLE_GE_DUMP, through_ge)
+
+    o2.load(place, nets.exp_plus_one())
+
+    assert expected == ge_files(place)
