@@ -7,7 +7,6 @@ import difflib
 import importlib.util
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,9 +102,6 @@ def convert(
             conversion.results.append(result)
             _write_mappings(result)
             progress(result)
-    except BrokenProcessPool as error:
-        fault = "a process was killed while it converted, perhaps for want of memory; try --jobs 1"
-        raise ToolError(ReturnCode.UNKNOWN, fault) from error
     finally:
         _write_failed(conversion)
     return conversion

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Final, TypeVar
+
+from msdump.errors import ToolError
+from msdump.tools.return_codes import ReturnCode
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -26,6 +30,9 @@ def each(
         items: What to work on.
         amount: Bytes that are read in all; little work is done in this process.
         jobs: Number of processes, 0: one for each core.
+
+    Raises:
+        ToolError: A process was killed.
     """
     jobs = min(jobs or cores(), len(items))
     if jobs < 2 or amount < _WORTH_IT:  # noqa: PLR2004 - one process is this one
@@ -35,6 +42,9 @@ def each(
     pool = ProcessPoolExecutor(jobs)
     try:
         yield from pool.map(work, items, chunksize=share)
+    except BrokenProcessPool as error:
+        fault = "a process was killed while it worked, perhaps for want of memory; try --jobs 1"
+        raise ToolError(ReturnCode.UNKNOWN, fault) from error
     finally:
         pool.shutdown(cancel_futures=True)
 

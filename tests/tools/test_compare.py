@@ -14,6 +14,7 @@ import pytest
 
 from msdump.cli import accucmp
 from msdump.encode import dump_data
+from msdump.tools import parallel
 from msdump.tools.algorithms import ALGORITHMS
 from msdump.tools.return_codes import ReturnCode
 from tests.tools import compared, dumped
@@ -86,6 +87,19 @@ class TestByName:
         assert {("1.000000", "0.000000")} == {
             (row["CosineSimilarity"], row["MaxAbsoluteError"]) for row in rows(text)
         }
+
+    def test_several_processes(self, pair, tmp_path, monkeypatch):
+        """Several processes give the same result in the same order."""
+        script = tmp_path / "scripts" / "algorithm" / "alg_Size.py"
+        script.parent.mkdir(parents=True)
+        script.write_text(
+            "def compare(mine, golden, args):\n    return str(len(mine)), ''\n", encoding="utf-8"
+        )
+        expected = compare(*pair, "-c", tmp_path / "scripts")
+        monkeypatch.setattr(parallel, "_WORTH_IT", 0)
+        monkeypatch.setattr(parallel, "cores", lambda: 2)
+
+        assert expected == compare(*pair, "-c", tmp_path / "scripts", out=tmp_path / "again")
 
     def test_result_is_the_owners(self, pair):
         """The directory of the result has mode 0700, the result 0600."""
@@ -174,9 +188,12 @@ class TestByName:
 class TestByGraphFile:
     """A dump of a compiled graph and golden tensors of the original network."""
 
-    def test_result_is_that_of_the_vendor(self, tmp_path):
+    def test_result_is_that_of_the_vendor(self, tmp_path, monkeypatch):
         """Names, layouts, numbers and order are those that CANN's own tool gives for these files."""
         mine, golden, rules = compared.fused(tmp_path)
+
+        monkeypatch.setattr(parallel, "_WORTH_IT", 0)
+        monkeypatch.setattr(parallel, "cores", lambda: 2)
 
         code, text = compare(mine, golden, "-f", rules)
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from msdump.cli import main
+from msdump.tools import parallel
 from tests.tools import compared, dumped
 from tests.tools.compared import MATRIX, RESULT, SHORT, START
 
@@ -147,6 +148,16 @@ class TestFirst:
         assert 1 == done.exit_code
         assert f"first     m_second (Add), operator 2 of 3: output 0 differs, {words}\n" in done.stdout
         assert ["z_first", "m_second", "m_second", "a_third"] == [row["Operator"] for row in table(tmp_path)]
+
+    def test_several_processes(self, tmp_path, run, monkeypatch):
+        """Several processes keep the order of execution."""
+        monkeypatch.setattr(parallel, "_WORTH_IT", 0)
+        for number in range(20):
+            for side in ("mine", "golden"):
+                compared.put(tmp_path / side, f"Add.op{number}.1.0", number, compared.device(SHORT))
+
+        assert 0 == run(tmp_path / "mine", tmp_path / "golden", "-j", 2).exit_code
+        assert [f"op{number}" for number in range(20)] == [row["Operator"] for row in table(tmp_path)]
 
     def test_nothing_differs(self, tmp_path, run):
         """Where everything agrees the program says so, counts, and its code is 0."""

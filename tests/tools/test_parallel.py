@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from functools import partial
 
 import pytest
 
+from msdump.errors import ToolError
 from msdump.tools import parallel
 
 MUCH = 1 << 40
@@ -44,6 +46,17 @@ def test_error_of_a_process_is_raised():
     """An exception in another process is raised where the results are taken."""
     with pytest.raises(ValueError, match="no 3"):
         list(parallel.each(failing, range(10), amount=MUCH, jobs=2))
+
+
+def killed(_number):
+    """End the process as the system does where memory is short."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_process_is_told():
+    """A process that the system kills is an error that says what may help."""
+    with pytest.raises(ToolError, match=r"a process was killed while it worked, .*; try --jobs 1"):
+        list(parallel.each(killed, range(4), amount=MUCH, jobs=2))
 
 
 def test_nothing_to_do():
