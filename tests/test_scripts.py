@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -321,6 +322,30 @@ def test_overflow_demonstration_finds_the_operators(demo, tmp_path, mode, operat
     assert overflows(tmp_path / "dump" / "bfloat16") == []
 
 
+def test_acl_demonstration_converts_what_it_dumps(demo, tmp_path):
+    """Two executions through pyACL leave a file for each operator; each tensor in them becomes an array."""
+    done = demo(str(tmp_path / "dump"), script="dump_acl.sh")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\nstep ") == 2
+    runs = sorted((tmp_path / "dump/output").glob("*/0/lenet/1/*"))
+    assert [("0", 17), ("1", 17)] == [(run.name, len(list(run.iterdir()))) for run in runs]
+    (second,) = (tmp_path / "dump/converted").glob("*/0/lenet/1/1/Conv2D.conv2_*.output.0.*.npy")
+    assert np.load(second).shape == (1, 16, 10, 10)
+    assert "\nfloat32 (1, 1, 32, 32): [" in done.stdout
+
+
+def test_watcher_demonstration_finds_the_faulty_kernel(demo, tmp_path):
+    """The watched output is another one after the norm, and after every operator behind it."""
+    done = demo(str(tmp_path / "dump"), script="dump_watcher.sh", STEPS="1")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    watched, verdict = done.stdout.splitlines()[-2:]
+    assert "stomp, execution 0: output 0 of gate/Softmax_node_3" == watched
+    assert verdict.startswith("    overwritten by gate/norm/LayerNormalization_node_4: 4 of 128 elements, ")
+    assert verdict.endswith("; 6 of 6 operators see it so")
+
+
 @pytest.fixture
 def fresh(tmp_path):
     """Return a function that runs a script in a fresh clone, in an empty home."""
@@ -353,7 +378,15 @@ def test_fresh_clone_needs_nothing_else(fresh):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "script", ["dump_async_dump.sh", "dump_overflow.sh", "dump_statistic.sh", "dump_o2_bin.sh"]
+    "script",
+    [
+        "dump_acl.sh",
+        "dump_async_dump.sh",
+        "dump_o2_bin.sh",
+        "dump_overflow.sh",
+        "dump_statistic.sh",
+        "dump_watcher.sh",
+    ],
 )
 def test_fresh_clone_runs_every_demonstration(fresh, script):
     """Each further demonstration works in a fresh clone and an empty home, too."""
@@ -433,3 +466,48 @@ def test_show_says_that_nothing_was_dumped(show, tmp_path):
     nothing = "no tensor of an operator's output was dumped"
     assert (missing.returncode, missing.stderr) == (1, f"{tmp_path}/dump: no dump here\n")
     assert (empty.returncode, empty.stderr) == (1, f"{tmp_path}/dump: {nothing}\n")
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """Return a function that dumps sample_nets/stomp through acl and runs compare_watched.py on that."""
+
+    def run(settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "output").mkdir()
+        config = {"dump": {"dump_path": "output", "dump_mode": "output"} | settings}
+        (tmp_path / "acl.json").write_text(json.dumps(config), encoding="utf-8")
+        program = ROOT / "sample_nets" / "stomp" / "run_acl.py"
+        options = ["--config", "acl.json", "--steps", "1", "--cache", "."]
+        subprocess.run([sys.executable, program, *options], cwd=tmp_path, check=True, capture_output=True)
+        command = [sys.executable, ROOT / "scripts" / "compare_watched.py", "output"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(
+            {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["gate/Mul_node_5"]}]},
+            "stomp, execution 0: output 0 of gate/Mul_node_5\n    unchanged after 4 operators\n",
+            id="sound",
+        ),
+        pytest.param({"dump_list": [{}]}, "no watched operator was dumped\n", id="not the watcher's"),
+    ],
+)
+def test_comparison_of_watched_outputs_says_that_nothing_was_found(watched, settings, expected):
+    """An output that stays as it was, and a dump without watched operators, are told plainly."""
+    done = watched(settings)
+
+    assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_comparison_of_watched_outputs_wants_a_dump(tmp_path):
+    """A folder that is not there gives one line and fails."""
+    command = [sys.executable, ROOT / "scripts" / "compare_watched.py", tmp_path / "none"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    message = f"{tmp_path}/none: no such directory; give the directory of a dump\n"
+    assert (1, "", message) == (done.returncode, done.stdout, done.stderr)
