@@ -76,6 +76,7 @@ class Findings:
 
     Attributes:
         count: Number of elements of each; a complex one counts twice.
+        is_scalar: All dimensions are 1.
         mine: The tensor that is examined.
         golden: The one that it is compared with.
         largest: Largest distance of two elements.
@@ -88,6 +89,7 @@ class Findings:
     """
 
     count: int
+    is_scalar: bool = False
     mine: Side = field(default_factory=Side)
     golden: Side = field(default_factory=Side)
     largest: np.float32 = field(default_factory=lambda: np.float32(0))

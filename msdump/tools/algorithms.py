@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -51,7 +53,7 @@ class Algorithm:
         name: Title of its column.
         definition: The formula.
         need: What has to be known of the tensors.
-        score: Its result; None: see ``_cosine``, which also looks at the shape.
+        score: Its result.
         takes_truths: Whether it is defined for two tensors of truth values.
     """
 
@@ -67,6 +69,8 @@ def _number(value: float | np.floating) -> Score:
 
 
 def _cosine(found: Findings) -> Score:
+    if found.is_scalar:
+        return Score("1.000000", "This tensor is scalar.")
     mine, golden = found.mine.norm, found.golden.norm
     if mine <= ALMOST_ZERO and golden <= ALMOST_ZERO:
         return Score("1.0")
@@ -195,9 +199,19 @@ def compare(
     if limit:
         mine, golden = mine.reshape(-1)[:limit], golden.reshape(-1)[:limit]
     chosen = [BY_NAME[name] for name in names]
-    are_truths = mine.dtype == golden.dtype == np.bool_
-    found = examine(mine, golden, _needed(chosen, are_truths=are_truths, is_scalar=is_scalar))
-    return tuple(_score(each, found, are_truths=are_truths, is_scalar=is_scalar) for each in chosen)
+    if mine.dtype == golden.dtype == np.bool_:
+        chosen = [each if each.takes_truths else _refusing(each) for each in chosen]
+    need = reduce(or_, (each.need for each in chosen), Need(0))
+    found = examine(mine, golden, need)
+    found.is_scalar = is_scalar
+    with np.errstate(all="ignore"):
+        return tuple(each.score(found) for each in chosen)
+
+
+def _refusing(algorithm: Algorithm) -> Algorithm:
+    """Return an algorithm that says that it is not defined for truth values."""
+    refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
+    return replace(algorithm, need=Need(0), score=lambda _: refusal)
 
 
 def _check(mine: np.ndarray, golden: np.ndarray) -> None:
@@ -209,20 +223,3 @@ def _check(mine: np.ndarray, golden: np.ndarray) -> None:
             f"mine has {mine.size} elements, shape {mine.shape}, golden {golden.size}, shape {golden.shape};"
             " only tensors of equal size can be compared"
         )
-
-
-def _needed(chosen: Sequence[Algorithm], *, are_truths: bool, is_scalar: bool) -> Need:
-    need = Need(0)
-    for each in chosen:
-        if each.takes_truths or not are_truths:
-            need |= Need(0) if is_scalar and each.score is _cosine else each.need
-    return need
-
-
-def _score(algorithm: Algorithm, found: Findings, *, are_truths: bool, is_scalar: bool) -> Score:
-    if are_truths and not algorithm.takes_truths:
-        return Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
-    if is_scalar and algorithm.score is _cosine:
-        return Score("1.000000", "This tensor is scalar.")
-    with np.errstate(all="ignore"):
-        return algorithm.score(found)
