@@ -176,7 +176,7 @@ class Network:
     def _residence(self) -> Residence:
         assert self._device is not None
         stays = watcher.resident(self.graph, self.plan) if _is_watched(self.plan) else ()
-        return residence(self.graph, self._device.placement, stays)
+        return residence(self.graph, self._device.placement, stays, prepares=self._device.is_compiled)
 
     @property
     def device(self) -> Ascend | None:

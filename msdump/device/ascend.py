@@ -27,6 +27,7 @@ class Ascend:
         placement: Formats and device types of every input and output.
         bodies: The same of the graphs directly inside branches and loops, by their index.
         tasks: The task of each operator, None where the device runs none for it.
+        is_compiled: Whether the graph was compiled as a whole (O2, acl): its weights lie ready.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Ascend:
         for inner in self.bodies.values():
             self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
         self.placement: Placement = place(self.graph, self.dtype_of)
+        self.is_compiled = numbers is not None
         if numbers is not None:
             self._insert_transfers(rounding("", PrecisionMode.FORCE_FP32, overflow, reports=reports), numbers)
         self.tasks: tuple[Task | None, ...] = assign(self.graph)

@@ -73,30 +73,49 @@ class Residence:
     steps: tuple[Step, ...]
 
 
-def residence(graph: Graph, placement: Placement, kept: Iterable[str] = ()) -> Residence:
+def residence(
+    graph: Graph, placement: Placement, kept: Iterable[str] = (), *, prepares: bool = False
+) -> Residence:
     """Return what lies in device memory while a graph runs; weights and graph outputs stay.
 
     Args:
         graph: The graph.
         placement: Formats and device types of its inputs and outputs.
         kept: Names of values that stay as well.
+        prepares: Weights lie there as they are read, because the graph was compiled (O2, acl).
     """
-    return _Walk(graph).run(placement.nodes, kept)
+    first = tuple(_prepared(graph, placement) if prepares else _hosted(graph))
+    return _Walk(graph, first).run(placement.nodes, kept)
+
+
+def _hosted(graph: Graph) -> Iterator[Form]:
+    return (_host(graph, name) for name in lifetimes(graph).first)
+
+
+def _prepared(graph: Graph, placement: Placement) -> Iterator[Form]:
+    """Yield the weights in every form in which they are read, the inputs as on the host."""
+    forms: dict[str, dict[Form, None]] = {}
+    for node, placed in zip(graph.nodes, placement.nodes, strict=True):
+        for form in filter(None, _forms(node.inputs, placed.inputs)):
+            forms.setdefault(form.value, {})[form] = None
+    for name in lifetimes(graph).first:
+        yield from forms[name] if name in graph.weights and name in forms else (_host(graph, name),)
 
 
 class _Walk:
     """Walks one graph in execution order, then back."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, first: tuple[Form, ...]) -> None:
         self._graph = graph
-        self._first = tuple(self._host(name) for name in lifetimes(graph).first)
-        self._made: dict[str, Form] = {form.value: form for form in self._first}
-        self._known: set[Form] = set(self._first)
+        self._first = first
+        self._made: dict[str, Form] = {form.value: form for form in first}
+        self._known: set[Form] = set(first)
         self._outputs = frozenset(value.name for value in graph.outputs)
 
     def run(self, placed: Sequence[NodePlacement], stays: Iterable[str]) -> Residence:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
-        kept = {self._made[name] for name in (*self._graph.weights, *stays)}
+        kept = {form for form in self._first if form.value in self._graph.weights}
+        kept |= {self._made[name] for name in stays}
         kept |= set(map(self._result, self._outputs))
         return Residence(self._first, tuple(self._with_ends(steps, kept)))
 
@@ -129,10 +148,11 @@ class _Walk:
 
     def _result(self, name: str) -> Form:
         made = self._made.get(name)
-        return Form(name, dtype=made.dtype) if made else self._host(name)
+        return Form(name, dtype=made.dtype) if made else _host(self._graph, name)
 
-    def _host(self, name: str) -> Form:
-        return Form(name, dtype=self._graph.type_of(name).dtype)
+
+def _host(graph: Graph, name: str) -> Form:
+    return Form(name, dtype=graph.type_of(name).dtype)
 
 
 def _forms(names: Sequence[str], tensors: Slots) -> Forms:

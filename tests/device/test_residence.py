@@ -1,0 +1,61 @@
+"""What lies in device memory, and in which form."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from msdump.device.ascend import Ascend
+from msdump.device.residence import residence
+from msdump.plan import OverflowMode, PrecisionMode
+
+MODE = PrecisionMode.ALLOW_FP32_TO_FP16
+
+
+@pytest.fixture
+def device(network):
+    """Return a device with a compiled convolution whose weight another operator reads too."""
+    ones = ", ".join(["1"] * 2304)
+    graph = network(
+        f"g (float[1,16,8,8] x) => (y, z) <float[16,16,3,3] w = {{{ones}}}> {{ y = Conv(x, w) z = Neg(w) }}"
+    )
+    return Ascend(graph, MODE, OverflowMode.INFNAN, numbers=itertools.count())
+
+
+def forms(items):
+    """Return name, format and element type of forms."""
+    return [(form.value, form.format, form.dtype.name) for form in items]
+
+
+def test_weights_of_a_compiled_graph_lie_ready(device):
+    """They are there in every form in which they are read, never copied, and stay."""
+    lives = residence(device.graph, device.placement, prepares=True)
+
+    assert [
+        ("w", "FRACTAL_Z", "float16"),
+        ("w", "DefaultFormat", "float32"),
+        ("x", "DefaultFormat", "float32"),
+    ] == forms(lives.first)
+    assert [()] * len(lives.steps) == [step.copies for step in lives.steps]
+    assert "w" not in {form.value for step in lives.steps for form in step.dead}
+
+
+def test_weights_are_converted_where_nothing_is_compiled(device):
+    """Otherwise they come as on the host, and a copy lives from its first to its last reader."""
+    lives = residence(device.graph, device.placement)
+
+    assert [("w", "DefaultFormat", "float32"), ("x", "DefaultFormat", "float32")] == forms(lives.first)
+    copies = [form for step in lives.steps for form in step.copies]
+    assert [("w", "FRACTAL_Z", "float16")] == forms(copies)
+    assert set(copies) <= {form for step in lives.steps for form in step.dead}
+
+
+def test_values_of_a_compiled_graph_are_never_copied(device):
+    """TransData and Cast make every form that an operator reads."""
+    lives = residence(device.graph, device.placement, prepares=True)
+
+    known = set(lives.first)
+    for step in lives.steps:
+        assert known >= set(filter(None, step.reads))
+        known |= set(step.makes)
