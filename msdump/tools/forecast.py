@@ -13,12 +13,16 @@ from typing import Final
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.dumps import dump_of
 from msdump.capture.process import Process
+from msdump.device import formats
 from msdump.device.ascend import Ascend
 from msdump.device.memory import BASE, Block
+from msdump.device.placement import DeviceTensor
 from msdump.dtypes import STRING, DType
+from msdump.errors import FormatError
 from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
@@ -160,6 +164,12 @@ class _Untouched(Ascend):
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         return np.empty(array.shape, dtype.numpy)
 
+    def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
+        if formats.find(tensor.format).shape_rule is not None:
+            raise FormatError(f"only the shape of {tensor.format} is known")
+        dtype = dtypes.from_numpy(array.dtype)
+        return np.empty(formats.shape(tensor.format, array.shape, dtype, tensor.groups), array.dtype)
+
 
 class _Somewhere:
     """A device memory in which everything lies at one place: addresses take the same bytes anywhere."""
@@ -171,6 +181,7 @@ class _Somewhere:
         return _ANYWHERE
 
 
+_SOME_TIME: Final = "20000101000000"
 _ANYWHERE: Final = Block(BASE, 0)
 
 
@@ -210,6 +221,9 @@ class _Stage(Process):
 
     def sink(self, plan: DumpPlan) -> Sink:  # noqa: ARG002 - the signature of a process
         return self._sink
+
+    def configured(self, plan: DumpPlan) -> str:  # noqa: ARG002 - the signature of a process
+        return _SOME_TIME
 
 
 class _CountingFiles:
