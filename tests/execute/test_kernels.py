@@ -11,8 +11,12 @@ import pytest
 from onnx import helper, numpy_helper, parser
 
 from msdump.errors import ExecutionError, UnsupportedOpError
-from msdump.execute import kernels
+from msdump.execute import kernels, values
+from msdump.execute.runtime import runtime
+from msdump.execute.weights import WeightStore
 from msdump.graph import loader
+from msdump.graph.compile import compile_graph
+from msdump.graph.emulation import FLOAT16, Rounding
 from msdump.session import Network
 from tests.execute import whole
 
@@ -353,3 +357,30 @@ def test_unsupported_operators(tmp_path, body, message):
 def test_packed_slots_are_bound():
     """Every operator with packed weights is one that binds its weights."""
     assert set(kernels._PACKED_SLOTS) <= kernels._BOUND_OPS
+
+
+BOUND = {
+    "of the convolution": ("d = Conv(x, w) y = Relu(d)", (1, 2, 2, 2), {"w": (2, 2, 2, 2)}, ["x"]),
+    "of the product": ("d = MatMul(x, w) y = Add(d, b)", (2, 2), {"w": (2, 2), "b": (2,)}, ["b", "x"]),
+    "that two parts read": (
+        "d = Conv(x, w, b) y = PRelu(d, b)",
+        (1, 2, 2, 1),
+        {"w": (1, 2, 1, 1), "b": (1,)},
+        ["b", "x"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "shape", "weights", "fed"), BOUND.values(), ids=BOUND)
+def test_weights_of_fused_operators(code, shape, weights, fed):
+    """Weights that one part alone reads are rounded once, as when it runs alone; others are fed."""
+    arrays = {name: np.ones(size, np.float32) for name, size in weights.items()}
+    text = f"g (float[{','.join(map(str, shape))}] x) => (y) {{ {code} }}"
+    graph = compile_graph(loader.load(model_of(text, **arrays)))
+    (node,) = graph.nodes
+    halves = [Rounding(FLOAT16), *[Rounding()] * (len(node.parts) - 1)]
+
+    factory = kernels.KernelFactory(graph, WeightStore(graph.weights), runtime(), lambda _: halves)
+    kernel = factory.make(node, {"x": values.from_array(np.ones(shape, np.float32))})
+
+    assert fed == sorted(name for _, name in kernel.feeds)
