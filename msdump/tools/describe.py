@@ -121,6 +121,7 @@ def _limits(plan: DumpPlan) -> str:
         (f"{plan.writer_threads} writer threads", plan.writer_threads > 1),
         ("a failed write only warns", plan.on_write_error is OnWriteError.WARN),
         (f"precision_mode {plan.precision_mode}", plan.precision_mode),
+        ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.saves_kernel_args),
     )
     return ", ".join(words for words, is_said in limits if is_said)

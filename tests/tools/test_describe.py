@@ -54,6 +54,7 @@ PATTERNS = (
     ("changes", "line"),
     [
         ({"context": O0}, "device:     Ascend O0, device 3"),
+        ({"context": replace(O2, fuses=False)}, "also:       no operators are fused"),
         ({"context": O0, "is_enabled": False}, "dump:       off, because device 3 is not in support_device"),
         (
             {"path": "/", "naming": Naming.V2_7},
