@@ -28,7 +28,7 @@ from msdump.execute import feeds, values
 from msdump.execute.compilation import Note, emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
-from msdump.graph.graph import IN_MEMORY, Graph
+from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.stomp import stomped_bytes
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.store.probe import probe
@@ -74,6 +74,7 @@ class Network:
         context = plan.context if plan is not None else context or Context()
         self._device = emulated(graph, plan, context, note=_graph_files(plan, context))
         self.graph = graph if self._device is None else self._device.graph
+        self._is_compiled = context.jit_level is JitLevel.O2
         self._memory_limit = context.memory_limit
         self._memory: dict[Shapes, MemoryUse] = {}
         self._memory_now: MemoryUse | None = None
@@ -211,6 +212,8 @@ class Network:
     def operator(self, name: str) -> Operator:
         """Return an operator by its full name or its ONNX node name.
 
+        In a graph that is compiled as a whole (O2) a fused operator also has the names of its originals.
+
         Raises:
             KeyError: No such operator.
         """
@@ -218,6 +221,8 @@ class Network:
             if name in {node.operator.full_name, node.name}:
                 return Operator(self, node)
             if any(name in {part.operator.full_name, part.name} for part in node.parts):
+                if self._is_compiled:
+                    return Operator(self, node)
                 raise KeyError(inside(name, node.operator.full_name))
         raise KeyError(f"no operator {name!r} in {self.graph.source}")
 
@@ -227,10 +232,15 @@ class Network:
         Raises:
             KeyError: No operator lies in such a scope.
         """
-        found = tuple(node.operator.full_name for node in self.graph.nodes if _lies_in(node.scope, name))
+        found = tuple(node.operator.full_name for node in self.graph.nodes if self._lies_in(node, name))
         if not found:
             raise KeyError(f"no scope {name!r} in {self.graph.source}")
         return Scope(self, name, found)
+
+    def _lies_in(self, node: Node, name: str) -> bool:
+        """Tell whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
+        parts = node.members if self._is_compiled else (node,)
+        return any(_lies_in(part.scope, name) for part in parts)
 
     def set_dump(self, *, enabled: bool) -> None:
         """Mark every operator for ``dump_mode`` 2, or take the marks away."""

@@ -314,6 +314,22 @@ class TestSelection:
         assert [RELU] == o2.operators(o2.folder(door.path))
         assert [{"layer": ["Default/second/ReLU-op0"]}] == o2.told(door.path)["dump"]["dump_list"]
 
+    @pytest.mark.parametrize("target", ["operator", "scope", "module", "name"])
+    def test_set_dump_of_a_part(self, door, target):
+        """A fused operator is marked by each of the operators in it, and by their scopes."""
+        network = o2.load(door, chain(), fuses=True, dump_mode=2)
+        targets = {
+            "operator": lambda: network.operator("Default/second/ReLU-op0"),
+            "scope": lambda: network.scope("Default/third"),
+            "module": lambda: network.scope("second"),
+            "name": lambda: "Default/second/ReLU-op0",
+        }
+
+        msdump.set_dump(targets[target]())
+        network.run(FLOATS)
+
+        assert ["Mul"] == [op_type for op_type, _ in o2.operators(o2.folder(door.path)) if op_type != "Data"]
+
     def test_set_dump_without_target(self, door, caplog):
         """Without a mark nothing is dumped, and one warning says so."""
         o2.dump(door, chain(), FLOATS, dump_mode=2, steps=2)
