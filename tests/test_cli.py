@@ -620,6 +620,17 @@ class TestCheck:
         assert len(errors) == 3
         assert "did you mean 'tensor'?" in done.stderr
 
+    def test_kernels_of_a_compiled_graph(self, config):
+        """Under O2 the kernels are those that the device compiles, matched by the names of their parts too."""
+        options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
+        kernels = ["name-regex(relu)", "Default/none/Add-op0"]
+
+        done = call("check", config(op_debug_mode=0, dump_mode=1, kernels=kernels), *options, "--model", MINI)
+
+        assert "5 operators, 1 dumped\n  Conv2D               Default/conv1-Conv2d/Conv2D-op0" in done.stdout
+        assert "matches nothing: 'Default/none/Add-op0'" in done.stdout
+        assert "relu" not in done.stdout.partition("matches nothing")[2]
+
     def test_compiled_graph_is_forecast(self, tmp_path, config):
         """The forecast of an O2 dump is what the run then writes, and both name its tree."""
         options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))

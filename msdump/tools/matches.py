@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msdump.capture import selection
+from msdump.capture.compiled_dump import full_names, select_compiled
+from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, KernelPattern, PatternKind
+from msdump.plan import DeviceTarget, DumpPlan, KernelPattern, PatternKind, Tree
 from msdump.record import OperatorRef
+from msdump.session import file_stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Matches:
 
 def matches(graph: Graph, plan: DumpPlan) -> Matches:
     """Return what a plan selects of a model; ``set_dump`` marks nothing."""
+    if plan.tree is not Tree.RANKS:
+        return _compiled(graph, plan)
     chosen = selection.select(graph, plan, frozenset())
     has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     kernels = tuple(node.operator for node in graph.nodes)
@@ -54,6 +59,27 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
         chosen.parameters if has_parameters else (),
         tuple(
             Unmatched(pattern.item, _hint(pattern, names, {operator.op_type for operator in kernels}))
+            for pattern in plan.selector.patterns
+            if pattern.item not in used
+        ),
+    )
+
+
+def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
+    """Return what a plan selects of the graph that the device compiles."""
+    device = emulated(graph, plan, plan.context)
+    assert device is not None, "only Ascend compiles whole graphs"
+    devices = tuple(device.walk())
+    chosen = select_compiled(devices, plan, frozenset(), file_stem(graph))
+    nodes = [node for inner in devices for node in inner.graph.nodes]
+    watched = [is_watched for each in chosen for is_watched in each.watched]
+    names = [name for node in nodes for name in full_names(node)]
+    used = selection.used_items(plan, names)
+    return Matches(
+        tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
+        (),
+        tuple(
+            Unmatched(pattern.item, _hint(pattern, names, {node.operator.op_type for node in nodes}))
             for pattern in plan.selector.patterns
             if pattern.item not in used
         ),
