@@ -621,7 +621,7 @@ class TestCheck:
         assert "did you mean 'tensor'?" in done.stderr
 
     def test_kernels_of_a_compiled_graph(self, config):
-        """Under O2 the kernels are those that the device compiles, matched by the names of their parts too."""
+        """Under O2 the kernels are those that the device compiles, matched by names of their parts too."""
         options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
         kernels = ["name-regex(relu)", "Default/none/Add-op0"]
 
