@@ -107,8 +107,9 @@ def _translate(op_type: str, target: str, given: Attributes) -> None:
     rewrite = _REWRITTEN.get(target)
     if rewrite is not None and op_type != target:
         rewrite(given)
-    if target in _ONE_AXIS and isinstance(given.get("axis"), list):
-        given["axis"] = given["axis"][0]
+    axis = given.get("axis")
+    if target in _ONE_AXIS and isinstance(axis, list) and len(axis) == 1:
+        (given["axis"],) = axis
     if "dst_type" in given:
         given["to"] = next((row.onnx for row in DTYPES if row.acl == given["dst_type"]), 0)
         del given["dst_type"]
@@ -138,11 +139,10 @@ _AXES_INPUT: Final = frozenset({*_REDUCTIONS, "Squeeze", "Unsqueeze"})
 def _window(given: Attributes) -> None:
     """Rewrite what GE gives for batch and channels too, and pads in GE's order."""
     for name in ("strides", "dilations", "kernel_shape"):
-        if name in given:
+        if isinstance(given.get(name), list):
             given[name] = given[name][2:]
-    if "pads" in given:
-        top, bottom, left, right = given["pads"]
-        given["pads"] = [top, left, bottom, right]
+    if isinstance(given.get("pads"), list):
+        given["pads"] = given["pads"][0::2] + given["pads"][1::2]
     if given.get("auto_pad") == "SAME":
         given["auto_pad"] = "SAME_UPPER"
 

@@ -114,6 +114,8 @@ REFUSED = {
     "unknown operator": ("NoSuchOperator", [A], 0, 100024),
     "unknown attribute": ("Relu", [A], {"alpha": 1.0}, 100023),
     "transposed matrices": ("MatMulV2", [A, A], {"transpose_x2": True}, 100023),
+    "number for a list": ("Conv2D", [IMAGE, KERNEL], {"strides": 2, "pads": 0}, 100023),
+    "two axes": ("SoftmaxV2", [A], {"axes": [0, 1]}, 100023),
 }
 
 
@@ -126,16 +128,17 @@ def test_wrong_operators_are_refused(started, op_type, inputs, attrs, code):
 
 
 FAILING = {
-    "wrong shape": ("Add", [A, np.ones((5, 7), np.float32)], (np.float32, (2, 3)), 500002),
-    "wrong output shape": ("Add", [A, B], (np.float32, (3, 2)), 100022),
-    "wrong output type": ("Add", [A, B], (np.float16, (2, 3)), 100022),
+    "wrong shape": ("Add", [A, np.ones((5, 7), np.float32)], {}, (np.float32, (2, 3)), 500002),
+    "too few pads": ("Conv2D", [IMAGE, KERNEL], {"pads": [1, 1, 1]}, (np.float32, (1, 1, 4, 4)), 500002),
+    "wrong output shape": ("Add", [A, B], {}, (np.float32, (3, 2)), 100022),
+    "wrong output type": ("Add", [A, B], {}, (np.float16, (2, 3)), 100022),
 }
 
 
-@pytest.mark.parametrize(("op_type", "inputs", "output", "code"), FAILING.values(), ids=FAILING)
-def test_failures_are_told_by_the_stream(started, op_type, inputs, output, code):
+@pytest.mark.parametrize(("op_type", "inputs", "attrs", "output", "code"), FAILING.values(), ids=FAILING)
+def test_failures_are_told_by_the_stream(started, op_type, inputs, attrs, output, code):
     """What goes wrong while an operator runs is told when its stream is synchronised."""
-    assert (0, code) == call(op_type, inputs, output)[:2]
+    assert (0, code) == call(op_type, inputs, output, attributes(**attrs))[:2]
 
 
 def test_calls_are_checked(started):

@@ -15,7 +15,7 @@ from msdump.capture.single_dump import SingleOperator
 from msdump.config.acl_codes import AclCode
 from msdump.dtypes import DTYPES, STRING, DType
 from msdump.encode import packing
-from msdump.errors import AclError, InputError, UnsupportedOpError
+from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.dumps import Configuration, context
 from msdump.frontends.acl.loaded import nbytes, to_array
@@ -191,7 +191,7 @@ def _built(
         graph = loader.load(single_operator(op_type, tensors, outputs, attributes))
     except UnsupportedOpError as error:
         raise AclError(AclCode.OP_NOT_FOUND, str(error)) from error
-    except InputError as error:
+    except (InputError, GraphError) as error:
         raise AclError(AclCode.OP_ATTR_NOT_MATCH, str(error)) from error
     single = SingleOperator(op_type, "" if dump is None else dump.time)
     if dump is None:
