@@ -16,7 +16,7 @@ from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.graph import Graph
-from msdump.plan import DumpPlan, Trigger
+from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.record import IO, OperatorRef
 from msdump.store import names
 from msdump.store.clock import CLOCK
@@ -65,6 +65,7 @@ class CompiledCapture:
         self._writer = writer
         self._overflow = overflow
         self._failure = failure
+        self._shows_unwritten = plan.tree is Tree.MODELS  # MindSpore promises the inputs alone
         self._style = names.STYLES[plan.naming, plan.context.device_target]
         self._directory = ""
         self._iteration = 0
@@ -121,11 +122,13 @@ class CompiledCapture:
         return capture
 
     def failed(self, position: int, inputs: Arrays) -> None:
-        """Write the inputs of an operator that has just failed."""
+        """Write an operator that has just failed: its inputs, and under acl its outputs."""
         task = self._tasks[position]
         if self._failure is None or task is None:
             return
-        self._failure.write(self._nodes[position], task, list(self._holder.hold(position, IO.INPUT, inputs)))
+        read = list(self._holder.hold(position, IO.INPUT, inputs))
+        made = list(self._holder.unwritten(position)) if self._shows_unwritten else []
+        self._failure.write(self._nodes[position], task, read, made)
 
     def _kept(self, position: int, io: IO, arrays: Arrays) -> Iterator[Held]:
         blocked = self._blocked.get(position, frozenset())

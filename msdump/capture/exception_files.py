@@ -1,4 +1,8 @@
-"""What an operator that fails leaves behind: its inputs in one of CANN's dump files (exception dump)."""
+"""What an operator that fails leaves behind, in one of CANN's dump files (exception dump).
+
+That is its inputs, and under acl its outputs too. Kernels of the emulated device need no
+workspace, so that there is none to dump.
+"""
 
 from __future__ import annotations
 
@@ -44,19 +48,19 @@ class ExceptionWriter:
         self._is_norm = scene is Scene.NORM_EXCEPTION
         self._graph = graph
 
-    def write(self, node: Node, task: Task, inputs: Sequence[Held]) -> None:
-        """Write the inputs of an operator that has just failed; the file is read-only at once."""
-        tensors = [device_tensor(held) for held in inputs]
-        infos = tuple(info if self._is_norm else _bare(info) for info, _ in tensors)
+    def write(self, node: Node, task: Task, inputs: Sequence[Held], outputs: Sequence[Held] = ()) -> None:
+        """Write the tensors of an operator that has just failed; the file is read-only at once."""
+        read, made = ([device_tensor(held) for held in tensors] for tensors in (inputs, outputs))
         header = dump_data.header(
             DumpData(
                 node.operator.full_name,
                 CLOCK.now(),
-                inputs=infos,
+                inputs=tuple(self._info(info) for info, _ in read),
+                outputs=tuple(self._info(info) for info, _ in made),
                 dfx_message=self._text(node, task),
             )
         )
-        buffers: list[Buffer] = [header, *(buffer for info, buffer in tensors if info.size)]
+        buffers: list[Buffer] = [header, *(buffer for info, buffer in read + made if info.size)]
         self._sink.replace(Artifact(self._directory, self._name(node.operator, task), buffers))
 
     def _text(self, node: Node, task: Task) -> str:
@@ -72,6 +76,5 @@ class ExceptionWriter:
             return names.norm_exception(operator, task.task_id, time)
         return names.brief_exception(task.task_id, task.stream_id, time)
 
-
-def _bare(info: TensorInfo) -> TensorInfo:
-    return TensorInfo(dump_enums.UNDEFINED, 0, (), (), info.size)
+    def _info(self, info: TensorInfo) -> TensorInfo:
+        return info if self._is_norm else TensorInfo(dump_enums.UNDEFINED, 0, (), (), info.size)

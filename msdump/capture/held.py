@@ -14,6 +14,7 @@ from msdump.device.ascend import Ascend
 from msdump.device.memory import Block
 from msdump.device.placement import DeviceTensor
 from msdump.dtypes import DType
+from msdump.graph.graph import ValueType
 from msdump.record import IO
 
 Arrays = Sequence[np.ndarray | None]
@@ -99,11 +100,27 @@ class Holder:
             shown = array if wanted is dtype else self._device.held(array, wanted)
             yield Held(io, slot, shown, wanted, lay, placed, _address(block), origin, dtype)
 
+    def unwritten(self, position: int) -> Iterator[Held]:
+        """Yield the outputs of an operator that has made none; memory that nobody wrote reads as zero.
+
+        Those whose type or shape only a run tells are left out.
+        """
+        graph = self._device.graph
+        types = [graph.types.get(name) for name in graph.nodes[position].outputs]
+        return self.hold(position, IO.OUTPUT, [None if found is None else _zeros(found) for found in types])
+
     def given(self, name: str, array: np.ndarray) -> Held:
         """Return a graph input as the output of the ``Data`` operator that stands for it."""
         use, dtype = self._memory(), dtypes.from_numpy(array.dtype)
         block = None if use is None else use.blocks.get(name)
         return Held(IO.OUTPUT, 0, array, dtype, self._device.laid_out, None, _address(block), name, dtype)
+
+
+def _zeros(found: ValueType) -> np.ndarray | None:
+    if found.dtype is None or found.shape is None or found.kind != "tensor":
+        return None
+    dims = [dim for dim in found.shape if isinstance(dim, int)]
+    return None if len(dims) < len(found.shape) else np.zeros(dims, found.dtype.numpy)
 
 
 def _address(block: Block | None) -> int:

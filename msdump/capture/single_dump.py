@@ -104,10 +104,11 @@ class SingleDump:
         """See nothing of branches and loops."""
 
     def failed(self, position: int, inputs: Arrays) -> None:
-        """Write the inputs of an operator that has just failed, in an exception scene."""
+        """Write the tensors of an operator that has just failed, in an exception scene."""
         if self._failure is not None and self._device.tasks[position] is not None:
-            held = list(self._holder.hold(position, IO.INPUT, inputs))
-            self._failure.write(self._device.graph.nodes[position], self._task(position), held)
+            read = list(self._holder.hold(position, IO.INPUT, inputs))
+            made = list(self._holder.unwritten(position))
+            self._failure.write(self._device.graph.nodes[position], self._task(position), read, made)
 
     def end(self) -> None:
         """Finish a call: its files are complete."""

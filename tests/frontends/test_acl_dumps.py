@@ -311,7 +311,7 @@ SCENES = {
 
 @pytest.mark.parametrize(("scene", "name"), SCENES.items(), ids=SCENES)
 def test_exception(script, scene, name):
-    """The operator that fails leaves its inputs below extra-info, named as its scene names it."""
+    """The operator that fails leaves a read-only file below extra-info, named as its scene names it."""
     script.begin({"dump_scene": scene})
     model_id = script.load(failing())
 
@@ -337,14 +337,28 @@ def test_normal_exception_tells_types_and_shapes(script):
             (script.path / "extra-info/data-dump/0").iterdir(), key=lambda path: path.stat().st_mtime_ns
         )
         header, tensors = read(newest)
-        shapes[scene] = [(info.data_type, info.shape, info.size) for info in header.inputs[:1]]
+        infos = (*header.inputs[:1], *header.outputs)
+        shapes[scene] = [(info.data_type, info.shape, info.size) for info in infos]
         assert np.array_equal(-X, tensors["input", 0].view(np.float32).reshape(2, 3))
+        assert not tensors["output", 0].any()
         assert "gather" in header.dfx_message
 
     assert {
-        "aic_err_norm_dump": [(1, (2, 3), 24)],
-        "aic_err_brief_dump": [(0, (), 24)],
+        "aic_err_norm_dump": [(1, (2, 3), 24), (1, (1, 3), 12)],
+        "aic_err_brief_dump": [(0, (), 24), (0, (), 12)],
     } == shapes
+
+
+def test_outputs_of_unknown_size_are_left_out(script):
+    """Where only a run tells the shape of an output, the failing operator leaves its inputs alone."""
+    nodes = [node("Neg", "x", "v1", "neg"), node("Gather", "v1 i", "y", "gather")]
+    proto = model(nodes, [value("x", [2, 3]), value("i", ["n"], 7)], ["y"])
+    script.begin({"dump_scene": "aic_err_brief_dump"})
+
+    assert 500002 == script.run(script.load(proto), X, np.array([7]))[0]
+
+    header, _ = script.read("exception_info.*")
+    assert (2, ()) == (len(header.inputs), header.outputs)
 
 
 def test_exception_beside_a_model_dump(script, monkeypatch):
