@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from msdump import dtypes, env
-from msdump.config.mindspore import parse
+from msdump.config import acl, mindspore
 from msdump.config.reference import main, reference_text
 from msdump.graph import ir_proto
 from msdump.plan import Context, DeviceTarget
@@ -128,13 +128,17 @@ def test_output_is_real(run, block):
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=str)
-def test_configuration_compiles(block, monkeypatch):
-    """A configuration that a page shows has no fault."""
+def test_configuration_compiles(block, monkeypatch, tmp_path):
+    """A configuration that a page shows, MindSpore's or acl's, has no fault."""
     monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, "/dump")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "output").mkdir()
+    settings = json.loads(block.text)
+    read = acl.parse if "dump" in settings else mindspore.parse
 
-    plan = parse(json.dumps(json.loads(block.text)).encode(), "page.json", Context(DeviceTarget.ASCEND))
+    plan = read(json.dumps(settings).encode(), "page.json", Context(DeviceTarget.ASCEND))
 
-    assert plan.net_name
+    assert plan.net_name or plan.models
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_configuration_is_the_one_that_runs(block):
     """What a worked example shows is what one of its commands uses."""
     shown = json.loads(block.text)
 
-    names = set(re.findall(r"data_dump\w*\.json", block.page.read_text("utf-8")))
+    names = set(re.findall(r"(?:data_dump|acl)\w*\.json", block.page.read_text("utf-8")))
     files = [file for name in names for file in (ROOT / "sample_nets").glob(f"*/{name}")]
     assert shown in [json.loads(file.read_text("utf-8")) for file in files]
 
