@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
@@ -206,8 +206,11 @@ class Network:
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """The operators in execution order."""
-        return tuple(Operator(self, node) for node in self.graph.nodes)
+        """The operators in execution order; those of branches and loops follow the main graph's."""
+        return tuple(Operator(self, node) for node in self._nodes())
+
+    def _nodes(self) -> Iterator[Node]:
+        return (node for inner in self.graph.walk() for node in inner.operators)
 
     def operator(self, name: str) -> Operator:
         """Return an operator by its full name or its ONNX node name.
@@ -217,13 +220,16 @@ class Network:
         Raises:
             KeyError: No such operator.
         """
-        for node in self.graph.nodes:
+        for node in self._nodes():
             if name in {node.operator.full_name, node.name}:
                 return Operator(self, node)
             if any(name in {part.operator.full_name, part.name} for part in node.parts):
                 if self._is_compiled:
                     return Operator(self, node)
                 raise KeyError(inside(name, node.operator.full_name))
+        control = (node for inner in self.graph.walk() for node in inner.nodes if node.bodies)
+        if any(name in {node.operator.full_name, node.name} for node in control):
+            raise KeyError(f"{name} is control flow: the operators inside it can be dumped, not itself")
         raise KeyError(f"no operator {name!r} in {self.graph.source}")
 
     def scope(self, name: str) -> Scope:
@@ -232,7 +238,7 @@ class Network:
         Raises:
             KeyError: No operator lies in such a scope.
         """
-        found = tuple(node.operator.full_name for node in self.graph.nodes if self._lies_in(node, name))
+        found = tuple(node.operator.full_name for node in self._nodes() if self._lies_in(node, name))
         if not found:
             raise KeyError(f"no scope {name!r} in {self.graph.source}")
         return Scope(self, name, found)
@@ -244,7 +250,7 @@ class Network:
 
     def set_dump(self, *, enabled: bool) -> None:
         """Mark every operator for ``dump_mode`` 2, or take the marks away."""
-        self.mark(tuple(node.operator.full_name for node in self.graph.nodes), enabled=enabled)
+        self.mark(tuple(node.operator.full_name for node in self._nodes()), enabled=enabled)
 
     def mark(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
         """Mark operators for ``dump_mode`` 2 by their full names, or take their marks away."""
@@ -266,7 +272,7 @@ class Network:
 
     def __repr__(self) -> str:
         """Name the model and count its operators."""
-        return f"<Network {self.graph.source} of {len(self.graph.nodes)} operators>"
+        return f"<Network {self.graph.source} of {len(self.operators)} operators>"
 
 
 def _graph_files(plan: DumpPlan | None, context: Context) -> Note | None:

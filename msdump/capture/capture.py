@@ -57,6 +57,10 @@ class Capture:
 
     Files of an operator are handed to the sink before ``ran`` returns, inputs
     first, each with a timestamp of its own.
+
+    Attributes:
+        bodies: What sees the branches and loops directly inside the graph, by their index.
+        entered: Whether the graph, as a branch or a body, ran in this iteration.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class Capture:
         """Direct the files of the operators that run from now on into an iteration's directory."""
         self._directory = directory
         self._iteration = iteration
+        self.entered = False
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from msdump.capture.compiled_dump import CompiledDump, ModelIdentity
-from msdump.capture.graph_dump import GraphDump
 from msdump.capture.held import Memory
+from msdump.capture.network_dump import NetworkDump
 from msdump.capture.process import Process
 from msdump.capture.single_dump import SingleDump, SingleOperator
 from msdump.device.ascend import Ascend
@@ -92,7 +92,7 @@ def dump_of(
         model: What a compiled model is called, or the operator that is called alone.
     """
     if plan.tree is Tree.RANKS:
-        return GraphDump(graph, plan, process, device)
+        return NetworkDump(graph, plan, process, device)
     assert device is not None, "only Ascend compiles whole graphs"
     if isinstance(model, SingleOperator):
         return SingleDump(plan, process, device, memory, model)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from msdump.graph import ir_model
 from msdump.graph.graph import Graph
 from msdump.graph.names import ROOT
-from msdump.plan import DumpMode, DumpPlan
+from msdump.plan import DeviceTarget, DumpMode, DumpPlan
 from msdump.store import names
 
 
@@ -60,6 +60,16 @@ def parameter_names(graph: Graph) -> tuple[str, ...]:
 def constant_names(graph: Graph) -> tuple[str, ...]:
     """Return the names by which ``kernels`` selects the constants of a graph: ``Default/data-0``, ..."""
     return tuple(f"{ROOT}/{names.constant(n).full_name}" for n in range(len(graph.constants)))
+
+
+def selectable(graph: Graph, plan: DumpPlan) -> Iterator[str]:
+    """Yield the names in a model, branches and loops included, that items of ``kernels`` may select."""
+    has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+    for inner in graph.walk():
+        yield from (node.operator.full_name for node in inner.operators)
+        if has_parameters:
+            yield from parameter_names(inner)
+            yield from constant_names(inner)
 
 
 def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:

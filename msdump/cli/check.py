@@ -46,9 +46,8 @@ def command(*, config: str, model: str | None, dimensions: dict[str, int], **con
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check_sizes(graph, dimensions)
     found = matches(graph, plan)
-    print(
-        f"\nmodel:      {graph.source}, {_plural(len(graph.nodes), 'operator')}, {len(found.kernels)} dumped"
-    )
+    count = sum(len(inner.operators) for inner in graph.walk())
+    print(f"\nmodel:      {graph.source}, {_plural(count, 'operator')}, {len(found.kernels)} dumped")
     _print_matches(found, plan)
     print("\n".join(_forecast_lines(graph, plan, dimensions)))
 
@@ -90,6 +89,8 @@ def _forecast_lines(graph: Graph, plan: DumpPlan, sizes: dict[str, int]) -> Iter
 def _amounts(told: Forecast, plan: DumpPlan) -> Iterator[str]:
     more = f", and {_plural(told.unknown, 'tensor')} of unknown shape" if told.unknown else ""
     yield f"forecast:   {_amount(told.per_iteration)} for each iteration{more}"
+    if told.branches:
+        yield f"            {_plural(told.branches, 'tensor')} more each time that branches and loops run"
     yield f"            {_amount(told.once)} once: graph files, metadata, constants"
     if told.total is not None:
         number = _plural(told.iterations or 0, "iteration")

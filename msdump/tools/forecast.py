@@ -6,6 +6,7 @@ nobody ever fills, and writes them into files that only count.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.capture.compiled_dump import ModelIdentity
-from msdump.capture.dumps import dump_of
+from msdump.capture.dumps import Watching, dump_of
 from msdump.capture.process import Process
 from msdump.device import formats
 from msdump.device.ascend import Ascend
@@ -52,6 +53,8 @@ class Forecast:
         per_iteration: Files of one dumped iteration, and its line in the list of iterations.
         skipped: Tensors of an iteration that get no file, by reason.
         unknown: Tensors of an iteration whose shape only the run tells; they are not in the amounts.
+        branches: Tensors that branches and loops write each time they run, which only the run tells;
+            they are not in the amounts either, nor are constants and weights inside them.
         iterations: Number of dumped iterations; None: they have no end.
         total: Everything; None where the iterations have no end.
     """
@@ -60,6 +63,7 @@ class Forecast:
     per_iteration: Amount
     skipped: Mapping[str, int]
     unknown: int
+    branches: int
     iterations: int | None
     total: Amount | None
 
@@ -80,7 +84,7 @@ def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, sizes, device)
     rehearsal.play(0)
     amount, skipped = rehearsal.amount, rehearsal.skipped
-    unknown = rehearsal.play(1)
+    unknown, branches = rehearsal.play(1)
     each = rehearsal.amount - amount
     once = amount - each
     spans = _dumped(plan)
@@ -89,6 +93,7 @@ def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast
         per_iteration=each,
         skipped=rehearsal.skipped - skipped,
         unknown=unknown,
+        branches=branches,
         iterations=None if spans is None else sum(high - low + 1 for low, high in spans),
         total=None if spans is None else _total(plan, once, each, spans),
     )
@@ -143,8 +148,8 @@ class _Rehearsal:
         """Tensors that got no file so far, by reason."""
         return Counter(self._sink.summary.skipped)
 
-    def play(self, iteration: int) -> int:
-        """Dump one iteration; return the number of tensors of unknown shape."""
+    def play(self, iteration: int) -> tuple[int, int]:
+        """Dump one iteration; return the number of tensors of unknown shape, and of those in branches."""
         names = [value.name for value in self._graph.inputs]
         fed = dict(zip(names, self._tensors.of(names, []), strict=True))
         capture = self._dump.begin(iteration, fed)
@@ -155,7 +160,20 @@ class _Rehearsal:
                 outputs = node.outputs if capture.wants_outputs else ()
                 capture.ran(position, self._tensors.of(inputs, unknown), self._tensors.of(outputs, unknown))
         self._dump.end()
-        return len(unknown)
+        return len(unknown), self._inside(self._graph, capture)
+
+    def _inside(self, graph: Graph, capture: Watching) -> int:
+        """Return the number of tensors that the branches and loops in a graph write if each runs once."""
+        count = 0
+        for body in graph.bodies:
+            inner = capture.enter(body)
+            if inner is None or not self._is_certain:
+                continue
+            for node in itertools.compress(body.nodes, inner.watched):
+                sides = node.inputs * inner.wants_inputs + node.outputs * inner.wants_outputs
+                count += len(list(filter(None, sides)))
+            count += self._inside(body, inner)
+        return count
 
 
 class _Untouched(Ascend):

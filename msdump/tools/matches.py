@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from msdump.capture import selection
@@ -33,7 +33,7 @@ class Matches:
     """What a plan selects of a model.
 
     Attributes:
-        kernels: Operators in execution order.
+        kernels: Operators in execution order; those of branches and loops follow the main graph's.
         parameters: Weights and graph inputs (CPU and GPU).
         unmatched: Items that select nothing.
     """
@@ -44,25 +44,28 @@ class Matches:
 
 
 def matches(graph: Graph, plan: DumpPlan) -> Matches:
-    """Return what a plan selects of a model; ``set_dump`` marks nothing."""
+    """Return what a plan selects of a model, branches and loops included; ``set_dump`` marks nothing."""
     if plan.tree is not Tree.RANKS:
         return _compiled(graph, plan)
-    chosen = selection.select(graph, plan, frozenset())
+    selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
     has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
-    kernels = tuple(node.operator for node in graph.nodes)
-    names = [operator.full_name for operator in kernels]
-    if has_parameters:
-        names += [*selection.parameter_names(graph), *selection.constant_names(graph)]
+    names = list(selection.selectable(graph, plan))
+    types = {node.operator.op_type for inner in graph.walk() for node in inner.operators}
     used = selection.used_items(plan, names)
     return Matches(
-        tuple(operator for operator, is_watched in zip(kernels, chosen.watched, strict=True) if is_watched),
-        chosen.parameters if has_parameters else (),
+        tuple(operator for inner, chosen in selections for operator in _watched(inner, chosen)),
+        tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
         tuple(
-            Unmatched(pattern.item, _hint(pattern, names, {operator.op_type for operator in kernels}))
+            Unmatched(pattern.item, _hint(pattern, names, types))
             for pattern in plan.selector.patterns
             if pattern.item not in used
         ),
     )
+
+
+def _watched(graph: Graph, chosen: selection.Selection) -> Iterator[OperatorRef]:
+    pairs = zip(graph.nodes, chosen.watched, strict=True)
+    return (node.operator for node, is_watched in pairs if is_watched)
 
 
 def _compiled(graph: Graph, plan: DumpPlan) -> Matches:

@@ -1,0 +1,152 @@
+"""The dump of one network in MindSpore's tree: its main graph, and those of its branches and loops."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msdump.capture.capture import Capture
+from msdump.capture.graph_dump import GraphDump
+from msdump.capture.process import Process
+from msdump.capture.selection import inside, selectable, used_items
+from msdump.device.ascend import Ascend
+from msdump.errors import DumpWriteError
+from msdump.graph.bodies import unseen
+from msdump.graph.graph import Graph
+from msdump.plan import DeviceTarget, DumpPlan, Naming, PatternKind
+from msdump.record import Artifact
+from msdump.store.layouts import Layout
+
+_log = logging.getLogger("msdump")
+
+_RANK: Final = 0  # of a run that no launcher distributed, whatever RANK_ID says
+
+VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "2.10.0"}
+"""The MindSpore version that ``.dump_metadata/config.json`` names for each generation of names."""
+
+
+class NetworkDump:
+    """Everything that one network writes below the dump path.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Where it goes.
+    """
+
+    def __init__(self, graph: Graph, plan: DumpPlan, process: Process, device: Ascend | None = None) -> None:
+        """Give the graphs their numbers; nothing is written yet.
+
+        Args:
+            graph: The main graph, fused where the level fuses.
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device, None on CPU and GPU.
+        """
+        self.plan = plan
+        self.sink = process.sink(plan)
+        self._process = process
+        self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
+        self._layout = Layout(plan.path, _RANK, plan.net_name)
+        devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
+        self._graphs = tuple(
+            GraphDump(inner, plan, process, self._layout, devices.get(inner.index)) for inner in graph.walk()
+        )
+        self._main = self._graphs[0]
+        self._iteration = 0
+        self._inputs: Mapping[str, Any] = {}
+        self.mark(frozenset())
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        for dump in self._graphs:
+            dump.mark(marked)
+        captures = {dump.graph.index: dump.capture for dump in self._graphs}
+        for dump in self._graphs:
+            dump.capture.bodies = {body.index: captures[body.index] for body in dump.graph.bodies}
+        self._used = used_items(self.plan, selectable(self._main.graph, self.plan))
+
+    def write_graph_files(self) -> None:
+        """Write what exists from compilation on: graph files, metadata (CPU and GPU)."""
+        if not self._on_ascend and self._process.claim_metadata(self.plan):
+            self._write_metadata()
+        self._tell_hidden()
+        self._tell_unseen()
+        for dump in self._graphs:
+            dump.write_graph_files()
+        self.sink.flush()
+
+    def _tell_hidden(self) -> None:
+        """Say why ``kernels`` items name operators that fusion has hidden."""
+        asked = {p.text for p in self.plan.selector.patterns if p.kind is PatternKind.NAME}
+        for dump in self._graphs:
+            for node in dump.graph.nodes:
+                for part in node.parts:
+                    name = part.operator.full_name
+                    if name in asked:
+                        reason = inside(name, node.operator.full_name)
+                        _log.warning("%s: kernels: %s", self.plan.source, reason)
+
+    def _tell_unseen(self) -> None:
+        for node, reason in unseen(self._main.graph):
+            _log.warning(
+                "%s: %s runs as one operator (%s): those inside it are not dumped",
+                self._main.graph.source,
+                node.operator.full_name,
+                reason,
+            )
+
+    def _write_metadata(self) -> None:
+        device = {
+            "device_target": str(self.plan.context.device_target),
+            "ms_version": VERSIONS[self.plan.naming],
+        }
+        self._keep(self._layout.config(), self.plan.source_bytes)
+        self._keep(self._layout.device(), json.dumps(device, separators=(",", ":")).encode())
+
+    def _keep(self, path: str, data: bytes) -> None:
+        self.sink.keep(Artifact(*os.path.split(path), (data,)))
+
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> Capture:
+        """Return the observer of a dumped iteration.
+
+        Args:
+            iteration: Its number.
+            inputs: What the network is fed.
+        """
+        self._iteration, self._inputs = iteration, inputs
+        self._process.use(self.plan, self._used)
+        for dump in self._graphs:
+            dump.begin(iteration)
+        return self._main.capture
+
+    def end(self) -> None:
+        """Finish a dumped iteration: parameters, constants and history (CPU and GPU)."""
+        inputs, self._inputs = self._inputs, {}
+        if not self._on_ascend:
+            if self.plan.keeps_outputs:
+                self._main.write_parameters(inputs)
+                self._main.write_constants()
+                for dump in self._entered():
+                    dump.write_parameters({})
+                    dump.write_constants()
+            self._main.note(self._iteration)
+        self.sink.flush()
+
+    def _entered(self) -> Iterator[GraphDump]:
+        """Yield the dumps of the branches and loops that ran; of one without operators nothing is dumped."""
+        return (dump for dump in self._graphs[1:] if dump.capture.entered and dump.graph.operators)
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        self._inputs = {}
+        with contextlib.suppress(DumpWriteError):
+            self.sink.flush()
+
+    def passed(self, iteration: int) -> None:
+        """Note an iteration that ran undumped; GPU's history lists every run, CPU's the dumped ones."""
+        if self.plan.context.device_target is DeviceTarget.GPU:
+            self._main.note(iteration)
