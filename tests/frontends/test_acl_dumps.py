@@ -69,6 +69,37 @@ def test_tree_and_names(script):
     ] == script.files()
 
 
+NAMES = {"dots and slashes": "a.b/c d", "other letters": "Größe/名前", "outside": "../../up"}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_odd_operator_names(script, name):
+    """Whatever an operator is called, its file stands in its directory and its header has the name."""
+    proto = model([node("Softmax", "x", "y", name)], [value("x", [2, 3])], ["y"])
+    script.begin({"dump_list": [{"layer": [name]}], "dump_mode": "output"})
+
+    assert 0 == script.run(script.load(proto), X)[0]
+
+    (path,) = [path for path in script.path.rglob("Softmax.*") if path.is_file()]
+    assert ("0", 5) == (path.parent.name, len(path.name.split(".")))
+    assert name == read(path)[0].op_name
+
+
+def test_long_operator_name(script):
+    """A name that no file can have becomes digits, which mapping.csv explains."""
+    long = "scope/" * 50 + "softmax"
+    proto = model([node("Softmax", "x", "y", long)], [value("x", [2, 3])], ["y"])
+    script.begin({"dump_list": [{}], "dump_mode": "output"})
+
+    assert 0 == script.run(script.load(proto), X)[0]
+
+    (table,) = script.path.rglob("mapping.csv")
+    number, name = table.read_text().strip().split(",")
+    assert number.isdecimal()
+    assert name.startswith("Softmax.scope_scope_")
+    assert long == read(table.parent / number)[0].op_name
+
+
 def test_permissions(script):
     """Directories and files are for the owner alone."""
     script.begin({"dump_list": [{}]})
