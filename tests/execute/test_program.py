@@ -47,7 +47,7 @@ class Recorder:
 
     def enter(self, body):  # noqa: ARG002 - the observer's signature
         """Look into no branch or loop."""
-        return None
+        return
 
 
 def run_watched(network: Network, feeds) -> dict[str, np.ndarray]:
