@@ -65,19 +65,22 @@ class _Emulation:
     def __init__(self, node: Node, declared: Sequence[DType | None], roundings: Sequence[Rounding]) -> None:
         self._moves = node.op_type in MOVES
         self._declared = declared
-        self._reads, self._writes = roundings[0], roundings[-1]
+        self._first, self._writes = roundings[0], roundings[-1]
+        parts = reversed(list(zip(node.members, roundings, strict=True)))
+        self._reads = {name: rounding for part, rounding in parts for name in part.inputs}
 
     def __call__(self, compute: Compute, given: Mapping[str, Any]) -> list[Any]:
         flags: list[bool] = []
         had_half = next((item.dtype for item in given.values() if _is_half(item)), None)
-        results = compute({name: self._read(item, flags) for name, item in given.items()})
+        results = compute({name: self._read(name, item, flags) for name, item in given.items()})
         written = list(self._written(results, None if self._moves else had_half, flags))
-        return [*written, np.float32(any(flags))] if self._reads.reports else written
+        return [*written, np.float32(any(flags))] if self._first.reports else written
 
-    def _read(self, item: Any, flags: list[bool]) -> Any:
+    def _read(self, name: str, item: Any, flags: list[bool]) -> Any:
         if _is_half(item) and not self._moves:
             return item.astype(FLOAT32.numpy)
-        return _narrowed(item, self._reads.reads, self._reads, flags)
+        rounding = self._reads.get(name, self._first)  # outer values of subgraphs are no inputs
+        return _narrowed(item, rounding.reads, rounding, flags)
 
     def _written(self, results: Sequence[Any], had_half: np.dtype | None, flags: list[bool]) -> Iterator[Any]:
         for item, declared in zip(results, self._declared, strict=True):

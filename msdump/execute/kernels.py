@@ -14,7 +14,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.dtypes import STRING
 from msdump.errors import UnsupportedOpError
-from msdump.execute import values
+from msdump.execute import bfloat16, values
 from msdump.execute.fallback import ReferenceRun, kept
 from msdump.execute.runtime import OrtValue, Runtime, public_value, short
 from msdump.execute.weights import WeightStore
@@ -186,7 +186,9 @@ class KernelFactory:
                 if bound[name] is not self._weights.array(name)
             },
         )
-        model = onenode.build(self._graph, node, bindings, self._runtime.limits, roundings)
+        outside = bfloat16.read_by(self._graph, node, roundings)
+        inside = bfloat16.left(roundings) if outside and roundings is not None else roundings
+        model = onenode.build(self._graph, node, bindings, self._runtime.limits, inside)
         session = self._runtime.session(model.data, self._shared_values(node, model, bound))
         for _, name in model.shared:
             if name in self._packed(node):
@@ -194,6 +196,9 @@ class KernelFactory:
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)
+        rounded = {inner for inner, name in model.feeds if name in outside}
+        if rounded:
+            run = bfloat16.rounding_before(run, rounded)
         return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
 
     def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:

@@ -103,6 +103,34 @@ def test_modes_that_round_nothing(door, mode):
     assert trees.same_bits(expected["z"], load(door)["Sigmoid output 0"])
 
 
+@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("opset", [7, 9, 12, 13])
+def test_bfloat16_in_old_opsets(door, opset, level):
+    """Models whose opset cannot cast to bfloat16 are rounded to it all the same, fused or not."""
+    random = np.random.default_rng(0)
+    shapes = {"w": (4, 3, 3, 3), "scale": 4, "bias": 4, "mean": 4, "var": 4}
+    weights = {
+        name: np.abs(random.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()
+    }
+    nodes = [
+        nets.node("Conv", "x w", "y"),
+        nets.node("BatchNormalization", "y scale bias mean var", "n"),
+        nets.node("Relu", "n", "z"),
+    ]
+    feeds = {"x": random.standard_normal((2, 3, 6, 6)).astype(np.float32)}
+    shape = [2, 3, 6, 6]
+    model = nets.model(nodes, [nets.value("x", shape)], ["z"], weights, opset=opset)
+    rounded = nets.model(
+        nodes, [nets.value("x", shape)], ["z"], weights | {"w": bf16(weights["w"])}, opset=opset
+    )
+    expected = trees.whole_graph(rounded, {"x": bf16(feeds["x"])})["z"]
+    context = {"device_target": "Ascend", "jit_level": level}
+
+    network = door.load(model, **context, ascend_config={"precision_mode": "allow_fp32_to_bf16"})
+
+    np.testing.assert_allclose(network.run(feeds)["z"], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_call_beats_configuration(door):
     """The precision mode of ``set_context`` wins over the configuration's."""
     context = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
