@@ -213,7 +213,7 @@ class AsyncSink(SyncSink):
     def _renew_files(self) -> None:
         self._files.close()
         self._files = self._make_files()
-        self._stand_ins = StandIns(self._files)
+        self._stand_ins = StandIns(self._files, self._stand_ins.count, self._stand_ins.bytes)
 
     def _fail(self, message: str, error: OSError) -> None:
         self._first_failure = self._first_failure or (message, error)

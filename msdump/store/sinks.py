@@ -50,7 +50,8 @@ class Summary:
     """What a sink did so far.
 
     Attributes:
-        files: Complete files written, files of rows with their first row.
+        files: Complete files written, files of rows and ``mapping.csv`` with their first row; one that
+            is written again and again counts once.
         bytes: Bytes of these files and of rows.
         skipped: Tensors not written on purpose, by reason.
         lost: Files that could not be written, by cause.
@@ -129,6 +130,26 @@ class Budget:
         self.used -= size
 
 
+class _Replaced:
+    """Files that may be written again and again, in the directories that were written to last."""
+
+    _MOST_DIRECTORIES: Final = 8
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, dict[str, int]] = {}
+
+    def count(self, artifact: Artifact) -> tuple[int, int]:
+        """Take a file that was written; return how many files and bytes there are more."""
+        size = size_of(artifact.buffers)
+        sizes = self._sizes.pop(artifact.directory, {})
+        older = sizes.get(artifact.name)
+        if len(self._sizes) >= self._MOST_DIRECTORIES:
+            del self._sizes[next(iter(self._sizes))]
+        self._sizes[artifact.directory] = sizes
+        sizes[artifact.name] = size
+        return older is None, size - (older or 0)
+
+
 class SyncSink:
     """Writes each file before the call returns."""
 
@@ -151,6 +172,7 @@ class SyncSink:
         self._budget = Budget() if budget is None else budget
         self._files: Files = DiskFiles() if files is None else files
         self._stand_ins = StandIns(self._files)
+        self._replaced = _Replaced()
         self._count = 0
         self._bytes = 0
         self._skipped: Counter[str] = Counter()
@@ -169,8 +191,9 @@ class SyncSink:
         except OSError as error:
             self._lose(path_of(artifact), error)
             return
-        self._count += 1
-        self._bytes += size_of(artifact.buffers)
+        files, size = self._replaced.count(artifact)
+        self._count += files
+        self._bytes += size
 
     def keep(self, artifact: Artifact) -> None:
         """Write a file unless it exists, which is only logged."""
@@ -197,7 +220,8 @@ class SyncSink:
     @property
     def summary(self) -> Summary:
         """What was written, skipped and lost so far."""
-        return Summary(self._count, self._bytes, dict(self._skipped), dict(self._lost))
+        files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
+        return Summary(files, size, dict(self._skipped), dict(self._lost))
 
     def flush(self) -> None:
         """Do nothing: everything taken is on disk."""

@@ -29,12 +29,19 @@ def is_too_long(name: str) -> bool:
 
 
 class StandIns:
-    """Finds stand-ins and writes their ``mapping.csv`` lines."""
+    """Finds stand-ins and writes their ``mapping.csv`` lines.
 
-    def __init__(self, files: Files) -> None:
-        """Use the files that the stand-ins are for."""
+    Attributes:
+        count: Number of ``mapping.csv`` files begun.
+        bytes: Bytes of the lines written.
+    """
+
+    def __init__(self, files: Files, count: int = 0, size: int = 0) -> None:
+        """Use the files that the stand-ins are for; go on counting from what was written before."""
         self._files = files
         self._taken: dict[str, dict[str, str]] = {}
+        self.count = count
+        self.bytes = size
 
     def name(self, directory: str, original: str) -> str:
         """Return the stand-in of a name, at most ten digits; the same name gets the same one.
@@ -45,7 +52,9 @@ class StandIns:
         taken = self._mapping(directory)
         stand_in = self._free(directory, original, taken)
         if stand_in not in taken:
-            self._files.append(directory, MAPPING, f"{stand_in},{original}\n".encode(), b"")
+            line = f"{stand_in},{original}\n".encode()
+            self.count += self._files.append(directory, MAPPING, line, b"")
+            self.bytes += len(line)
             taken[stand_in] = original
         return stand_in
 

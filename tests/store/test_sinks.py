@@ -139,6 +139,18 @@ class TestEverySink:
         assert (sink.summary.files, sink.summary.bytes) == (3, 16 + 6 + 3 * 4)
         assert sink.summary.lost == {}
 
+    def test_counts_what_is_on_disk(self, harness, folder):
+        """A file that is replaced counts once, with its last size, and so does the list of stand-ins."""
+        sink = harness.make()
+
+        for text in (b"longer", b"short"):
+            sink.replace(tensor(folder, "g.ir", text))
+        sink.write(tensor(folder, LONG, b"data"))
+        sink.flush()
+
+        mapping = harness.read(sink, f"{folder}/mapping.csv")
+        assert (sink.summary.files, sink.summary.bytes) == (3, len(b"headshort" + b"headdata" + mapping))
+
     def test_never_destroys_a_tensor(self, harness, folder):
         """A second file of the same name is lost and the first stays."""
         sink = harness.make()
