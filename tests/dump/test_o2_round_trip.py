@@ -1,0 +1,329 @@
+"""Dump files of whole networks, converted back, next to the tensors of one session over the whole graph.
+
+Each file is read twice: by ``msdump convert`` and by the reference tool's rules
+written out in ``dump_files``. Without rounding every tensor has the bits that one
+session over the model computes; with it, those of the emulated run operator by
+operator (O0), rounded once more where the device holds float16.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+from msdump.graph import loader
+from msdump.graph.rewiring import CAST, TRANS_DATA
+from sample_nets import data
+from tests.dump import dump_files, nets, o2
+from tests.execute import whole
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+IMAGE = "NCHW"
+EXACT = ("must_keep_origin_dtype", "force_fp32")
+MIXED = "allow_fp32_to_fp16"
+MODES = (*EXACT, MIXED)
+CONVERTED = "converted"
+
+
+def random(*shape, dtype=np.float32, seed=0):
+    """Return normally distributed numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def convolutions():
+    """Return convolutions of every kind of group, with what follows them."""
+    nodes = [
+        nets.node("Conv", "x whole", "a", "a/Conv", pads=[1, 1, 1, 1]),
+        nets.node("BatchNormalization", "a scale shift mean variance", "b", "b/BatchNormalization"),
+        nets.node("Relu", "b", "c", "c/Relu"),
+        nets.node("Conv", "c halves", "d", "d/Conv", group=2),
+        nets.node("Conv", "d each", "e", "e/Conv", group=40),
+        nets.node("ConvTranspose", "e back", "f", "f/ConvTranspose"),
+        nets.node("AveragePool", "f", "g", "g/AveragePool", kernel_shape=[2, 2]),
+        nets.node("GlobalAveragePool", "g", "h", "h/GlobalAveragePool"),
+        nets.node("Add", "h g", "y", "y/Add"),
+    ]
+    weights = {
+        "whole": random(36, 20, 3, 3),
+        "halves": random(40, 18, 2, 3),
+        "each": random(40, 1, 3, 3),
+        "back": random(40, 5, 2, 2),
+        **{name: abs(random(36, seed=at)) + 0.5 for at, name in enumerate(("scale", "shift", "mean"))},
+        "variance": abs(random(36, seed=9)) + 0.5,
+    }
+    return nets.model(nodes, [nets.value("x", ["n", 20, 9, 8])], ["y"], weights)
+
+
+def volumes():
+    """Return convolution and pooling of volumes."""
+    nodes = [
+        nets.node("Conv", "x w", "a", "a/Conv"),
+        nets.node("Relu", "a", "b", "b/Relu"),
+        nets.node("MaxPool", "b", "y", "y/MaxPool", kernel_shape=[2, 1, 2]),
+    ]
+    return nets.model(nodes, [nets.value("x", ["n", 3, 4, 5, 6])], ["y"], {"w": random(18, 3, 2, 2, 3)})
+
+
+def matrices():
+    """Return products of matrices of every rank, and a sum of vectors."""
+    nodes = [
+        nets.node("MatMul", "x w", "a", "a/MatMul"),
+        nets.node("Transpose", "a", "b", "b/Transpose", perm=[0, 2, 1]),
+        nets.node("MatMul", "a b", "c", "c/MatMul"),
+        nets.node("Add", "c k", "d", "d/Add"),
+        nets.node("Gelu", "d", "e", "e/Gelu"),
+        nets.node("Unsqueeze", "e axis", "f", "f/Unsqueeze"),
+        nets.node("MatMul", "f f", "g", "g/MatMul"),
+        nets.node("Flatten", "g", "h", "h/Flatten"),
+        nets.node("Gemm", "h v k2", "y", "y/Gemm", transB=1),
+    ]
+    weights = {"w": random(33, 5) / 16, "k": random(17), "v": random(3, 289), "k2": random(3, seed=1)}
+    weights["axis"] = np.array([1], np.int64)
+    return nets.model(nodes, [nets.value("x", ["n", 17, 33])], ["y"], weights)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with its inputs.
+
+    Attributes:
+        feeds: Gives the inputs.
+        model: Gives a model that no file holds.
+        form: The format that the files are converted to.
+    """
+
+    feeds: Any
+    model: Any = None
+    form: str = IMAGE
+
+
+SAMPLES = {
+    "mini": Case(lambda: {"x": data.digits(0, 2, 6)}),
+    "lenet": Case(lambda: {"x": data.digits(0, 2, 32)}),
+    "overflow": Case(lambda: {"x": data.digits(0, 2, 16)}),
+    "alexnet": Case(lambda: {"x": data.photos(0, 2, 227)}),
+    "mobilenetv2": Case(lambda: {"x": data.photos(0, 1, 224)}),
+    "resnet50": Case(lambda: {"x": data.photos(0, 1, 224)}),
+    "bert": Case(lambda: data.texts(0, 1, 128, 30522)),
+}
+SLOW = ("alexnet", "mobilenetv2", "resnet50", "bert")
+MADE_UP = {
+    "convolutions": Case(lambda: {"x": random(2, 20, 9, 8)}, convolutions),
+    "volumes": Case(lambda: {"x": random(2, 3, 4, 5, 6)}, volumes, "NCDHW"),
+    "matrices": Case(lambda: {"x": random(2, 17, 33)}, matrices),
+}
+SMALL = {
+    path.stem: Case(None) for path in sorted(GRAPHS.glob("*.onnx")) if path.stem not in {"lenet", "mini"}
+}
+CONTROL_FLOW = ("if", "loop", "scan")
+WITHOUT_FILES = ("sequences",)
+OWN_FLOAT16 = {"float16": 2**-9}
+"""Models of float16: one session rounds each of their three operators, the device the products' sum once."""
+CASES = {
+    **SAMPLES,
+    **MADE_UP,
+    **{name: case for name, case in SMALL.items() if name not in (*CONTROL_FLOW, *WITHOUT_FILES)},
+}
+
+
+@pytest.fixture
+def run(door, sample_net):
+    """Return a function that dumps a network; the files go at the end."""
+
+    def start(name, mode, **changes):
+        case = CASES[name]
+        source = (
+            case.model() if case.model else sample_net(name) if name in SAMPLES else GRAPHS / f"{name}.onnx"
+        )
+        model = source if case.model else onnx.load(source)
+        feeds = case.feeds() if case.feeds else made_up(model)
+        blocks = o2.configuration(door.path, fuses=True, **changes)
+        blocks["msdump"]["precision_mode"] = mode
+        door.configure(blocks)
+        network = door.load(source, **o2.CONTEXT)
+        network.run(feeds)
+        return Run(door, case, mode, model, feeds, network)
+
+    yield start
+    for folder in (door.path, door.folder / CONVERTED):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def made_up(model):
+    """Return inputs of a small model: any float, 0 or 1, words."""
+    found = {}
+    for value in loader.load(model).inputs:
+        dtype = value.type.dtype.numpy
+        shape = [size if isinstance(size, int) else 3 for size in value.type.shape]
+        numbers = random(*shape) * 3
+        found[value.name] = (numbers if dtype.kind in "fV" else numbers > 0).astype(dtype)
+        if dtype.kind == "O":
+            found[value.name] = np.array(["iron", "Moss", "AMBER"], object)
+    return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """A network that was dumped once."""
+
+    door: Any
+    case: Case
+    mode: str
+    model: onnx.ModelProto
+    feeds: Mapping[str, Any]
+    network: Any
+
+    @property
+    def folder(self):
+        """Directory of the execution."""
+        return o2.folder(self.door.path)
+
+    def files(self):
+        """Return its files, read by the reference's rules."""
+        return dump_files.read_folder(self.folder)
+
+    @cached_property
+    def original(self):
+        """The graph as the model has it."""
+        return loader.load(self.model)
+
+    @cached_property
+    def texts(self):
+        """Names of the values that are text, which files leave out."""
+        types = self.original.types.items()
+        return {name for name, known in types if known.dtype and known.dtype.numpy.kind == "O"}
+
+    def values(self):
+        """Return the names that the model has for the tensors of each operator: inputs and outputs.
+
+        A kernel gives what its last original gives; TransData and Cast give what they take.
+        """
+        originals = {node.operator.full_name: node for node in self.original.nodes}
+        names, found = {}, {}
+        for node in self.network.graph.nodes:
+            if node.name.startswith("trans_"):
+                given = [names.get(node.inputs[0], node.inputs[0])]
+            else:
+                given = list(originals[node.members[-1].operator.full_name].outputs)
+            taken = [names.get(name, name) for name in node.inputs]
+            names |= dict(zip(node.outputs, given, strict=True))
+            found[node.operator.full_name] = (taken, given)
+        return found
+
+    def tensors(self):
+        """Return each tensor with its file and the name that the model has for it."""
+        values = self.values()
+        for file in self.files():
+            name = file.header.op_name
+            taken, given = values.get(name, ([], [name]))  # a Data operator gives a graph input
+            for io, names in (("input", taken), ("output", given)):
+                known = [name for name in names if name and name not in self.texts]
+                for tensor, value in zip(file.slots(io), known, strict=True):
+                    yield file, tensor, value
+
+    def expected(self, compute):
+        """Return the values of the tensors in the files, computed by a function of model and inputs."""
+        wanted = {name for _, _, name in self.tensors()}
+        made = [name for node in self.model.graph.node for name in node.output if name in wanted]
+        shown = onnx.ModelProto()
+        shown.CopyFrom(self.model)
+        del shown.graph.output[:]
+        shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
+        weights = {name: np.asarray(array) for name, array in self.network.graph.weights.items()}
+        return {**weights, **self.feeds, **dict(zip(made, compute(shown, self.feeds), strict=True))}
+
+    def emulated(self, model, feeds):
+        """Return the outputs of a model that runs operator by operator on the emulated device."""
+        self.door.again()
+        self.door.monkeypatch.delenv("MINDSPORE_DUMP_CONFIG")
+        way = {"ascend_config": {"precision_mode": self.mode}}
+        return list(self.door.load(model, device_target="Ascend", jit_level="O0", **way).run(feeds).values())
+
+    def converted(self):
+        """Convert the files by ``msdump convert``; return a function that loads a tensor."""
+        output = self.door.folder / CONVERTED
+        arguments = ["convert", "-d", self.folder, "-out", output, "-f", self.case.form]
+        done = CliRunner().invoke(main, list(map(str, arguments)))
+        assert (0, "") == (done.exit_code, done.stderr)
+        stood_in = {}
+        if (output / "mapping.csv").exists():
+            stood_in = {name: number for number, name in csv.reader((output / "mapping.csv").open())}
+
+        def load(file, tensor):
+            dims = "x".join(map(str, tensor.original_shape))
+            name = f"{file.path.name}.{tensor.io}.{tensor.slot}.{dims}.npy"
+            return np.load(output / stood_in.get(name, name))
+
+        return load
+
+
+def as_held(array, dtype):
+    """Return a host array in the device's type, rounded to nearest, ties to even."""
+    with np.errstate(over="ignore"):
+        return array.astype(dtype)
+
+
+def as_saved(array):
+    """Return an array as .npy files hold it."""
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def deviation(expected, found):
+    """Return the length of the difference of two arrays beside that of the expected one."""
+    assert (expected.dtype, expected.shape) == (found.dtype, found.shape)
+    expected, found = expected.astype(np.float64), found.astype(np.float64)
+    return np.linalg.norm(found - expected) / max(np.linalg.norm(expected), np.finfo(np.float64).tiny)
+
+
+def marked(names):
+    """Return the networks, the deep ones marked."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", marked(CASES))
+def test_every_tensor_comes_back(run, name, mode):
+    """All tensors of all files, read in both ways, are those of the network."""
+    dumped = run(name, mode)
+    load = dumped.converted()
+    tensors = list(dumped.tensors())
+
+    expected = dumped.expected(whole.run if mode in EXACT else dumped.emulated)
+
+    for file, tensor, value in tensors:
+        place, want = (file.path, tensor.io, tensor.slot), as_held(expected[value], tensor.dtype)
+        assert mode == MIXED or expected[value].dtype == tensor.dtype, place
+        assert whole.same(as_saved(tensor.host), load(file, tensor)), place
+        if name in OWN_FLOAT16 and mode in EXACT:
+            assert deviation(want, tensor.host) < OWN_FLOAT16[name], place
+        else:
+            assert whole.same(want, tensor.host), place
+    assert tensors
+
+
+PRODUCTS = {"Conv", "ConvTranspose", "MatMul", "Gemm"}
+
+
+@pytest.mark.parametrize("name", marked(CASES))
+def test_float16_products_stay_close(run, name):
+    """With both factors of each product rounded to float16, nothing is further off than all roundings."""
+    dumped = run(name, MIXED)
+    products = sum(node.op_type in PRODUCTS for node in dumped.model.graph.node)
+
+    expected = dumped.expected(whole.run)
+
+    for file, tensor, value in dumped.tensors():
+        found = tensor.host.astype(expected[value].dtype)
+        assert deviation(expected[value], found) <= 2 * products * 2**-11, (file.path, tensor.io)
