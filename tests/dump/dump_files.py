@@ -1,4 +1,4 @@
-"""CANN's dump files by google.protobuf and the formulas of the reference tool: nothing of the code under test.
+"""CANN's dump files by google.protobuf and the reference tool's formulas, without the code under test.
 
 A file is an unsigned 64-bit length, a DumpData message of that length, and the bytes
 of all inputs, then of all outputs. Each formula undoes one memory format with
@@ -19,13 +19,19 @@ import numpy as np
 from tests.encode.dump_oracle import DumpData
 
 NAME = re.compile(r"([\w-]+)\.([\w-]+)\.(\d+)\.(\d+)\.(\d{16})", re.ASCII)
-TYPES = {
-    **dict(zip(range(1, 13), "f4 f2 i1 u1 i2 u2 i4 i8 u4 u8 ? f8".split(), strict=True)),
-    **{16: "c8", 17: "c16", 27: ml_dtypes.bfloat16},
+TYPES = dict(enumerate(["f4", "f2", "i1", "u1", "i2", "u2", "i4", "i8", "u4", "u8", "?", "f8"], 1)) | {
+    16: "c8",
+    17: "c16",
+    27: ml_dtypes.bfloat16,
 }
 FORMATS = {
-    **{0: "NCHW", 2: "ND", 3: "NC1HWC0", 4: "FRACTAL_Z"},
-    **{29: "FRACTAL_NZ", 32: "NDC1HWC0", 33: "FRACTAL_Z_3D"},
+    0: "NCHW",
+    2: "ND",
+    3: "NC1HWC0",
+    4: "FRACTAL_Z",
+    29: "FRACTAL_NZ",
+    32: "NDC1HWC0",
+    33: "FRACTAL_Z_3D",
 }
 
 
@@ -160,7 +166,11 @@ def _grouped(device, original, groups):
 
 
 TO_HOST = {
-    **dict.fromkeys(("NCHW", "ND"), _same),
-    **{"NC1HWC0": _nc1hwc0, "NDC1HWC0": _ndc1hwc0, "FRACTAL_NZ": _fractal_nz},
-    **{"FRACTAL_Z": _fractal_z, "FRACTAL_Z_3D": _fractal_z_3d},
+    "NCHW": _same,
+    "ND": _same,
+    "NC1HWC0": _nc1hwc0,
+    "NDC1HWC0": _ndc1hwc0,
+    "FRACTAL_NZ": _fractal_nz,
+    "FRACTAL_Z": _fractal_z,
+    "FRACTAL_Z_3D": _fractal_z_3d,
 }

@@ -9,7 +9,6 @@ operator (O0), rounded once more where the device holds float16.
 from __future__ import annotations
 
 import csv
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from click.testing import CliRunner
 
 from msdump.cli import main
 from msdump.graph import loader
-from msdump.graph.rewiring import CAST, TRANS_DATA
 from sample_nets import data
 from tests.dump import dump_files, nets, o2
 from tests.execute import whole
