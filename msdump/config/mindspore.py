@@ -169,13 +169,13 @@ def _root(settings: Settings, report: Report) -> str:
 
 
 def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPattern, ...]:
-    """Return the patterns of ``kernels``, which only dump_mode 1 reads."""
-    if not (settings.is_usable("dump_mode") and settings.is_usable("kernels")):
-        return ()
-    if settings["dump_mode"] != DumpMode.KERNELS:
+    """Return the patterns of ``kernels``, which only dump_mode 1 reads; those of another type are told."""
+    if not settings.is_usable("dump_mode") or settings["dump_mode"] != DumpMode.KERNELS:
         return ()
     patterns: dict[tuple[PatternKind, str], KernelPattern] = {}
-    for index, item in enumerate(settings["kernels"]):
+    for index, item in enumerate(settings.items("kernels")):
+        if not isinstance(item, str):
+            continue
         path = (*settings.path("kernels"), index)
         pattern = _pattern(item, path, mode, report)
         if pattern is None:

@@ -65,6 +65,11 @@ class Settings:
             raise UnusableError(key)
         return self._values[key]
 
+    def items(self, key: str) -> list[Any]:
+        """Return the items of a list, also where some of them are wrong; nothing where it is no list."""
+        found = self._values[key]
+        return found if isinstance(found, list) else []
+
     def __setitem__(self, key: str, value: Any) -> None:
         """Replace a value."""
         self._values[key] = value
@@ -147,7 +152,9 @@ def _fault(name: str, model: type[Block], loc: Path, value: Any) -> FieldFault:
     key, *within = loc
     allowed = _allowed(model, str(key))
     words, suffix = (allowed.item, "[]") if within else (allowed.text, "")
-    hint = did_you_mean(value, _choices(model.model_fields[str(key)].annotation))
+    annotation = model.model_fields[str(key)].annotation
+    is_scalar = bool(within) or typing.get_origin(annotation) is not list
+    hint = did_you_mean(value, _choices(annotation)) if is_scalar else ""
     return FieldFault(f"{key}{suffix}", (name, *loc), f"= {show(value)}: must be {words}{hint}")
 
 

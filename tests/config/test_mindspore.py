@@ -244,6 +244,21 @@ def test_all_faults_come_at_once_sorted_by_line(caplog):
     assert {logging.WARNING} == {record.levelno for record in caplog.records}
 
 
+def test_faults_of_kernels_come_at_once(compile_plan):
+    """An item that is no text hides no faulty expression beside it."""
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan("CPU", {"dump_mode": 1, "kernels": ["name-regex(a[b)", 5, "name-regex(a"]})
+
+    paths = sorted(problem.path for problem in caught.value.problems)
+    assert [f"$.common_dump_settings.kernels[{index}]" for index in range(3)] == paths
+
+
+def test_a_text_for_a_list_gets_no_hint(compile_plan):
+    """Where a list is missing around a value, the value itself is not suggested."""
+    with pytest.raises(ConfigValueError, match=r"statistic_category = 'max': must be a list of statistics$"):
+        compile_plan("O0", {"saved_data": "statistic", "statistic_category": "max"})
+
+
 def test_config_error_is_a_runtime_error(compile_plan):
     """A faulty configuration raises what MindSpore raises, a RuntimeError."""
     with pytest.raises(RuntimeError):
