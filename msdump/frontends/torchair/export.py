@@ -1,0 +1,247 @@
+"""A graph that torch has captured -> an ONNX model with GE-like names.
+
+A captured graph may leave dimensions open. It is exported anew for every set of
+input shapes that it meets: numbers become constants, so that each model is static.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import traceback as fx_traceback
+
+from msdump.errors import GraphError
+
+ORIGIN: Final = "msdump_origin"
+"""Key of a node's ``meta["custom"]``: name of the captured node that it was made from."""
+
+_OPSET: Final = 20
+_QUIET: Final = ("torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An output of the captured graph that no operator makes anew: the input at ``position``."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An output that the model makes.
+
+    Attributes:
+        name: The model's output.
+        stride: Steps between elements in eager execution.
+        device: Where eager execution leaves it.
+    """
+
+    name: str
+    stride: tuple[int, ...]
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """An output that is no tensor: a number that follows from the shapes, or None."""
+
+    value: Any
+
+
+Result = Given | Made | Fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A captured graph as an ONNX model.
+
+    Attributes:
+        model: The ModelProto.
+        inputs: The model's inputs: name, and position among the captured graph's.
+        results: The captured graph's outputs in order.
+        origins: Name of each operator -> names of the captured nodes that it was made from.
+    """
+
+    model: Any
+    inputs: tuple[tuple[str, int], ...]
+    results: tuple[Result, ...]
+    origins: dict[str, str]
+
+    @property
+    def makes_tensors(self) -> bool:
+        """Tell whether there is anything to run."""
+        return any(isinstance(result, Made) for result in self.results)
+
+
+def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
+    """Export a captured graph for the shapes of one call.
+
+    Args:
+        gm: The captured graph of ATen operators, without mutation.
+        arguments: Its inputs: tensors and numbers.
+        name: What the model is called.
+
+    Raises:
+        GraphError: An operator that ONNX has no form for, or an output that depends on data.
+    """
+    tensors = [item for item in arguments if isinstance(item, torch.Tensor)]
+    values: Values = {}
+    concrete = _Concrete(gm, arguments, values.update)
+    program = _program(concrete, tuple(tensor.detach() for tensor in tensors), name)
+    model = program.model
+    model.graph.name = name
+    origins = _name_operators(model.graph, program.exported_program)
+    inputs = _name_inputs(model.graph, gm, arguments)
+    results = _results(gm, values, [value.name for value in model.graph.outputs])
+    return Exported(program.model_proto, inputs, results, origins)
+
+
+Values = dict[str, Any]
+"""What the nodes that a captured graph returns came to, by their names."""
+
+
+class _Concrete(torch.nn.Module):
+    """The captured graph with its numbers filled in, giving only the tensors that it makes."""
+
+    def __init__(self, gm: GraphModule, arguments: Sequence[Any], note: Callable[[Values], None]) -> None:
+        super().__init__()
+        self.gm = gm
+        self.arguments = [None if isinstance(item, torch.Tensor) else item for item in arguments]
+        self.slots = [at for at, item in enumerate(arguments) if isinstance(item, torch.Tensor)]
+        self.note = note
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        filled = list(self.arguments)
+        for slot, tensor in zip(self.slots, tensors, strict=True):
+            filled[slot] = tensor
+        with fx_traceback.preserve_node_meta():
+            values = _Noting(self.gm).run(*filled)
+        returned = {
+            node.name: value
+            for node, value in zip(output_nodes(self.gm), values, strict=True)
+            if isinstance(node, Node)
+        }
+        self.note(returned)
+        return tuple(returned[name] for name in made_names(self.gm, returned))
+
+
+class _Noting(Interpreter):
+    """Runs a graph; what is traced meanwhile carries the name of the node that it comes from."""
+
+    def run_node(self, n: Node) -> Any:
+        custom = n.meta.get("custom") or {}
+        n.meta["custom"] = {**custom, ORIGIN: n.name}
+        return super().run_node(n)
+
+
+def output_nodes(gm: GraphModule) -> tuple[Any, ...]:
+    """Return what a captured graph returns: nodes, None and numbers."""
+    returned = gm.graph.output_node().args[0]
+    return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+
+
+def made_names(gm: GraphModule, values: Values) -> list[str]:
+    """Return the names of the nodes, each once, whose tensors a captured graph makes and returns."""
+    found = dict.fromkeys(node for node in output_nodes(gm) if isinstance(node, Node))
+    return [
+        node.name
+        for node in found
+        if node.op != "placeholder" and isinstance(values[node.name], torch.Tensor)
+    ]
+
+
+def _program(concrete: _Concrete, tensors: tuple[torch.Tensor, ...], name: str) -> Any:
+    try:
+        with ThreadPoolExecutor(1) as fresh:  # a call of compiled code hides parts of torch's dispatch
+            return fresh.submit(_translate, concrete, tensors).result()
+    except Exception as error:
+        raise GraphError(
+            f"{name}: torch.compile's graph cannot be translated to ONNX: {_reason(error)}; "
+            "give an operator without translation a decomposition (custom_decompositions of"
+            " get_npu_backend), or leave it out of the compiled function (torch.compiler.disable)"
+        ) from error
+
+
+def _translate(concrete: _Concrete, tensors: tuple[torch.Tensor, ...]) -> Any:
+    with _quiet(), torch.no_grad():
+        exported = torch.export.export(concrete, tensors, strict=False)
+        return torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False, opset_version=_OPSET)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost cause of a failed export, one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the exporter says about itself from the user's log."""
+    loggers = [logging.getLogger(name) for name in _QUIET]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _name_inputs(graph: Any, gm: GraphModule, arguments: Sequence[Any]) -> tuple[tuple[str, int], ...]:
+    """Call the model's inputs as the captured graph does; return their names and positions."""
+    placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    slots = [at for at, item in enumerate(arguments) if isinstance(item, torch.Tensor)]
+    named = []
+    for value in graph.inputs:
+        position = slots[int(value.name.rpartition("_")[2])]
+        value.name = placeholders[position]
+        named.append((value.name, position))
+    return tuple(named)
+
+
+def _name_operators(graph: Any, exported: Any) -> dict[str, str]:
+    """Number the operators by type, as GE does: Add, Add_1, ...; return where each comes from."""
+    captured = {node.name: (node.meta.get("custom") or {}).get(ORIGIN, "") for node in exported.graph.nodes}
+    counts: Counter[str] = Counter()
+    origins = {}
+    for node in graph:
+        number = counts[node.op_type]
+        counts[node.op_type] += 1
+        node.name = f"{node.op_type}_{number}" if number else node.op_type
+        for index, value in enumerate(node.outputs):
+            value.name = f"{node.name}:{index}"  # no identifier: no input is called so
+        text = node.metadata_props.get("pkg.torch.onnx.fx_node", "")
+        origins[node.name] = captured.get(text.partition(" ")[0].removeprefix("%"), "")
+    return origins
+
+
+def _results(gm: GraphModule, values: Values, names: Sequence[str]) -> tuple[Result, ...]:
+    made = dict(zip(made_names(gm, values), names, strict=True))
+    placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    positions = {name: at for at, name in enumerate(placeholders)}
+    return tuple(_result(node, values, made, positions) for node in output_nodes(gm))
+
+
+def _result(node: Any, values: Values, made: dict[str, str], positions: dict[str, int]) -> Result:
+    if not isinstance(node, Node):
+        return Fixed(node)
+    if node.name in positions:
+        return Given(positions[node.name])
+    value = values[node.name]
+    if node.name in made:
+        return Made(made[node.name], tuple(int(step) for step in value.stride()), value.device)
+    return Fixed(value)

@@ -1,0 +1,63 @@
+"""Tensors of torch to arrays and back, with the element types that numpy has from ``ml_dtypes``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from msdump.errors import InputError
+
+_CARRIERS: Final[dict[torch.dtype, tuple[torch.dtype, Any]]] = {
+    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
+    torch.float8_e4m3fn: (torch.int8, ml_dtypes.float8_e4m3fn),
+    torch.float8_e4m3fnuz: (torch.int8, ml_dtypes.float8_e4m3fnuz),
+    torch.float8_e5m2: (torch.int8, ml_dtypes.float8_e5m2),
+    torch.float8_e5m2fnuz: (torch.int8, ml_dtypes.float8_e5m2fnuz),
+}
+"""Types that torch does not hand to numpy: the integer that carries their bits, and numpy's type."""
+
+_BACK: Final = {np.dtype(there): (carrier, here) for here, (carrier, there) in _CARRIERS.items()}
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor's values as a contiguous array on the host.
+
+    Raises:
+        InputError: A sparse or quantised tensor.
+    """
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise InputError(
+            f"a tensor of layout {tensor.layout} and type {tensor.dtype} cannot be fed; "
+            "dense tensors are allowed: convert it with .to_dense() or .dequantize()"
+        )
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    carried = _CARRIERS.get(plain.dtype)
+    if carried is None:
+        return plain.numpy()
+    carrier, dtype = carried
+    return plain.view(carrier).numpy().view(dtype)
+
+
+def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Return an array's values as a tensor of its own memory.
+
+    Args:
+        array: The values.
+        stride: Steps between elements, as eager execution lays the tensor out.
+        device: Where the tensor lies.
+    """
+    carried = _BACK.get(array.dtype)
+    own = np.array(array, order="C", copy=True)
+    if carried is None:
+        plain = torch.from_numpy(own)
+    else:
+        carrier, dtype = carried
+        plain = torch.from_numpy(own.view(np.dtype(f"i{own.itemsize}"))).view(dtype)
+    plain = plain.to(device)
+    if tuple(stride) == plain.stride():
+        return plain
+    return torch.empty_strided(plain.shape, tuple(stride), dtype=plain.dtype, device=device).copy_(plain)
