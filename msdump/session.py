@@ -78,6 +78,7 @@ class Network:
         self._memory_limit = context.memory_limit
         self._memory: dict[Shapes, MemoryUse] = {}
         self._memory_now: MemoryUse | None = None
+        self._inner_lives: dict[int, Residence] = {}
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
@@ -167,7 +168,7 @@ class Network:
             return self._program.run(fed, capture)
         meter = MemoryMeter(self._residence, self._memory_limit, {**self.graph.weights, **inputs})
         self._memory_now = meter.use
-        outputs = self._program.run(fed, Metered(meter, capture, len(self.graph.nodes)))
+        outputs = self._program.run(fed, Metered(meter, capture, self.graph, self._lives))
         if len(self._memory) >= _MOST_MEMORIES:
             del self._memory[next(iter(self._memory))]
         self._memory[shapes] = meter.use
@@ -178,6 +179,15 @@ class Network:
         assert self._device is not None
         stays = watcher.resident(self.graph, self.plan) if _is_watched(self.plan) else ()
         return residence(self.graph, self._device.placement, stays, prepares=self._device.is_compiled)
+
+    def _lives(self, body: Graph) -> Residence:
+        """Return what lies in device memory when, inside a branch or a loop body."""
+        if body.index not in self._inner_lives:
+            assert self._device is not None
+            device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
+            lives = residence(device.graph, device.placement, prepares=device.is_compiled)
+            self._inner_lives[body.index] = lives
+        return self._inner_lives[body.index]
 
     @property
     def device(self) -> Ascend | None:

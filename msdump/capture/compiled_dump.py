@@ -12,7 +12,7 @@ from typing import Any, Final
 from msdump.capture import acl_json, device_steps, model_selection, watcher
 from msdump.capture.compiled_capture import CompiledCapture
 from msdump.capture.exception_files import EXCEPTIONS, ExceptionWriter
-from msdump.capture.held import Holder, Memory
+from msdump.capture.held import Addresses, Holder, Memory
 from msdump.capture.model_selection import ModelSelection
 from msdump.capture.op_debug_files import OpDebugWriter
 from msdump.capture.operator_files import DumpDataWriter, NpyWriter, OperatorWriter
@@ -123,7 +123,7 @@ class CompiledDump:
             self.plan,
             device,
             selections[device],
-            Holder(device, self._memory if is_main else _nowhere),
+            Holder(device, self._memory if is_main else _inside(self._memory, device.graph.index)),
             self._writer,
             overflow=self._trigger(device),
             failure=self._failures[device.graph.index],
@@ -242,8 +242,14 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
     )
 
 
-def _nowhere() -> None:
-    """Return no memory: the addresses of branches and loops are not followed."""
+def _inside(memory: Memory, index: int) -> Memory:
+    """Return what gives the addresses of a branch or loop body."""
+
+    def inner() -> Addresses | None:
+        use = memory()
+        return None if use is None else use.inside(index)
+
+    return inner
 
 
 def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:

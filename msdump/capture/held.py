@@ -30,6 +30,9 @@ class Addresses(Protocol):
     def block(self, position: int, io: IO, slot: int) -> Block | None:
         """Return where an operator's input or output lies; None for what has no memory."""
 
+    def inside(self, index: int, /) -> Addresses | None:
+        """Return the same of the branch or loop body of an index; None before it runs."""
+
 
 Memory = Callable[[], Addresses | None]
 """Gives the device memory of the run that goes on, None where there is none."""

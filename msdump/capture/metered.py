@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from msdump.capture.dumps import Arrays, Watching
-from msdump.device.meter import MemoryMeter
+from msdump.device.meter import Meter
+from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
 
 
@@ -16,11 +17,21 @@ class Metered:
 
     wants_outputs = True
 
-    def __init__(self, meter: MemoryMeter, capture: Watching | None, count: int) -> None:
-        """Join a meter and a capture for a graph of ``count`` operators."""
+    def __init__(
+        self, meter: Meter, capture: Watching | None, graph: Graph, lives: Callable[[Graph], Residence]
+    ) -> None:
+        """Join a meter and a capture of one graph.
+
+        Args:
+            meter: Follows the run in device memory.
+            capture: Sees operators as well, None: nobody does.
+            graph: The graph.
+            lives: Tells what lies in memory when, inside a branch or a loop body.
+        """
         self._meter = meter
         self._capture = capture
-        self.watched: Sequence[bool] = (True,) * count
+        self._lives = lives
+        self.watched: Sequence[bool] = (True,) * len(graph.nodes)
         self.wants_inputs = capture is not None and capture.wants_inputs
 
     def ran(
@@ -33,9 +44,10 @@ class Metered:
         shown = outputs if self._capture.wants_outputs else ()
         return self._capture.ran(position, inputs, shown, saturated=saturated)
 
-    def enter(self, body: Graph) -> Watching | None:
-        """Let the capture see a branch or the body of a loop."""
-        return None if self._capture is None else self._capture.enter(body)
+    def enter(self, body: Graph) -> Metered:
+        """Measure a branch or the body of a loop as well, and let the capture see it."""
+        capture = None if self._capture is None else self._capture.enter(body)
+        return Metered(self._meter.enter(body, self._lives(body)), capture, body, self._lives)
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a failed operator."""

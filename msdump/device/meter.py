@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from msdump.device.memory import Block, DeviceMemory
 from msdump.device.residence import Form, Residence
 from msdump.dtypes import DType
 from msdump.errors import FormatError
+from msdump.graph.graph import Graph
 from msdump.record import DEFAULT_FORMAT, IO
 
 BEFORE: Final = -1
@@ -45,15 +46,21 @@ class MemoryUse:
 
     Attributes:
         written: Every tensor in the order in which it came into memory: what lies on a
-            block at a given time is what was written there last.
+            block at a given time is what was written there last. Of a branch or loop body: in
+            the last time that it ran.
+        bodies: The same of the branches and loop bodies of the whole model that ran, by the index of
+            their graph. What control flow itself hands to a body has no block there.
     """
 
-    def __init__(self, memory: DeviceMemory, lives: Residence) -> None:
+    def __init__(
+        self, memory: DeviceMemory, lives: Residence, bodies: dict[int, MemoryUse] | None = None
+    ) -> None:
         """Begin with nothing written."""
         self._memory = memory
         self._lives = lives
         self._blocks: dict[Form, Block] = {}
         self.written: list[Written] = []
+        self.bodies: dict[int, MemoryUse] = {} if bodies is None else bodies
 
     @property
     def peak(self) -> int:
@@ -88,18 +95,92 @@ class MemoryUse:
         form = (step.reads if io is IO.INPUT else step.makes)[slot]
         return None if form is None else self._blocks.get(form)
 
+    def inside(self, index: int) -> MemoryUse | None:
+        """Return the same of the branch or loop body of an index, None before it runs for the first time."""
+        return self.bodies.get(index)
+
+    def share(self, outer: MemoryUse, names: Container[str]) -> None:
+        """Take over where values of the graph around a body lie; converted ones get memory of their own."""
+        forms = {form: outer._blocks.get(form) for form in self._lives.first if form.value in names}
+        self._blocks |= {form: block for form, block in forms.items() if block is not None}
+
     def note(self, form: Form, block: Block, position: int) -> None:
         """Take a tensor that has just been put into memory."""
         self._blocks[form] = block
         self.written.append(Written(form, block, position))
 
 
-class MemoryMeter:
-    """Follows one run: weights and inputs first, results as they are made, until nobody reads them.
+class Meter:
+    """Follows one run of a graph: results are placed as they are made, until nobody reads them.
 
     Attributes:
         use: What was needed so far.
     """
+
+    def __init__(self, memory: DeviceMemory, lives: Residence, use: MemoryUse) -> None:
+        """Begin in a memory, with nothing placed."""
+        self._memory = memory
+        self._lives = lives
+        self._kinds: dict[str, tuple[Dims, np.dtype]] = {}
+        self._bodies: dict[int, BodyMeter] = {}
+        self.use = use
+
+    def _put(self, given: Mapping[str, object]) -> None:
+        self._learn((form.value, given.get(form.value)) for form in self._lives.first)
+        self._place((form for form in self._lives.first if form.value in given), BEFORE)
+
+    def ran(self, position: int, outputs: Sequence[np.ndarray | None]) -> None:
+        """Place what an operator read converted and what it made; release what nobody reads any more.
+
+        Raises:
+            DeviceMemoryError: A tensor does not fit; it is named.
+        """
+        for body in self._bodies.values():
+            body.leave()
+        step = self._lives.steps[position]
+        pairs = zip(step.makes, outputs, strict=True)
+        self._learn((form.value, array) for form, array in pairs if form)
+        self._place(step.copies, position)
+        self._place(filter(None, step.makes), position)
+        self._place(step.results, position)
+        for form in step.dead:
+            self._release(form)
+
+    def enter(self, body: Graph, lives: Residence) -> Meter:
+        """Return what follows a branch or loop body that is about to run once; it shares this memory.
+
+        Args:
+            body: The body.
+            lives: What lies in memory when, inside it.
+        """
+        if body.index not in self._bodies:
+            kinds = {name: self._kinds[name] for name in body.outer & self._kinds.keys()}
+            self._bodies[body.index] = BodyMeter(body, lives, self._memory, self.use, kinds)
+        meter = self._bodies[body.index]
+        meter.turn()
+        return meter
+
+    def _learn(self, arrays: Iterable[tuple[str, object]]) -> None:
+        self._kinds |= {name: (a.shape, a.dtype) for name, a in arrays if isinstance(a, np.ndarray)}
+
+    def _place(self, forms: Iterable[Form], position: int) -> None:
+        for form in forms:
+            kind = self._kinds.get(form.value)
+            if kind is not None:
+                nbytes = device_bytes(form, kind[0], form.dtype or dtypes.from_numpy(kind[1]))
+                block = self._memory.allocate(self._key(form), nbytes, _title(form))
+                self.use.note(form, block, position)
+
+    def _release(self, form: Form) -> None:
+        if self._key(form) in self._memory.blocks:
+            self._memory.release(self._key(form))
+
+    def _key(self, form: Form) -> Hashable:
+        return form
+
+
+class MemoryMeter(Meter):
+    """Follows one run of a model: weights and inputs first, then the results of its operators."""
 
     def __init__(self, lives: Residence, limit: int | None, given: Mapping[str, object]) -> None:
         """Place the weights and inputs.
@@ -112,39 +193,72 @@ class MemoryMeter:
         Raises:
             DeviceMemoryError: They do not fit.
         """
-        self._memory = DeviceMemory(limit)
-        self._lives = lives
-        self._kinds: dict[str, tuple[Dims, np.dtype]] = {}
-        self.use = MemoryUse(self._memory, lives)
-        self._learn((form.value, given.get(form.value)) for form in lives.first)
-        self._place(lives.first, BEFORE)
+        memory = DeviceMemory(limit)
+        super().__init__(memory, lives, MemoryUse(memory, lives))
+        self._put(given)
 
-    def ran(self, position: int, outputs: Sequence[np.ndarray | None]) -> None:
-        """Place what an operator read converted and what it made; release what nobody reads any more.
+
+class BodyMeter(Meter):
+    """Follows a branch or loop body, each time it runs.
+
+    What it gives stays until it has run once more, as the next iteration of a loop reads it, or
+    until control flow has ended. Its own weights stay.
+    """
+
+    def __init__(
+        self,
+        body: Graph,
+        lives: Residence,
+        memory: DeviceMemory,
+        outer: MemoryUse,
+        kinds: Mapping[str, tuple[Dims, np.dtype]],
+    ) -> None:
+        """Place its own weights.
+
+        Args:
+            body: The body.
+            lives: What lies in memory when, inside it.
+            memory: The memory that it shares with the graph around it.
+            outer: What that graph needed so far.
+            kinds: Shapes and host types of values that it reads from there.
 
         Raises:
-            DeviceMemoryError: A tensor does not fit; it is named.
+            DeviceMemoryError: A weight does not fit; it is named.
         """
-        step = self._lives.steps[position]
-        pairs = zip(step.makes, outputs, strict=True)
-        self._learn((form.value, array) for form, array in pairs if form)
-        self._place(step.copies, position)
-        self._place(filter(None, step.makes), position)
-        self._place(step.results, position)
-        for form in step.dead:
-            if form in self._memory.blocks:
-                self._memory.release(form)
+        super().__init__(memory, lives, MemoryUse(memory, lives, outer.bodies))
+        self._index = body.index
+        self._turn = 0
+        self._placed: dict[int, set[Form]] = {0: set()}
+        self._kinds |= kinds
+        self.use.share(outer, body.outer)
+        outer.bodies[body.index] = self.use
+        self._put({name: array for name, array in body.weights.items() if name not in body.outer})
 
-    def _learn(self, arrays: Iterable[tuple[str, object]]) -> None:
-        self._kinds |= {name: (a.shape, a.dtype) for name, a in arrays if isinstance(a, np.ndarray)}
+    def turn(self) -> None:
+        """Begin to follow it once more."""
+        self._drop(self._turn - 1)
+        self._turn += 1
+        self._placed[self._turn] = set()
+        self.use.written.clear()
+
+    def leave(self) -> None:
+        """Release what the last two turns left."""
+        self._drop(self._turn - 1)
+        self._drop(self._turn)
+
+    def _drop(self, turn: int) -> None:
+        for form in self._placed.pop(turn, ()) if turn > 0 else ():
+            key = (self._index, turn, form)
+            if key in self._memory.blocks:
+                self._memory.release(key)
 
     def _place(self, forms: Iterable[Form], position: int) -> None:
-        for form in forms:
-            kind = self._kinds.get(form.value)
-            if kind is not None:
-                nbytes = device_bytes(form, kind[0], form.dtype or dtypes.from_numpy(kind[1]))
-                block = self._memory.allocate(form, nbytes, _title(form))
-                self.use.note(form, block, position)
+        kept = tuple(forms)
+        self._placed[self._turn].update(kept)
+        super()._place(kept, position)
+
+    def _key(self, form: Form) -> Hashable:
+        return self._index, self._turn, form
 
 
 def device_bytes(form: Form, host_shape: Dims, dtype: DType) -> int:

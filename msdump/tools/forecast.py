@@ -198,6 +198,9 @@ class _Somewhere:
     def block(self, _position: int, _io: IO, _slot: int) -> Block:
         return _ANYWHERE
 
+    def inside(self, _index: int) -> _Somewhere:
+        return self
+
 
 _SOME_TIME: Final = "20000101000000"
 _ANYWHERE: Final = Block(BASE, 0)

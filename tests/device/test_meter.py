@@ -214,3 +214,52 @@ def test_a_limit_that_is_too_small_names_the_tensor(network):
 
     with pytest.raises(DeviceMemoryError, match=r"tensor 'c' in NC1HWC0 of 8192 bytes does not fit"):
         metered(graph, IMAGE_ARRAYS, mode, limit=18943)
+
+
+LOOP = """g (float[128] x, int64 n) => (y) {
+    a = Relu(x)
+    y = Loop(n, , x) <body = b (int64 i, bool c, float[128] v) => (bool c, float[128] u) {
+        k = Constant<value_floats = [1.0, 2.0]>()
+        t = Add(v, a)
+        u = Neg(t)
+    }>
+}"""
+
+
+def run_loop(network, rounds):
+    """Return the memory use of a loop, its inside, and the bytes in use after each inner operator."""
+    graph = network(LOOP)
+    (body,) = graph.bodies
+    meter = MemoryMeter(residence(graph, place(graph)), None, zeros(x=(128,)))
+    array, in_use = np.zeros(128, np.float32), []
+    meter.ran(0, [array])
+    for _ in range(rounds):
+        inner = meter.enter(body, residence(body, place(body)))
+        for position in range(len(body.nodes)):
+            inner.ran(position, [array])
+            in_use.append(meter._memory.in_use)
+    meter.ran(1, [array])
+    return meter, in_use
+
+
+def test_loop_bodies(network):
+    """An iteration reads what the one before gave; nothing of the loop stays but its result and weights."""
+    meter, in_use = run_loop(network, 4)
+
+    # x and a; the constant; then t, u and, from the second iteration on, the u that is read
+    base = 2 * 512 + 512
+    assert [1, 1, 2, 2, 2, 2, 2, 2] == [(size - base) // 512 for size in in_use]
+    assert 512 + 512 == meter._memory.in_use  # the constant and y
+    assert base + 3 * 512 == meter.use.peak
+
+
+def test_addresses_inside_a_loop(network):
+    """Operators inside have addresses; values of outer graphs are where those graphs have them."""
+    meter, _ = run_loop(network, 2)
+
+    inside = meter.use.inside(1)
+
+    assert meter.use.block(0, IO.OUTPUT, 0) == inside.block(0, IO.INPUT, 1)
+    assert inside.block(0, IO.INPUT, 0) is None
+    assert inside.block(0, IO.OUTPUT, 0) == inside.block(1, IO.INPUT, 0)
+    assert meter.use.inside(2) is None
