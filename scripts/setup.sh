@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make .venv with msdump, its sample networks and the versions of requirements.lock; "setup.sh GROUP..."
-# adds dependency groups of pyproject.toml (test, lint, dev). Other scripts source this file and call
-# setup_venv. A .venv that is current is left alone, an unfinished or broken one is made again.
+# adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other scripts source
+# this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one is made again.
 set -euo pipefail
 
 MSDUMP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -50,9 +50,9 @@ pip_install() {
         --constraint "$MSDUMP_ROOT/requirements.lock" "$@" >&2
 }
 
-# Make .venv ready: setup_venv [GROUP...]
+# Make .venv ready: setup_venv [GROUP | +EXTRA]...
 setup_venv() {
-    local name group stamp options=()
+    local name group stamp extras=samples options=()
     name=$(IFS=-; echo "ready${*:+-}$*")
     stamp=$VENV/$name
     if is_current "$stamp"; then
@@ -62,12 +62,15 @@ setup_venv() {
         make_venv
     fi
     for group in "$@"; do
-        options+=(--group "$MSDUMP_ROOT/pyproject.toml:$group")
+        case $group in
+        +*) extras+=,${group#+} ;;
+        *) options+=(--group "$MSDUMP_ROOT/pyproject.toml:$group") ;;
+        esac
     done
     echo "setup: installing msdump and what it needs" >&2
     rm -f "$VENV"/ready*
     pip_install --build-constraint "$MSDUMP_ROOT/requirements.lock" \
-        --editable "${MSDUMP_ROOT}[samples]" "${options[@]}"
+        --editable "${MSDUMP_ROOT}[$extras]" "${options[@]}"
     venv_key >"$VENV/ready"
     venv_key >"$stamp"
 }
