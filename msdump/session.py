@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
@@ -28,12 +29,15 @@ from msdump.execute import feeds, values
 from msdump.execute.compilation import Note, emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
+from msdump.graph.bodies import unseen
 from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.stomp import stomped_bytes
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
+
+_log = logging.getLogger("msdump")
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes of the tensors that a network was fed."""
@@ -85,6 +89,8 @@ class Network:
         self._first_iteration = plan.initial_iteration if plan is not None else 0
         self._runs = 0
         self._marked: set[str] = set()
+        if self.plan is not None or self._device is not None:
+            _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
         self._image = self._device_image()
         self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
@@ -294,6 +300,17 @@ def _graph_files(plan: DumpPlan | None, context: Context) -> Note | None:
     if files is None:
         return None
     return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)
+
+
+def _tell_unseen(graph: Graph) -> None:
+    for node, reason in unseen(graph):
+        name = node.operator.full_name
+        _log.warning(
+            "%s: %s runs as one operator (%s): those inside it are neither dumped nor rounded",
+            graph.source,
+            name,
+            reason,
+        )
 
 
 def _is_watched(plan: DumpPlan | None) -> TypeGuard[DumpPlan]:

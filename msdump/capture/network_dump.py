@@ -15,7 +15,6 @@ from msdump.capture.process import Process
 from msdump.capture.selection import inside, selectable, used_items
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
-from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Naming, PatternKind
 from msdump.record import Artifact
@@ -74,7 +73,6 @@ class NetworkDump:
         if not self._on_ascend and self._process.claim_metadata(self.plan):
             self._write_metadata()
         self._tell_hidden()
-        self._tell_unseen()
         for dump in self._graphs:
             dump.write_graph_files()
         self.sink.flush()
@@ -89,15 +87,6 @@ class NetworkDump:
                     if name in asked:
                         reason = inside(name, node.operator.full_name)
                         _log.warning("%s: kernels: %s", self.plan.source, reason)
-
-    def _tell_unseen(self) -> None:
-        for node, reason in unseen(self._main.graph):
-            _log.warning(
-                "%s: %s runs as one operator (%s): those inside it are not dumped",
-                self._main.graph.source,
-                node.operator.full_name,
-                reason,
-            )
 
     def _write_metadata(self) -> None:
         device = {
