@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from msdump.frontends import acl
+    from msdump.frontends import acl, torchair
     from msdump.frontends.mindspore import (
         data_sink,
         dump_start,
@@ -39,6 +39,7 @@ __all__ = [
     "set_context",
     "set_dump",
     "set_init_iter",
+    "torchair",
 ]
 
 _HOMES = {
@@ -55,7 +56,7 @@ _HOMES = {
 }
 
 
-_DOORS = {"acl": "msdump.frontends.acl"}
+_DOORS = {"acl": "msdump.frontends.acl", "torchair": "msdump.frontends.torchair"}
 
 
 def __getattr__(name: str) -> Any:

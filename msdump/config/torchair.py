@@ -1,0 +1,175 @@
+"""GE options: the dump that torchair's CompilerConfig asks for becomes a DumpPlan.
+
+Rules and defaults are those of the graph engine's own options (``ge.exec.*``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msdump.config import acl
+from msdump.config.acl_rules import STATISTICS
+from msdump.config.faults import LOGGER, GrammarError, did_you_mean
+from msdump.config.grammar import parse_iterations
+from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
+from msdump.plan import Context, DumpPlan, FileFormat, IterationSet, ModelItem, Tree, Trigger
+
+SOURCE: Final = "dump_config"
+"""What messages call the configuration: the group of CompilerConfig that holds it."""
+
+_ACL_CONFIG: Final = "ge_dump_with_acl_config"
+_GRAPH_CAPTURE: Final = "aclgraph.enableDump"
+_ENABLE: Final = "ge.exec.enableDump"
+_ENABLE_DEBUG: Final = "ge.exec.enableDumpDebug"
+_PATH: Final = "ge.exec.dumpPath"
+_MODE: Final = "ge.exec.dumpMode"
+_STEP: Final = "ge.exec.dumpStep"
+_LAYER: Final = "ge.exec.dumpLayer"
+_DATA: Final = "ge.exec.dumpData"
+_DEBUG_MODE: Final = "ge.exec.dumpDebugMode"
+_QUANT: Final = "ge.quant_dumpable"
+
+_SWITCH: Final = ("0", "1")
+_CHOICES: Final = {
+    _ENABLE: _SWITCH,
+    _ENABLE_DEBUG: _SWITCH,
+    _QUANT: _SWITCH,
+    _MODE: ("input", "output", "all"),
+    _DATA: ("tensor", "stats"),
+    _DEBUG_MODE: ("aicore_overflow", "atomic_overflow", "all"),
+}
+"""What the options with a few values may be."""
+
+_DEFAULTS: Final = {_ENABLE: "0", _ENABLE_DEBUG: "0", _MODE: "output", _DATA: "tensor", _DEBUG_MODE: "all"}
+"""What the graph engine takes where an option is not given (torchair always gives mode and data)."""
+
+_KNOWN: Final = frozenset({*_CHOICES, _PATH, _STEP, _LAYER})
+
+
+def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
+    """Return what GE options ask for, None where they ask for no dump.
+
+    Where both the options and an acl.json ask for one, the options win, with a warning.
+
+    Args:
+        options: Values by key: ``ge.exec.enableDump``, ``ge.exec.enableDumpDebug``, those beside
+            them, and ``ge_dump_with_acl_config``, the path of an acl.json. Other keys are not read.
+        context: The device of the graphs.
+
+    Raises:
+        ConfigValueError: Values are wrong, missing or contradicting; it names them all.
+        AclError: The acl.json cannot be used.
+        NotAvailableError: A dump of graphs that are captured and replayed is asked for.
+    """
+    if options.get(_GRAPH_CAPTURE) == "1":
+        raise NotAvailableError(
+            f"{SOURCE}: enable_dump works in mode 'max-autotune' only, mode is 'reduce-overhead':"
+            " set config.mode = 'max-autotune'"
+        )
+    _check(options)
+    values = _DEFAULTS | dict(options)
+    if "1" in {values[_ENABLE], values[_ENABLE_DEBUG]}:
+        _warn_of_acl(options)
+        return _plan(values, context)
+    return _from_acl(options[_ACL_CONFIG], context) if _ACL_CONFIG in options else None
+
+
+def _check(options: Mapping[str, str]) -> None:
+    problems = [Problem("", text) for text in _faults(options)]
+    if problems:
+        raise ConfigValueError(SOURCE, tuple(problems))
+
+
+def _faults(options: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the options, in words."""
+    faults = [
+        _choice_fault(key, options[key], allowed) for key, allowed in _CHOICES.items() if key in options
+    ]
+    faults += [_unknown_fault(key) for key in options if key.startswith("ge.exec.dump") and key not in _KNOWN]
+    if "1" in {options.get(_ENABLE), options.get(_ENABLE_DEBUG)}:
+        faults += [_both_fault(options), _path_fault(options), _step_fault(options)]
+    return [fault for fault in faults if fault]
+
+
+def _choice_fault(key: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value in allowed:
+        return ""
+    return f"{key} = {value!r}: must be one of {', '.join(allowed)}{did_you_mean(value, allowed)}"
+
+
+def _unknown_fault(key: str) -> str:
+    return f"{key}: is no option of a dump{did_you_mean(key, _KNOWN)}; leave it out"
+
+
+def _both_fault(options: Mapping[str, str]) -> str:
+    if options.get(_ENABLE) == options.get(_ENABLE_DEBUG) == "1":
+        return f"{_ENABLE} and {_ENABLE_DEBUG} cannot be set to 1 at the same time; set one of them to 0"
+    return ""
+
+
+def _path_fault(options: Mapping[str, str]) -> str:
+    path = options.get(_PATH, "")
+    if not path:
+        return f"{_PATH}: is missing or empty (E10058); give the directory of the dump"
+    if not Path(path).is_dir():
+        return f"{_PATH} = {path!r}: is no directory; make it or give another one"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return f"{_PATH} = {path!r}: cannot be read and written; change its permissions or give another one"
+    return ""
+
+
+def _step_fault(options: Mapping[str, str]) -> str:
+    try:
+        _iterations(options.get(_STEP, ""))
+    except GrammarError as error:
+        return f"{_STEP} = {options[_STEP]!r}: {error}"
+    return ""
+
+
+def _iterations(text: str) -> IterationSet:
+    return parse_iterations(text, for_ge=True) if text else IterationSet()
+
+
+def _warn_of_acl(options: Mapping[str, str]) -> None:
+    if _ACL_CONFIG in options:
+        LOGGER.warning(
+            "%s: dump_config_path = %r: is not read, enable_dump is set too; set one of the two",
+            SOURCE,
+            options[_ACL_CONFIG],
+        )
+
+
+def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
+    is_overflow = values[_ENABLE_DEBUG] == "1"
+    mode = "all" if is_overflow else values[_MODE]
+    layers = () if is_overflow else tuple(values.get(_LAYER, "").split())
+    has_statistics = values[_DATA] == "stats" and not is_overflow
+    return DumpPlan(
+        source=SOURCE,
+        source_bytes=json.dumps({key: values[key] for key in sorted(_KNOWN & values.keys())}).encode(),
+        context=context,
+        path=str(Path(values[_PATH]).resolve()),
+        net_name="",
+        iterations=_iterations(values.get(_STEP, "")),
+        keeps_inputs=mode in {"input", "all"},
+        keeps_outputs=mode in {"output", "all"},
+        trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
+        file_format=FileFormat.BIN,
+        is_async=True,
+        keeps_device_format=True,
+        tree=Tree.MODELS,
+        models=(ModelItem(layers=layers),),
+        operator_statistics=STATISTICS[:-1] if has_statistics else None,
+        shows_graph=True,
+    )
+
+
+def _from_acl(path: str, context: Context) -> DumpPlan | None:
+    try:
+        return acl.read(path, context)
+    except AclError as error:
+        raise AclError(error.code, f"Fail in acl set dump, return {error.code}: {error}") from None

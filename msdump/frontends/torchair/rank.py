@@ -1,0 +1,19 @@
+"""Which of how many processes this is."""
+
+from __future__ import annotations
+
+import sys
+
+
+def world() -> tuple[int, int]:
+    """Return the number of processes and this one's global rank, (1, 0) without torch.distributed."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 1, 0
+    return distributed.get_world_size(), distributed.get_rank()
+
+
+def directory() -> str:
+    """Return the name of the directory of this process's dump."""
+    size, rank = world()
+    return f"worldsize{size}_global_rank{rank}"
