@@ -16,7 +16,7 @@ import numpy as np
 BLOCK: Final = 1 << 17
 """Elements that are looked at together, and stay in the cache meanwhile."""
 
-_RUN: Final = 1 << 8  # terms that BLAS adds up
+_RUN: Final = 1 << 9  # terms that BLAS adds up
 _SINGLES_FROM: Final = 1 << 15  # elements from which on float32 is added up in float32
 _SMALLEST_PEAK: Final = 1e-12  # below it squares vanish in float32
 _LARGEST_PEAK: Final = 1e15  # above it a run of them overflows
@@ -35,7 +35,7 @@ class _Scratch(threading.local):
 
 
 _SCRATCH: Final = _Scratch()
-_ONES: Final[dict[int, np.ndarray]] = {4: np.ones((_RUN, 1), np.float32), 8: np.ones((_RUN, 1), np.float64)}
+_ONES: Final[dict[int, np.ndarray]] = {4: np.ones(_RUN, np.float32), 8: np.ones(_RUN, np.float64)}
 
 
 class Elements(Protocol):
@@ -159,29 +159,20 @@ def total(addends: np.ndarray) -> float:
     """Return the sum of terms."""
     ones = _ONES[addends.dtype.itemsize]
     whole = len(addends) - len(addends) % _RUN
-    found = 0.0
-    if whole:
-        found = _sum_of_runs(addends[:whole].reshape(-1, 1, _RUN), ones)
-    if whole < len(addends):
-        found += float(np.dot(addends[whole:], ones[: len(addends) - whole, 0]))
-    return found
+    found = _sum_of_runs(addends[:whole].reshape(-1, _RUN), ones) if whole else 0.0
+    return found + float(np.dot(addends[whole:], ones[: len(addends) - whole]))
 
 
 def total_of_squares(addends: np.ndarray) -> float:
     """Return the sum of the squares of terms."""
     whole = len(addends) - len(addends) % _RUN
-    found = 0.0
-    if whole:
-        runs = addends[:whole]
-        found = _sum_of_runs(runs.reshape(-1, 1, _RUN), runs.reshape(-1, _RUN, 1))
-    if whole < len(addends):
-        found += float(np.dot(addends[whole:], addends[whole:]))
-    return found
+    runs, rest = addends[:whole].reshape(-1, _RUN), addends[whole:]
+    return (_sum_of_runs(runs, runs) if whole else 0.0) + float(np.dot(rest, rest))
 
 
-def _sum_of_runs(rows: np.ndarray, columns: np.ndarray) -> float:
+def _sum_of_runs(runs: np.ndarray, others: np.ndarray) -> float:
     # Short runs also keep BLAS from waking threads, which would wait for those of the network.
-    return float(np.add.reduce(np.matmul(rows, columns), axis=None, dtype=np.float64))
+    return float(np.add.reduce(np.vecdot(runs, others), dtype=np.float64))
 
 
 def _count(compare: np.ufunc, block: np.ndarray, with_what: np.ndarray | float) -> int:

@@ -127,15 +127,17 @@ def measure(array: np.ndarray, dtype: DType, need: Need) -> Totals:
         dtype: That type, one that is measurable.
         need: What to find out.
     """
-    totals = Totals(array.size)
     if need == NOTHING:
-        return totals
+        return Totals(array.size)
     flat = array.reshape(-1)
     if dtype.saved.kind == "b":
-        _add_booleans(flat, totals)
-        return totals
-    for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
-        totals.join(part)
+        return _of_booleans(flat)
+    if len(flat) < 2 * _PART:
+        totals = _totals(flat, dtype, need)
+    else:
+        totals = Totals(len(flat))
+        for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
+            totals.join(part)
     if need.extremes and dtype.saved.kind == "f":
         _sign_zeros(flat, dtype, totals)
     return totals
@@ -143,12 +145,12 @@ def measure(array: np.ndarray, dtype: DType, need: Need) -> Totals:
 
 def _parts(flat: np.ndarray) -> list[np.ndarray]:
     """Cut a large tensor, one part for each thread."""
-    count = min(thread_count(), len(flat) // _PART) if len(flat) >= 2 * _PART else 1
+    count = min(thread_count(), len(flat) // _PART)
     bounds = [len(flat) * number // count for number in range(count + 1)]
     return [flat[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def _totals(part: np.ndarray, *, dtype: DType, need: Need) -> Totals:
+def _totals(part: np.ndarray, dtype: DType, need: Need) -> Totals:
     totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
     with np.errstate(all="ignore"):
         for block in _blocks(part, dtype, BLOCK):
@@ -199,11 +201,12 @@ def _add_counts(block: np.ndarray, elements: Elements, totals: Totals, bounds: t
     totals.positive_inf += positive_inf
 
 
-def _add_booleans(flat: np.ndarray, totals: Totals) -> None:
+def _of_booleans(flat: np.ndarray) -> Totals:
     """Truth values count as 0 and 1."""
-    totals.positive = int(np.count_nonzero(flat))
+    totals = Totals(len(flat), positive=int(np.count_nonzero(flat)))
     totals.stretch(float(totals.positive > 0), float(totals.positive == len(flat)))
     totals.total = totals.squares = float(totals.positive)
+    return totals
 
 
 def _sign_zeros(flat: np.ndarray, dtype: DType, totals: Totals) -> None:
