@@ -1,0 +1,179 @@
+"""The graphs of torch.compile as files: ``config.debug.graph_dump``.
+
+``dynamo_original_graph_{n}`` is the captured graph as operators, before the device compiles it;
+``dynamo_optimized_{name}`` is what the device runs. ``txt`` is GE's graph as protobuf text, in which an
+output names the tensor of the captured graph that it is (``_fx_tensor_name``); ``pbtxt`` is a graph that
+TensorBoard shows; ``py`` reads like Python.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msdump.capture import ge_model
+from msdump.capture.ge_model import HostView, View
+from msdump.encode import ge_text
+from msdump.encode.ge_text import Message
+from msdump.frontends.torchair import rank
+from msdump.graph.graph import Graph
+from msdump.store.streams import write_stream
+
+_TENSOR_NAME: Final = "_fx_tensor_name"
+_NO_NAME: Final = re.compile(r"\W")
+_SHOWN: Final = ("dtype", "layout")
+_DATA: Final = "Data"
+_RESULT: Final = "NetOutput"
+
+
+def write_original(graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, str], settings: Any) -> None:
+    """Write a captured graph before the device compiles it, where the settings ask for it.
+
+    Args:
+        graph_id: Its number; readers take the n-th file for the n-th model of a dump.
+        gm: The captured graph.
+        graph: The same as operators.
+        origins: Name of each operator -> name of the captured node that it was made from.
+        settings: ``config.debug.graph_dump``.
+
+    Raises:
+        DumpWriteError: The file cannot be written.
+    """
+    if settings.type.value:
+        names = tensor_names(gm, graph, origins)
+        _write(f"dynamo_original_graph_{graph_id}", HostView(graph), names, settings)
+
+
+def write_optimized(name: str, view: View, settings: Any) -> None:
+    """Write a graph as the device runs it, where the settings ask for it.
+
+    Args:
+        name: What the graph is called.
+        view: The graph on its device.
+        settings: ``config.debug.graph_dump``.
+
+    Raises:
+        DumpWriteError: The file cannot be written.
+    """
+    if settings.type.value:
+        _write(f"dynamo_optimized_{name}", view, {}, settings)
+
+
+def tensor_names(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str, str]:
+    """Return, by operator, the captured node that its outputs are: ``mm-aten.mm.default``.
+
+    Of the operators that one node became, the last one has the node's value.
+    """
+    targets = {node.name: f"{node.name}-{node.target}" for node in gm.graph.nodes}
+    last = {origins.get(node.name, ""): node.name for node in graph.nodes}
+    return {operator: targets[origin] for origin, operator in last.items() if origin in targets}
+
+
+def _write(stem: str, view: View, names: Mapping[str, str], settings: Any) -> None:
+    kind = settings.type.value
+    time = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")
+    file = f"{stem}_rank_{rank.world()[1]}_pid_{os.getpid()}_ts_{time}.{kind}"
+    main = next(value for field, value in ge_model.model(view) if field == "graph")
+    write_stream(settings.path.value or ".", file, _FORMS[kind](_named(main, names)))
+
+
+def _named(main: Message, names: Mapping[str, str]) -> Message:
+    """Return a graph whose outputs name the captured tensors that they are."""
+    return [(field, _named_op(value, names) if field == "op" else value) for field, value in main]
+
+
+def _named_op(op: Message, names: Mapping[str, str]) -> Message:
+    name = names.get(dict(op)["name"])
+    if name is None:
+        return op
+    made: Message = []
+    slot = 0
+    for field, value in op:
+        if field == "output_desc":
+            attribute = [("key", _TENSOR_NAME), ("value", [("s", f"{name}.OUTPUT.{slot}")])]
+            made.append((field, [*value, ("attr", attribute)]))
+            slot += 1
+        else:
+            made.append((field, value))
+    return made
+
+
+def _operators(main: Message) -> Iterator[Message]:
+    return (value for field, value in main if field == "op")
+
+
+def _board(main: Message) -> Iterator[bytes]:
+    """Yield the text form of TensorFlow's GraphDef, which TensorBoard shows."""
+    return ge_text.text([("node", _board_node(op)) for op in _operators(main)])
+
+
+def _board_node(op: Message) -> Message:
+    return [
+        ("name", dict(op)["name"]),
+        ("op", dict(op)["type"]),
+        *((field, value) for field, value in op if field == "input" and value),
+        *(
+            ("attr", attribute)
+            for slot, desc in enumerate(_outputs(op))
+            for attribute in _board_slot(slot, desc)
+        ),
+    ]
+
+
+def _board_slot(slot: int, desc: Message) -> Iterator[Message]:
+    fields = dict(desc)
+    dims = "x".join(str(size) for _, size in fields["shape"])
+    for key, value in (*((key, str(fields[key])) for key in _SHOWN), ("shape", dims)):
+        yield [("key", f"output_{slot}_{key}"), ("value", [("s", value)])]
+
+
+def _python(main: Message) -> Iterator[bytes]:
+    """Yield a function, a line for each operator."""
+    operators = list(_operators(main))
+    several = {dict(op)["name"] for op in operators if len(_outputs(op)) > 1}
+    given = [_variable(dict(op)["name"]) for op in operators if dict(op)["type"] == _DATA]
+    yield f"def {_variable(dict(main)['name'])}({', '.join(given)}):\n".encode()
+    for op in operators:
+        if dict(op)["type"] != _DATA:
+            yield f"    {_line(op, several)}\n".encode()
+
+
+def _line(op: Message, several: Collection[str]) -> str:
+    fields = dict(op)
+    read = ", ".join(_read(value, several) for field, value in op if field == "input")
+    if fields["type"] == _RESULT:
+        return f"return {read}"
+    shapes = "; ".join(_shape(output) for output in _outputs(op))
+    return f"{_variable(fields['name'])} = ge.{fields['type']}({read})  # {shapes}"
+
+
+def _outputs(op: Message) -> list[Message]:
+    return [value for field, value in op if field == "output_desc"]
+
+
+def _read(producer: str, several: Collection[str]) -> str:
+    name, _, slot = producer.rpartition(":")
+    if not name:
+        return "None"
+    return f"{_variable(name)}[{slot}]" if name in several else _variable(name)
+
+
+def _shape(output: Message) -> str:
+    fields = dict(output)
+    return f"{fields['dtype']} ({', '.join(str(size) for _, size in fields['shape'])})"
+
+
+def _variable(name: str) -> str:
+    word = _NO_NAME.sub("_", name)
+    return f"_{word}" if word[:1].isdigit() or keyword.iskeyword(word) else word
+
+
+_FORMS: Final[Mapping[str, Callable[[Message], Iterator[bytes]]]] = {
+    "txt": ge_text.text,
+    "pbtxt": _board,
+    "py": _python,
+}

@@ -1,0 +1,56 @@
+"""``torchair.scope``: parts of a network that are dumped, chosen in its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from torch.fx import traceback
+
+from msdump.errors import NotAvailableError
+from msdump.plan import DumpPlan
+
+_MARK: Final = "msdump_data_dump"
+"""Key of a captured node's ``meta["custom"]``."""
+
+
+def data_dump() -> AbstractContextManager[None]:
+    """Return a context manager: the operators that are captured within are dumped, with those of ``dump_layer``.
+
+    ::
+
+        with torchair.scope.data_dump():
+            x = torch.relu(x)
+
+    Raises:
+        NotAvailableError: This torch has no annotations of captured code.
+    """
+    if not hasattr(traceback, "annotate"):
+        raise NotAvailableError(
+            "torchair.scope.data_dump needs torch.fx.traceback.annotate, which this PyTorch lacks:"
+            " update it, or name the operators in dump_layer"
+        )
+    marking: AbstractContextManager[None] = traceback.annotate({_MARK: True})
+    return marking
+
+
+def with_marked(plan: DumpPlan, gm: Any, origins: Mapping[str, str]) -> DumpPlan:
+    """Return the plan for one captured graph: where operators are marked, they are among those dumped.
+
+    Args:
+        plan: What is dumped.
+        gm: The captured graph.
+        origins: Name of each operator -> name of the captured node that it was made from.
+
+    Returns:
+        The plan itself for a graph without marks. With marks, and without ``dump_layer``, only
+        the marked operators of the graph are dumped.
+    """
+    marked = {node.name for node in gm.graph.nodes if (node.meta.get("custom") or {}).get(_MARK)}
+    names = tuple(operator for operator, origin in origins.items() if origin in marked)
+    if not names or plan.models is None:
+        return plan
+    models = tuple(dataclasses.replace(item, layers=(*item.layers, *names)) for item in plan.models)
+    return dataclasses.replace(plan, models=models)
