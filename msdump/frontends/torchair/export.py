@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 
 from msdump.errors import GraphError
+from msdump.frontends.torchair.decompositions import DECOMPOSITIONS
 
 ORIGIN: Final = "msdump_origin"
 """Key of a node's ``meta["custom"]``: name of the captured node that it was made from."""
@@ -174,6 +175,7 @@ def _program(concrete: _Concrete, tensors: tuple[torch.Tensor, ...], name: str) 
 def _translate(concrete: _Concrete, tensors: tuple[torch.Tensor, ...]) -> Any:
     with _quiet(), torch.no_grad():
         exported = torch.export.export(concrete, tensors, strict=False)
+        exported = exported.run_decompositions(dict(DECOMPOSITIONS))
         return torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False, opset_version=_OPSET)
 
 
