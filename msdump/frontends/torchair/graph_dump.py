@@ -68,9 +68,16 @@ def tensor_names(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str,
 
     Of the operators that one node became, the last one has the node's value.
     """
-    targets = {node.name: f"{node.name}-{node.target}" for node in gm.graph.nodes}
+    names = {node.name: captured_name(node) for node in gm.graph.nodes}
     last = {origins.get(node.name, ""): node.name for node in graph.nodes}
-    return {operator: targets[origin] for origin, operator in last.items() if origin in targets}
+    return {operator: names[origin] for origin, operator in last.items() if origin in names}
+
+
+def captured_name(node: Any) -> str:
+    """Return the name of a captured node for files and readers: ``mm-aten.mm.default``."""
+    is_overload = hasattr(node.target, "_schema")  # other functions do not spell themselves so
+    target = str(node.target) if is_overload else getattr(node.target, "__name__", str(node.target))
+    return f"{node.name}-{target}"
 
 
 def _write(stem: str, view: View, names: Mapping[str, str], settings: Any) -> None:

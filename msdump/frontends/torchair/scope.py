@@ -17,7 +17,7 @@ _MARK: Final = "msdump_data_dump"
 
 
 def data_dump() -> AbstractContextManager[None]:
-    """Return a context manager: the operators that are captured within are dumped, with those of ``dump_layer``.
+    """Return a context manager: the operators captured within are dumped, with ``dump_layer``'s.
 
     ::
 
