@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,10 +17,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.process import Process
-from msdump.frontends.torchair import tensors
+from msdump.config import torchair as options
+from msdump.frontends.acl import dumps
+from msdump.frontends.torchair import graph_dump, scope, tensors
+from msdump.frontends.torchair.compiler_config import CompilerConfig
 from msdump.frontends.torchair.export import Exported, Fixed, Given, Result, export
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode
+from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
 from msdump.store.clock import CLOCK
 
@@ -31,23 +35,36 @@ Signature = tuple[Any, ...]
 """Types and shapes of one call's tensors, and its numbers."""
 
 
-@dataclass(slots=True)
 class Device:
     """What the graphs of one backend share.
 
     Attributes:
         plan: What is dumped, None: nothing.
         context: Where graphs run.
+        settings: ``config.debug``.
         process: The sink and the iteration.
         time: When the dump was configured, the name of its directory.
         lock: Held by the graph that runs; backward graphs run on a thread of their own.
     """
 
-    plan: DumpPlan | None
-    context: Context
-    process: Process = field(default_factory=Process)
-    time: str = field(default_factory=CLOCK.seconds)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    def __init__(self, plan: DumpPlan | None, where: Context, settings: Any) -> None:
+        """Begin with no graph; when the device is given up, its files are completed."""
+        self.plan = plan
+        self.context = where
+        self.settings = settings
+        self.process = Process()
+        self.time = CLOCK.seconds()
+        self.lock = threading.RLock()
+        weakref.finalize(self, self.process.close)
+
+    def complete(self) -> None:
+        """Return when the files of all graphs are on disk.
+
+        Raises:
+            DumpWriteError: A file could not be written.
+        """
+        if self.plan is not None:
+            self.process.sink(self.plan).flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +109,7 @@ class CapturedGraph:
             model = self._model(arguments)
             self._device.process.step_to(self.calls)
             made = _run(model, arguments)
+            self._device.complete()
             self.calls += 1
         return [_value(result, arguments, made) for result in model.exported.results]
 
@@ -107,10 +125,15 @@ class CapturedGraph:
         exported = export(self._gm, arguments, self.name)
         if not exported.makes_tensors:
             return Model(exported, None)
-        device = self._device
-        identity = ModelIdentity(self.name, self.model_id, device.time)
         graph = loader.load(exported.model)
-        return Model(exported, Network(graph, device.plan, device.process, device.context, model=identity))
+        device, shown = self._device, self._device.settings.graph_dump
+        graph_dump.write_original(self.model_id, self._gm, graph, exported.origins, shown)
+        plan = device.plan and scope.with_marked(device.plan, self._gm, exported.origins)
+        identity = ModelIdentity(self.name, self.model_id, device.time)
+        network = Network(graph, plan, device.process, device.context, model=identity)
+        if network.device is not None:
+            graph_dump.write_optimized(self.name, network.device, shown)
+        return Model(exported, network)
 
 
 def _signature(item: Any) -> Any:
@@ -132,18 +155,33 @@ def _value(result: Result, arguments: Sequence[Any], made: Mapping[str, Any]) ->
     return tensors.from_array(made[result.name], result.stride, result.device)
 
 
-def context(device_id: int = 0) -> Context:
-    """Return where captured graphs run: an Ascend that compiles whole graphs and keeps types and names."""
-    return Context(
-        DeviceTarget.ASCEND,
-        JitLevel.O2,
-        device_id,
-        precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE,
-        keeps_node_names=True,
-    )
+def context() -> Context:
+    """Return where captured graphs run: an Ascend as for acl that keeps the types of the graph."""
+    return replace(dumps.context(0), precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE)
 
 
-def compile_graph(
+def get_npu_backend(
+    *, compiler_config: CompilerConfig | None = None, custom_decompositions: Mapping[Any, Any] | None = None
+) -> Callable[..., Any]:
+    """Return a backend for ``torch.compile``.
+
+    Args:
+        compiler_config: What is dumped, None: nothing.
+        custom_decompositions: ATen operator -> function that does the same with other operators.
+
+    Raises:
+        ConfigValueError: Options are wrong, missing or contradicting.
+        AclError: The file of ``dump_config_path`` cannot be used.
+        NotAvailableError: A dump in a mode that has none.
+    """
+    config = compiler_config or CompilerConfig()
+    local, shared = config.as_dict(config.mode.value)
+    where = context()
+    device = Device(options.plan(shared | local, where), where, config.debug)
+    return partial(compile_captured, device=device, decompositions=custom_decompositions or {})
+
+
+def compile_captured(
     gm: GraphModule, example_inputs: Sequence[Any], *, device: Device, decompositions: Mapping[Any, Any]
 ) -> Callable[..., Any]:
     """Compile what torch.compile has captured: forward, and backward where gradients are needed.
@@ -154,14 +192,10 @@ def compile_graph(
         device: Where it runs and what is dumped.
         decompositions: ATen operator -> function that does the same with others.
     """
-
-    def captured(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(CapturedGraph(graph, device))
-
     compiler = aot_autograd(
-        fw_compiler=captured,
-        bw_compiler=captured,
-        inference_compiler=captured,
+        fw_compiler=partial(_compiled, device),
+        bw_compiler=partial(_compiled, device),
+        inference_compiler=partial(_compiled, device),
         decompositions=dict(decompositions),
     )
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of torch have no counterpart
@@ -169,31 +203,25 @@ def compile_graph(
     return compiled
 
 
-def _boxed(graph: CapturedGraph) -> Callable[[list[Any]], list[Any]]:
-    """Return a graph as AOTAutograd calls it: with one list, emptied to free what it held."""
+def _compiled(device: Device, gm: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+    """Return what runs one graph: the device, or torch itself where the settings say so."""
+    settings = device.settings
+    if settings.data_dump.type.value:
+        from msdump.frontends.torchair import data_dump  # noqa: PLC0415
 
-    def call(arguments: list[Any]) -> list[Any]:
+        return _Boxed(data_dump.wrap(gm, settings.data_dump, next(_graph_numbers)))
+    return _Boxed(gm if settings.run_eagerly else CapturedGraph(gm, device))
+
+
+class _Boxed:
+    """A graph as AOTAutograd calls it: with one list, emptied to free what it held."""
+
+    _boxed_call = True
+
+    def __init__(self, graph: Callable[..., Any]) -> None:
+        self._graph = graph
+
+    def __call__(self, arguments: list[Any]) -> Any:
         given = tuple(arguments)
         arguments.clear()
-        return graph(*given)
-
-    call._boxed_call = True  # type: ignore[attr-defined]
-    return call
-
-
-def get_npu_backend(
-    *, compiler_config: Any = None, custom_decompositions: Mapping[Any, Any] | None = None
-) -> Callable[..., Any]:
-    """Return a backend for ``torch.compile``.
-
-    Args:
-        compiler_config: A CompilerConfig, None: its defaults, that is no dump.
-        custom_decompositions: ATen operator -> function that does the same with other operators.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-    """
-    where = context()
-    plan = None
-    device = Device(plan, where)
-    return partial(compile_graph, device=device, decompositions=custom_decompositions or {})
+        return self._graph(*given)

@@ -1,9 +1,11 @@
 """ATen operators of backward passes that ONNX has no form for, made of others."""
+# ruff: noqa: ARG001, FBT001, PLR0917 - the operators' own parameters
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -21,13 +23,14 @@ def convolution_backward(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
-    transposed: bool,  # noqa: FBT001 - the operator's own order
+    transposed: bool,
     output_padding: Sequence[int],
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of data, weight and bias; None where the mask asks for none."""
-    window = Window(*(_spread(item, data.dim() - 2) for item in (stride, padding, dilation)), groups)
+    steps, pads, gaps = (_spread(item, data.dim() - 2) for item in (stride, padding, dilation))
+    window = Window(steps, pads, gaps, groups)
     of_data = of_weight = of_bias = None
     if output_mask[0]:
         of_data = _data_of_transposed if transposed else _data_of_plain
@@ -40,15 +43,14 @@ def convolution_backward(
     return of_data, of_weight, of_bias
 
 
+@dataclass(frozen=True, slots=True)
 class Window:
     """How a convolution's kernel moves; one number for each spatial dimension."""
 
-    def __init__(self, stride: list[int], padding: list[int], dilation: list[int], groups: int = 1) -> None:
-        """Hold what the operator is given."""
-        self.stride = stride
-        self.padding = padding
-        self.dilation = dilation
-        self.groups = groups
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    groups: int = 1
 
 
 def _spread(item: Sequence[int], rank: int) -> list[int]:
@@ -121,11 +123,10 @@ def max_pool_backward(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
-    ceil_mode: bool,  # noqa: FBT001 - the operator's own order
+    ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
     """Return the gradient of a maximum pooling: each element goes to where its maximum was."""
-    del stride, padding, dilation, ceil_mode  # the indices say it all
     rank = len(kernel_size) if len(kernel_size) > 1 else 2
     flat = data.new_zeros([*data.shape[:-rank], math.prod(data.shape[-rank:])])
     added = flat.scatter_add(-1, indices.flatten(-rank), grad.flatten(-rank))
@@ -138,12 +139,11 @@ def avg_pool2d_backward(
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
-    ceil_mode: bool,  # noqa: FBT001 - the operator's own order
-    count_include_pad: bool,  # noqa: FBT001 - the operator's own order
+    ceil_mode: bool,
+    count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
     """Return the gradient of an average pooling."""
-    del ceil_mode  # the gradient's shape says it
     kernel = _spread(kernel_size, 2)
     steps = _spread(stride, 2) if stride else kernel
     ways = [

@@ -20,7 +20,7 @@ _CARRIERS: Final[dict[torch.dtype, tuple[torch.dtype, Any]]] = {
 }
 """Types that torch does not hand to numpy: the integer that carries their bits, and numpy's type."""
 
-_BACK: Final = {np.dtype(there): (carrier, here) for here, (carrier, there) in _CARRIERS.items()}
+_BACK: Final = {np.dtype(there): here for here, (_, there) in _CARRIERS.items()}
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray:
@@ -37,9 +37,11 @@ def to_array(tensor: torch.Tensor) -> np.ndarray:
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     carried = _CARRIERS.get(plain.dtype)
     if carried is None:
-        return plain.numpy()
+        array: np.ndarray = plain.numpy()
+        return array
     carrier, dtype = carried
-    return plain.view(carrier).numpy().view(dtype)
+    bits: np.ndarray = plain.view(carrier).numpy()
+    return bits.view(dtype)
 
 
 def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -> torch.Tensor:
@@ -50,12 +52,11 @@ def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -
         stride: Steps between elements, as eager execution lays the tensor out.
         device: Where the tensor lies.
     """
-    carried = _BACK.get(array.dtype)
+    dtype = _BACK.get(array.dtype)
     own = np.array(array, order="C", copy=True)
-    if carried is None:
+    if dtype is None:
         plain = torch.from_numpy(own)
     else:
-        carrier, dtype = carried
         plain = torch.from_numpy(own.view(np.dtype(f"i{own.itemsize}"))).view(dtype)
     plain = plain.to(device)
     if tuple(stride) == plain.stride():
