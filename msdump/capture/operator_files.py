@@ -6,6 +6,7 @@ same timestamp.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pickle import PickleBuffer
@@ -97,9 +98,15 @@ class NpyWriter:
     def write(
         self, directory: str, operator: OperatorRef, name: OperatorName, tensors: Sequence[Held]
     ) -> None:
-        """Write the files and rows of an operator."""
+        """Write the files and rows of an operator.
+
+        Tensors are numbered as in a dump file, which does not know of absent optional ones.
+        """
+        numbers: Counter[IO] = Counter()
         for held in tensors:
-            record = steps.walk(_record(operator, name, held), self._steps)
+            numbered = replace(_record(operator, name, held), slot=numbers[held.io])
+            record = steps.walk(numbered, self._steps)
+            numbers[held.io] += held.dtype is not dtypes.STRING
             if record is None:
                 continue
             wide = steps.widened(record)

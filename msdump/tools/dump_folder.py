@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump.errors import DumpReadError, ToolError
-from msdump.record import IO
+from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import names, texts
 from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.standins import parse_mapping
@@ -48,6 +48,7 @@ class FolderKind(enum.StrEnum):
     DUMPS = "dump files of operators"
     GOLDEN = "golden tensors"
     TENSORS = "tensors of MindSpore"
+    COMPILED = "tensors of a graph that MindSpore compiled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,15 @@ def read(path: str, version: int = 2) -> Folder:
         raise ToolError(
             ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
         )
-    return Folder(path, found[0][0], _by_operator([file for _, file in found]), version)
+    files = [file for _, file in found]
+    return Folder(path, _kind(found[0][0], files), _by_operator(files), version)
+
+
+def _kind(kind: FolderKind, files: list[NamedFile]) -> FolderKind:
+    """Return what the files are: those of a compiled graph never call their format the default one."""
+    if kind is FolderKind.TENSORS and all(file.format != DEFAULT_FORMAT for file in files):
+        return FolderKind.COMPILED
+    return kind
 
 
 def _by_operator(files: list[NamedFile]) -> dict[str, tuple[NamedFile, ...]]:

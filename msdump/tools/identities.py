@@ -112,16 +112,18 @@ def _values(graph: Graph) -> Mapping[FolderKind, _Values]:
         *((form, _full_name) for form in (graph, fuse_elementwise(graph), compile_graph(graph))),
         *((form, _node_name) for form in (graph, compile_graph(graph, keeps_node_names=True))),
     )
-    compiled: dict[tuple[str, IO, int], Identity] = {}
-    for form, name_of in forms:
-        compiled = dict(_places(form, name_of)) | compiled
     parameters = (*(value.name for value in graph.inputs), *graph.weights)
+    fed: dict[tuple[str, IO, int], Identity]
     fed = {(dump_folder.key(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
-    compiled = fed | compiled
+    gapless, numbered = dict(fed), dict(fed)
+    for form, name_of in reversed(forms):  # an earlier form wins
+        gapless |= _places(form, name_of, has_gaps=False)
+        numbered |= _places(form, name_of)
     return {
         FolderKind.GOLDEN: dict(_places(graph, _node_name)),
-        FolderKind.DUMPS: compiled,
-        FolderKind.TENSORS: compiled,
+        FolderKind.DUMPS: gapless,
+        FolderKind.COMPILED: gapless,
+        FolderKind.TENSORS: numbered,
     }
 
 
@@ -133,12 +135,21 @@ def _full_name(node: Node) -> str:
     return node.operator.full_name
 
 
-def _places(graph: Graph, name_of: Callable[[Node], str]) -> Iterator[tuple[tuple[str, IO, int], Identity]]:
-    """Yield name, side and number of each value of a graph and of its branches and loops."""
+def _places(
+    graph: Graph, name_of: Callable[[Node], str], *, has_gaps: bool = True
+) -> Iterator[tuple[tuple[str, IO, int], Identity]]:
+    """Yield name, side and number of each value of a graph and of its branches and loops.
+
+    Args:
+        graph: The graph.
+        name_of: What its operators are called.
+        has_gaps: Whether absent optional inputs and outputs are numbered too; compiled graphs
+            do not know of them.
+    """
     for number, inner in enumerate(graph.walk()):
         for node in inner.nodes:
             name = dump_folder.key(name_of(node))
             for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs)):
-                for slot, value in enumerate(values):
+                for slot, value in enumerate(values if has_gaps else filter(None, values)):
                     if value:
                         yield (name, io, slot), (str(number), value)

@@ -583,6 +583,23 @@ class TestContents:
             (r.op_type, r.array.shape, r.info.size) for r in records
         ]
 
+    @pytest.mark.parametrize("file_format", ["bin", "npy"])
+    def test_absent_inputs(self, door, file_format):
+        """Absent optional inputs have no number: dump files list what is there, and .npy files follow."""
+        model = nets.model(
+            [nets.node("Resize", "x - scales", "y", "up", mode="nearest")],
+            [nets.value("x", [1, 1, 2, 2]), nets.value("scales", [4])],
+            ["y"],
+        )
+        feeds = {"x": np.ones((1, 1, 2, 2), np.float32), "scales": np.array([1, 1, 2, 2], np.float32)}
+
+        o2.dump(door, model, feeds, file_format=file_format)
+
+        found = [r for r in open_dump(door.path).records if r.op_type == "ResizeNearestNeighbor"]
+        assert [("input", 0, 4), ("input", 1, 1), ("output", 0, 4)] == [
+            (str(r.io), r.slot, r.host.ndim) for r in found
+        ]
+
     def test_empty_npy(self, door):
         """Tensors without elements are counted where .npy files are written."""
         model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n", 3])], ["y"])

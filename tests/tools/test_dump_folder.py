@@ -127,6 +127,16 @@ class TestFolder:
 
         assert ["conv"] == [*dump_folder.read(str(tmp_path)).operators]
 
+    @pytest.mark.parametrize(
+        ("formats", "kind"),
+        [(("DefaultFormat", "NC1HWC0"), "TENSORS"), (("NCHW.float16", "ND.float32"), "COMPILED")],
+    )
+    def test_tensors_of_compiled_graphs(self, tmp_path, formats, kind):
+        """Formats tell whether MindSpore compiled the graph: its operators leave no format open."""
+        self.touch(tmp_path, *(f"A.a.1.0.{T}.input.{n}.{text}.npy" for n, text in enumerate(formats)))
+
+        assert dump_folder.read(str(tmp_path)).kind is FolderKind[kind]
+
     def test_kinds_do_not_mix(self, tmp_path):
         """A directory with several kinds of files is an error that shows one of each."""
         self.touch(tmp_path, f"A.a.1.0.{T}", f"conv.0.{T}.npy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
 from msdump.graph import loader
@@ -11,11 +12,12 @@ from msdump.graph.compile import compile_graph
 from msdump.record import IO
 from msdump.tools import dump_folder, identities
 from msdump.tools.dump_folder import FolderKind
+from tests.dump import nets
 from tests.tools import compared
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 OUT, IN = IO.OUTPUT, IO.INPUT
-DUMPS, GOLDEN, TENSORS = FolderKind
+DUMPS, GOLDEN, TENSORS, COMPILED = FolderKind
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,23 @@ def test_graph_file(tmp_path):
     assert found.golden("m", OUT, 1) == found.mine("fc", OUT, 0)
     assert found.mine("a_conv", IN, 0) is None
     assert found.mine("unknown", OUT, 0) is None
+
+
+@pytest.mark.parametrize(("kind", "slot"), [(DUMPS, 1), (COMPILED, 1), (TENSORS, 2)])
+def test_absent_inputs(tmp_path, kind, slot):
+    """A compiled graph does not number the inputs that an operator leaves out, MindSpore's other dumps do."""
+    path = tmp_path / "resize.onnx"
+    onnx.save(
+        nets.model(
+            [nets.node("Resize", "x - sizes", "y", "up", mode="nearest")],
+            [nets.value("x", [1, 1, 2, 2]), nets.value("sizes", [4])],
+            ["y"],
+        ),
+        path,
+    )
+
+    read = identities.read(str(path), kind, GOLDEN)
+
+    name = "Default_ResizeNearestNeighbor-op0"
+    assert ("0", "sizes") == read.mine(name, IN, slot) == read.golden("up", IN, 2)
+    assert read.mine(name, IN, 3 - slot) is None
