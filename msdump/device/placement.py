@@ -272,4 +272,6 @@ def _meets(shape: Shape | None, result: Shape | None, name: str) -> bool:
     if len(shape) != len(result):
         return False
     axes = _CUT_AXES.get(name, range(len(shape)))
+    if not all(-len(shape) <= axis < len(shape) for axis in axes):
+        return False  # too few axes: the value that arrives has an unknown rank
     return all(shape[axis] == result[axis] and shape[axis] is not None for axis in axes)

@@ -60,7 +60,8 @@ class Body:
         """Join a body's program with the slots of the program around it."""
         graph, slots = program.graph, program.slots
         self._program = program
-        self._taken = tuple((around[name], slots[name]) for name in graph.outer)
+        # What only folded operators read of outer graphs has no slot any more.
+        self._taken = tuple((around[name], slots[name]) for name in graph.outer & slots.keys())
         self._given = tuple(slots[value.name] for value in graph.inputs if value.name not in graph.outer)
         self.ranks = tuple(
             len(value.type.shape or ()) for value in graph.inputs if value.name not in graph.outer

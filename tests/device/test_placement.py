@@ -231,6 +231,18 @@ def cube_precision(graph):
     return dtype_of
 
 
+def test_an_unknown_rank_meets_no_vector(network):
+    """A product of unknown rank, which a loop carries, cannot be joined with a vector in its own format."""
+    graph = network("""g (float[3] x, w, int64 n) => (y) {
+        y = Loop(n, , x) <body = b (int64 i, bool c, v) => (bool c, u) {
+            p = MatMul(v, w)  u = Add(p, x) }> }""")
+    types = {**graph.bodies[0].types, "u": graph.type_of("x")}
+
+    placed = placement.place(replace(graph.bodies[0], types=types))
+
+    assert [HOST, HOST] == [tensor.format for tensor in placed.nodes[1].inputs]
+
+
 def test_ir_shows_the_documented_device_line(network):
     """AlexNet's third convolution has the very device line of MindSpore's example."""
     graph = network(
