@@ -91,7 +91,9 @@ def _faults(options: Mapping[str, str]) -> list[str]:
     ]
     faults += [_unknown_fault(key) for key in options if key.startswith("ge.exec.dump") and key not in _KNOWN]
     if "1" in {options.get(_ENABLE), options.get(_ENABLE_DEBUG)}:
-        faults += [_both_fault(options), _path_fault(options), _step_fault(options)]
+        faults += [_both_fault(options), _path_fault(options)]
+    if options.get(_ENABLE) == "1":
+        faults.append(_step_fault(options))
     return [fault for fault in faults if fault]
 
 
@@ -154,7 +156,7 @@ def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
         context=context,
         path=str(Path(values[_PATH]).resolve()),
         net_name="",
-        iterations=_iterations(values.get(_STEP, "")),
+        iterations=IterationSet() if is_overflow else _iterations(values.get(_STEP, "")),
         keeps_inputs=mode in {"input", "all"},
         keeps_outputs=mode in {"output", "all"},
         trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,

@@ -97,15 +97,17 @@ class Group:
         Raises:
             ValueError: There is no such option, or the value is not one of those allowed.
             FileNotFoundError: The value names a file or directory that is not there.
-            TypeError: The value is of the wrong type.
+            TypeError: The value is of the wrong type, or the name stands for a group.
         """
         member = self._members.get(key)
         if member is None:
             raise ValueError(f"{self._name} has no option {key}, all options {list(self._members)}")
         if isinstance(member, Option):
             member.value = value
-        else:
+        elif isinstance(value, Group):
             self._members[key] = value
+        else:
+            raise TypeError(f"{self._name}.{key} is a group of options, got {type(value)}: set its options")
 
     def __dir__(self) -> list[str]:
         """List the members."""

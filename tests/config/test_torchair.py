@@ -1,0 +1,272 @@
+"""What torchair's GE options make of themselves: the plan."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from msdump import env
+from msdump.config import torchair
+from msdump.errors import AclError, ConfigValueError, NotAvailableError
+from msdump.plan import Context, DeviceTarget, IterationSet, JitLevel, ModelItem, Scene, Tree, Trigger
+
+CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
+STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path):
+    """No variable of the machine reaches a test; relative paths start in a directory of its own."""
+    for name in (env.ASCEND_DUMP_PATH, env.ASCEND_WORK_PATH, env.ASCEND_DUMP_SCENE, env.NPU_COLLECT_PATH):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def options(**changes):
+    """Return the options of a dump into the working directory, changed by their short names."""
+    given = {"enableDump": "1", "dumpPath": ".", **changes}
+    return {f"ge.exec.{name}": value for name, value in given.items() if value is not None}
+
+
+def acl_json(tmp_path, section):
+    """Write an acl.json and return the option that names it."""
+    file = tmp_path / "dump_config.json"
+    file.write_text(json.dumps({"dump": section}))
+    return {"ge_dump_with_acl_config": str(file)}
+
+
+def test_data_dump(tmp_path):
+    """EnableDump dumps every operator in CANN's tree with device bytes, and shows the graph."""
+    plan = torchair.plan(options(), CONTEXT)
+
+    assert str(tmp_path) == plan.path
+    assert CONTEXT == plan.context
+    assert (Tree.MODELS, (ModelItem(),), True) == (plan.tree, plan.models, plan.shows_graph)
+    assert (Trigger.ALWAYS, IterationSet(), None) == (plan.trigger, plan.iterations, plan.operator_statistics)
+    assert plan.keeps_device_format
+    assert not plan.dumps_single_operators
+    assert "output" == json.loads(plan.source_bytes)["ge.exec.dumpMode"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"ge.exec.enableDump": "0"}, id="off"),
+        pytest.param({"ge.exec.dumpPath": "nowhere", "ge.exec.dumpMode": "all"}, id="no-switch"),
+        pytest.param({"ge.exec.enableDump": "0", "ge.exec.dumpStep": "broken"}, id="step-of-no-dump"),
+        pytest.param({"ge.exec.precision_mode": "force_fp16"}, id="another-option"),
+    ],
+)
+def test_no_dump(given):
+    """Options that turn nothing on make no plan."""
+    assert torchair.plan(given, CONTEXT) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "inputs", "outputs"),
+    [("input", True, False), ("output", False, True), ("all", True, True), (None, False, True)],
+)
+def test_mode(mode, inputs, outputs):
+    """DumpMode tells which side of the operators is dumped, the outputs where it is not given."""
+    plan = torchair.plan(options(dumpMode=mode), CONTEXT)
+
+    assert (inputs, outputs) == (plan.keeps_inputs, plan.keeps_outputs)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [("0", "0"), ("0|5|10", "0|5|10"), ("0|3-5|10", "0|3-5|10"), ("2|1", "1-2"), ("", "all")],
+)
+def test_steps(step, expected):
+    """DumpStep names iterations and ranges of them."""
+    assert expected == str(torchair.plan(options(dumpStep=step), CONTEXT).iterations)
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        pytest.param("Add_1Mul_1 Add2", ("Add_1Mul_1", "Add2"), id="two"),
+        pytest.param("  Add1_in_0\tAdd2 ", ("Add1_in_0", "Add2"), id="any-space"),
+        pytest.param("", (), id="all"),
+    ],
+)
+def test_layers(layer, expected):
+    """DumpLayer holds names of operators with space between them; none are all."""
+    assert (ModelItem(layers=expected),) == torchair.plan(options(dumpLayer=layer), CONTEXT).models
+
+
+@pytest.mark.parametrize(("data", "expected"), [("tensor", None), ("stats", STATISTICS), (None, None)])
+def test_data(data, expected):
+    """DumpData stats leaves a csv file in place of each operator's tensors."""
+    assert expected == torchair.plan(options(dumpData=data), CONTEXT).operator_statistics
+
+
+@pytest.mark.parametrize("mode", ["aicore_overflow", "atomic_overflow", "all", None])
+def test_overflow(mode):
+    """EnableDumpDebug dumps all of the operators that overflow, whatever the options of a data dump say."""
+    given = options(
+        enableDump="0",
+        enableDumpDebug="1",
+        dumpDebugMode=mode,
+        dumpMode="input",
+        dumpLayer="Add",
+        dumpData="stats",
+        dumpStep="1",
+    )
+
+    plan = torchair.plan(given, CONTEXT)
+
+    assert (Trigger.OVERFLOW, True, True) == (plan.trigger, plan.keeps_inputs, plan.keeps_outputs)
+    assert ((ModelItem(),), None, IterationSet()) == (plan.models, plan.operator_statistics, plan.iterations)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param(
+            {"enableDumpDebug": "1"},
+            "ge.exec.enableDump and ge.exec.enableDumpDebug cannot be set to 1 at the same time",
+            id="both",
+        ),
+        pytest.param({"dumpPath": None}, "ge.exec.dumpPath: is missing or empty (E10058)", id="no-path"),
+        pytest.param({"dumpPath": ""}, "ge.exec.dumpPath: is missing or empty (E10058)", id="empty-path"),
+        pytest.param({"dumpPath": "gone"}, "ge.exec.dumpPath = 'gone': is no directory", id="path-gone"),
+        pytest.param(
+            {"enableDump": "yes"}, "ge.exec.enableDump = 'yes': must be one of 0, 1", id="enable-is-word"
+        ),
+        pytest.param(
+            {"dumpMode": "outputs"},
+            "ge.exec.dumpMode = 'outputs': must be one of input, output, all (did you mean 'output'?)",
+            id="mode",
+        ),
+        pytest.param(
+            {"dumpData": "npy"}, "ge.exec.dumpData = 'npy': must be one of tensor, stats", id="data"
+        ),
+        pytest.param(
+            {"dumpDebugMode": "aicore"},
+            "ge.exec.dumpDebugMode = 'aicore': must be one of aicore_overflow, atomic_overflow, all",
+            id="debug-mode",
+        ),
+        pytest.param(
+            {"dumpStep": "5-2"}, "ge.exec.dumpStep = '5-2': the range 5-2 runs backwards", id="backwards"
+        ),
+        pytest.param(
+            {"dumpStep": "5-5"}, "ge.exec.dumpStep = '5-5': the graph engine takes no range", id="one"
+        ),
+        pytest.param({"dumpStep": "1|"}, "ge.exec.dumpStep = '1|': a segment is empty", id="empty-segment"),
+        pytest.param(
+            {"dumpStep": "|".join(str(2 * step) for step in range(101))},
+            "the graph engine takes 100 segments at most, these are 101",
+            id="many-steps",
+        ),
+        pytest.param({"dumpSteps": "1"}, "ge.exec.dumpSteps: is no option of a dump", id="unknown"),
+    ],
+)
+def test_faults(changes, message):
+    """Each rule of the graph engine's dump options is checked and the fault told."""
+    with pytest.raises(ConfigValueError) as caught:
+        torchair.plan(options(**changes), CONTEXT)
+
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("dump_config: ")
+
+
+def test_all_faults_at_once():
+    """Every fault of the options is told, not the first one alone."""
+    with pytest.raises(ConfigValueError) as caught:
+        torchair.plan(options(dumpMode="none", dumpPath="gone", dumpStep="x"), CONTEXT)
+
+    assert 3 == len(caught.value.problems)
+
+
+def test_captured_graphs():
+    """A dump of graphs that are captured and replayed is refused with the mode to set."""
+    with pytest.raises(NotAvailableError, match=r"set config\.mode = 'max-autotune'"):
+        torchair.plan({"aclgraph.enableDump": "1"}, CONTEXT)
+
+
+def test_acl_config(tmp_path):
+    """The path of an acl.json brings its dump, outputs only where it does not say."""
+    plan = torchair.plan(acl_json(tmp_path, {"dump_path": ".", "dump_list": [{"layer": ["A"]}]}), CONTEXT)
+
+    assert (str(tmp_path), Tree.MODELS, (ModelItem(layers=("A",)),)) == (plan.path, plan.tree, plan.models)
+    assert (False, True, False) == (plan.keeps_inputs, plan.keeps_outputs, plan.shows_graph)
+
+
+SEED_FILES = {
+    "models": (
+        {
+            "dump_list": [
+                {"model_name": "ResNet-101"},
+                {
+                    "model_name": "ResNet-50",
+                    "layer": [
+                        "conv1conv1_relu",
+                        "res2a_branch2ares2a_branch2a_relu",
+                        "res2a_branch1",
+                        "pool1",
+                    ],
+                },
+            ],
+            "dump_path": "output",
+            "dump_mode": "output",
+            "dump_op_switch": "off",
+            "dump_data": "tensor",
+        },
+        (["ResNet-101", "ResNet-50"], False, Trigger.ALWAYS, None),
+    ),
+    "single-operators": (
+        {"dump_path": "output", "dump_list": [], "dump_op_switch": "on", "dump_data": "tensor"},
+        ([None], True, Trigger.ALWAYS, None),
+    ),
+    "overflow": (
+        {"dump_path": "output", "dump_debug": "on"},
+        ([None], False, Trigger.OVERFLOW, None),
+    ),
+    "watcher": (
+        {
+            "dump_list": [{"layer": ["A", "B"], "watcher_nodes": ["C", "D"]}],
+            "dump_path": "output",
+            "dump_mode": "output",
+            "dump_scene": "watcher",
+        },
+        ([None], False, Trigger.ALWAYS, Scene.WATCHER),
+    ),
+}
+"""torchair's own examples of dump_config_path, into a directory that is there."""
+
+
+@pytest.mark.parametrize(("section", "expected"), SEED_FILES.values(), ids=SEED_FILES)
+def test_documented_files(tmp_path, section, expected):
+    """Each example of a dump configuration file means what its description says."""
+    (tmp_path / "output").mkdir()
+
+    plan = torchair.plan(acl_json(tmp_path, section), CONTEXT)
+
+    names = [item.model_name for item in plan.models]
+    assert expected == (names, plan.dumps_single_operators, plan.trigger, plan.scene)
+    assert str(tmp_path / "output") == plan.path
+
+
+def test_acl_config_refused(tmp_path):
+    """An acl.json that cannot be used aborts with the code of its fault, in the door's own words."""
+    given = acl_json(tmp_path, {"dump_path": "gone", "dump_list": [{}]})
+
+    with pytest.raises(AclError, match=r"Fail in acl set dump, return 100009: EP0003: Value gone") as caught:
+        torchair.plan(given, CONTEXT)
+
+    assert 100009 == caught.value.code
+
+
+def test_options_win(tmp_path, caplog):
+    """Where options and an acl.json both ask for a dump, the options win, with a warning."""
+    given = acl_json(tmp_path, {"dump_path": "gone", "dump_list": [{}]}) | options(dumpMode="all")
+
+    with caplog.at_level(logging.WARNING, logger="msdump"):
+        plan = torchair.plan(given, CONTEXT)
+
+    assert plan.keeps_inputs
+    assert "is not read, enable_dump is set too" in caplog.text
