@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Write requirements.lock: the versions that pip chooses today for msdump, its samples and its tools.
+# Write requirements.lock: the versions that pip chooses today for msdump, its samples and its tools, and the version
+# of PyTorch that the torchair door is tested with, in whichever build pip finds for the machine.
 set -euo pipefail
+
+torch=2.13.0
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/setup.sh
@@ -25,4 +28,5 @@ print("# Versions of everything that msdump, its samples, tests and tools use; s
 for package in sorted(packages, key=lambda package: package["name"].lower()):
     print(f"{package['name']}=={package['version']}")
 PYTHON
+echo "torch==$torch" >>"$work/requirements.lock"
 mv "$work/requirements.lock" "$root/requirements.lock"
