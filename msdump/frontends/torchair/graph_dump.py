@@ -20,6 +20,7 @@ from msdump.capture.ge_model import HostView, View
 from msdump.encode import ge_text
 from msdump.encode.ge_text import Message
 from msdump.frontends.torchair import rank
+from msdump.graph.compile import compile_graph
 from msdump.graph.graph import Graph
 from msdump.store.streams import write_stream
 
@@ -45,7 +46,8 @@ def write_original(graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, s
     """
     if settings.type.value:
         names = tensor_names(gm, graph, origins)
-        _write(f"dynamo_original_graph_{graph_id}", HostView(graph), names, settings)
+        named = compile_graph(graph, fuses=False, keeps_node_names=True)
+        _write(f"dynamo_original_graph_{graph_id}", HostView(named), names, settings)
 
 
 def write_optimized(name: str, view: View, settings: Any) -> None:
