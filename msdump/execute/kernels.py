@@ -77,12 +77,28 @@ RoundingsOf = Callable[[Node], Sequence[Rounding] | None]
 class KernelFactory:
     """Makes the kernels of one network."""
 
-    def __init__(self, graph: Graph, weights: WeightStore, runtime: Runtime, roundings: RoundingsOf) -> None:
-        """Keep what every kernel of the network shares."""
+    def __init__(
+        self,
+        graph: Graph,
+        weights: WeightStore,
+        runtime: Runtime,
+        roundings: RoundingsOf,
+        distant: Container[str] = frozenset(),
+    ) -> None:
+        """Keep what every kernel of the network shares.
+
+        Args:
+            graph: The graph.
+            weights: Its weights.
+            runtime: What runs the kernels.
+            roundings: The emulated device's arithmetic.
+            distant: Weights of a body that the graph around it takes from outside as well.
+        """
         self._graph = graph
         self._weights = weights
         self._runtime = runtime
         self._roundings = roundings
+        self._distant = distant
         self._spares: dict[tuple[str, str], Kernel] = {}
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
@@ -225,8 +241,20 @@ class KernelFactory:
         free = self._graph.overridable
         names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
         readers = {name: _readers(node, name) for name in names}
-        parts = [self._binds(part, rounding) for part, rounding in self._computing(node)]
-        return tuple(name for name, found in readers.items() if len(found) == 1 and parts[found[0]])
+        parts = list(self._computing(node))
+        single = {name: parts[found[0]] for name, found in readers.items() if len(found) == 1}
+        return tuple(
+            name for name, part in single.items() if self._binds(*part) and not self._is_distant(name, *part)
+        )
+
+    def _is_distant(self, name: str, part: Node, rounding: Rounding | None) -> bool:
+        """Tell whether the runtime would not pack a weight: it looks for weights one graph out, no further.
+
+        A kernel without a packed copy may differ in the last bit from one that has it. Weights
+        that are rounded become initializers all the same, once and not in every run.
+        """
+        is_rounded = rounding is not None and rounding.reads in HALVES
+        return name in self._distant and part.op_type in _PACKED_SLOTS and not is_rounded
 
     def _computing(self, node: Node) -> Iterator[tuple[Node, Rounding | None]]:
         roundings = self._roundings(node)

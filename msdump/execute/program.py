@@ -70,6 +70,7 @@ class Program:
         made: Made | None = None,
         *,
         on: Runtime | None = None,
+        around: Graph | None = None,
     ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
@@ -78,13 +79,15 @@ class Program:
             roundings: The emulated device's arithmetic, for this graph and those inside it.
             made: What the program around a body has made of the weights.
             on: Where the operators run; None: on the CPU.
+            around: The graph around a body.
         """
         self.graph = graph
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
         self._weights = WeightStore(graph.weights, made)
         self._roundings = roundings
         self._runtime = on or runtime()
-        self._factory = KernelFactory(graph, self._weights, self._runtime, roundings)
+        distant = graph.outer & around.outer if around is not None else frozenset()
+        self._factory = KernelFactory(graph, self._weights, self._runtime, roundings, distant)
         self._status = len(self.slots)
         self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
@@ -107,10 +110,10 @@ class Program:
         )
 
     def _bodies(self, node: Node) -> dict[str, Body]:
-        return {
-            name: Body(Program(body, self._roundings, self._weights.made, on=self._runtime), self.slots)
-            for name, body in node.bodies.items()
-        }
+        return {name: Body(self._inner(body), self.slots) for name, body in node.bodies.items()}
+
+    def _inner(self, body: Graph) -> Program:
+        return Program(body, self._roundings, self._weights.made, on=self._runtime, around=self.graph)
 
     def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
         """Run the network.

@@ -177,6 +177,29 @@ def test_weights_of_outer_graphs(condition):
     assert whole.same(expected, list(network.run(feeds).values()))
 
 
+DEPTHS = {
+    "one graph out": "MatMul(x, w)",
+    "two graphs out": "If(c) <then_branch = t1 () => (p) { p = MatMul(x, w) }, else_branch = e1 () => (q)"
+    " { q = Neg(x) }>",
+    "a product of Gemm two graphs out": "If(c) <then_branch = t1 () => (p) { p = Gemm(x, w) },"
+    " else_branch = e1 () => (q) { q = Neg(x) }>",
+}
+
+
+@pytest.mark.parametrize("product", DEPTHS.values(), ids=DEPTHS)
+def test_products_with_outer_weights(product):
+    """Products with weights of outer graphs have the very bits of the whole, which packs the nearest only."""
+    text = f"""g (float[1,3] x, bool c) => (float[1,3] y) {{
+        y = If(c) <then_branch = t () => (a) {{ a = {product} }},
+                   else_branch = e () => (b) {{ b = Neg(x) }}> }}"""
+    model, network = model_of(text, w=W), network_of(text, w=W)
+    feeds = [{"x": RNG.standard_normal((1, 3)).astype(np.float32), "c": YES} for _ in range(20)]
+
+    found = [list(network.run(item).values()) for item in feeds]
+
+    assert all(whole.same(whole.run(model, item), made) for item, made in zip(feeds, found, strict=True))
+
+
 def test_inner_weights_of_one_name():
     """Weights of two branches may have one name."""
     model = model_of(BRANCH)
