@@ -13,7 +13,7 @@ from msdump.frontends import mindspore
 from msdump.session import Network
 from msdump.store.reader import open_dump
 
-HEAVY = ("click", "google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "pydantic", "rich")
+HEAVY = ("click", "google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "pydantic", "rich", "torch")
 
 
 def loaded_by(code):
@@ -38,6 +38,7 @@ def test_public_names_are_these():
         "set_context",
         "set_dump",
         "set_init_iter",
+        "torchair",
     ] == msdump.__all__
 
 
@@ -71,6 +72,11 @@ def test_import_loads_no_heavy_library():
 def test_reading_a_dump_loads_no_runtime():
     """``open_dump`` needs numpy, but neither onnx nor onnxruntime nor pydantic."""
     assert {"ml_dtypes", "numpy"} >= set(loaded_by("import msdump; msdump.open_dump"))
+
+
+def test_configuring_torchair_loads_no_library():
+    """``CompilerConfig`` can be set up without torch, and without what runs networks."""
+    assert [] == loaded_by("from msdump import torchair; torchair.CompilerConfig()")
 
 
 def test_guard_sees_a_heavy_library():
