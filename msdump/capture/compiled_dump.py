@@ -46,11 +46,14 @@ class ModelIdentity:
         model_id: Its number, None: the next one of the process.
         time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
             (Ascend O2), each step is configured anew.
+        is_stepped: Whether the process's iteration counts its runs, as where several networks, one for
+            each set of shapes, are one model.
     """
 
     file_name: str = ""
     model_id: int | None = None
     time: str | None = None
+    is_stepped: bool = False
 
 
 class CompiledDump:
@@ -89,6 +92,7 @@ class CompiledDump:
         self._file_name = model.file_name
         self._time = model.time
         self._runs = 0
+        self._is_stepped = model.is_stepped
         self._warned = False
         self._memory = memory
         self._devices = tuple(device.walk())
@@ -173,7 +177,8 @@ class CompiledDump:
 
     def _execution(self, iteration: int) -> str:
         if self.plan.tree is not Tree.STEPS:
-            return self._layout.execution(self._time or self._process.configured(self.plan), self._runs)
+            runs = iteration if self._is_stepped else self._runs
+            return self._layout.execution(self._time or self._process.configured(self.plan), runs)
         self._configure(f"{self.plan.path.rstrip('/')}/{iteration}", is_dumped=True)
         return self._layout.execution(CLOCK.seconds(), self._runs, iteration)
 

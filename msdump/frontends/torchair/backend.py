@@ -19,10 +19,11 @@ from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.process import Process
 from msdump.config import torchair as options
 from msdump.frontends.acl import dumps
-from msdump.frontends.torchair import graph_dump, scope, tensors
+from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
 from msdump.frontends.torchair.compiler_config import CompilerConfig
 from msdump.frontends.torchair.export import Exported, Fixed, Given, Result, export
 from msdump.graph import loader
+from msdump.graph.compile import compile_graph
 from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
 from msdump.store.clock import CLOCK
@@ -127,9 +128,10 @@ class CapturedGraph:
             return Model(exported, None)
         graph = loader.load(exported.model)
         device, shown = self._device, self._device.settings.graph_dump
-        graph_dump.write_original(self.model_id, self._gm, graph, exported.origins, shown)
+        named = compile_graph(graph, fuses=False, keeps_node_names=True)
+        graph_dump.write_original(self.model_id, self._gm, named, exported.origins, shown)
         plan = device.plan and scope.with_marked(device.plan, self._gm, exported.origins)
-        identity = ModelIdentity(self.name, self.model_id, device.time)
+        identity = ModelIdentity(self.name, self.model_id, device.time, is_stepped=True)
         network = Network(graph, plan, device.process, device.context, model=identity)
         if network.device is not None:
             graph_dump.write_optimized(self.name, network.device, shown)
@@ -207,8 +209,6 @@ def _compiled(device: Device, gm: GraphModule, _: Sequence[Any]) -> Callable[...
     """Return what runs one graph: the device, or torch itself where the settings say so."""
     settings = device.settings
     if settings.data_dump.type.value:
-        from msdump.frontends.torchair import data_dump  # noqa: PLC0415
-
         return _Boxed(data_dump.wrap(gm, settings.data_dump, next(_graph_numbers)))
     return _Boxed(gm if settings.run_eagerly else CapturedGraph(gm, device))
 
@@ -216,9 +216,8 @@ def _compiled(device: Device, gm: GraphModule, _: Sequence[Any]) -> Callable[...
 class _Boxed:
     """A graph as AOTAutograd calls it: with one list, emptied to free what it held."""
 
-    _boxed_call = True
-
     def __init__(self, graph: Callable[..., Any]) -> None:
+        self._boxed_call = True  # torch wraps what it is given, and takes over what the object itself has
         self._graph = graph
 
     def __call__(self, arguments: list[Any]) -> Any:

@@ -133,6 +133,28 @@ def max_pool_backward(
     return added.reshape(data.shape)
 
 
+def avg_pool2d(
+    data: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Return an average pooling of a given divisor; one without stays as it is."""
+    if divisor_override is None:
+        return NotImplemented
+    kernel = _spread(kernel_size, 2)
+    steps = _spread(stride, 2) if stride else kernel
+    plain: Tensor = _aten.avg_pool2d(data, kernel, steps, padding, ceil_mode)
+    rows, columns = (
+        _averages(*item, counts_padding=True, like=data)[1]
+        for item in zip(plain.shape[-2:], data.shape[-2:], kernel, steps, _spread(padding, 2), strict=True)
+    )
+    return plain * (rows * columns.t() / divisor_override)
+
+
 def avg_pool2d_backward(
     grad: Tensor,
     data: Tensor,
@@ -198,6 +220,7 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     **get_decompositions(_REFERENCE),
     _aten.convolution_backward.default: convolution_backward,
     _aten.max_pool2d_with_indices_backward.default: max_pool_backward,
+    _aten.avg_pool2d.default: avg_pool2d,
     _aten.avg_pool2d_backward.default: avg_pool2d_backward,
     _aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,  # noqa: SLF001 - torch's name
 }
