@@ -77,6 +77,14 @@ class PrecisionMode(enum.StrEnum):
     ALLOW_FP32_TO_BF16 = "allow_fp32_to_bf16"
 
 
+class ExceptionDump(enum.StrEnum):
+    """What a failing operator leaves beside a dump of Ascend O2 (``exception_dump`` of ``ascend_config``)."""
+
+    OFF = "0"
+    FULL = "1"
+    LITE = "2"
+
+
 class OverflowMode(enum.StrEnum):
     """What a float16 result beyond the type's range becomes (MS_ASCEND_CHECK_OVERFLOW_MODE)."""
 
@@ -121,6 +129,7 @@ class Context:
         reserves_class_names: Whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``).
         precision_mode: How an Ascend computes; None: as the configuration says, else by default.
         overflow_mode: What float16 results beyond the range become.
+        exception_dump: What a failing operator leaves beside a dump of Ascend O2.
         memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
         fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
         keeps_node_names: Whether the operators of a graph that is compiled as a whole are called by the
@@ -133,6 +142,7 @@ class Context:
     reserves_class_names: bool = True
     precision_mode: PrecisionMode | None = None
     overflow_mode: OverflowMode = OverflowMode.INFNAN
+    exception_dump: ExceptionDump = ExceptionDump.OFF
     memory_limit: int | None = None
     fuses: bool = True
     keeps_node_names: bool = False

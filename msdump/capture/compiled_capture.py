@@ -65,7 +65,8 @@ class CompiledCapture:
         self._writer = writer
         self._overflow = overflow
         self._failure = failure
-        self._shows_unwritten = plan.tree is Tree.MODELS  # MindSpore promises the inputs alone
+        # MindSpore's op_debug_mode 4 promises the inputs alone.
+        self._shows_unwritten = plan.tree is Tree.MODELS or plan.trigger is not Trigger.EXCEPTION
         self._style = names.STYLES[plan.naming, plan.context.device_target]
         self._directory = ""
         self._iteration = 0

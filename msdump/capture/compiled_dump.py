@@ -25,7 +25,7 @@ from msdump.capture.watcher import WatcherCapture
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph, Node
-from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
+from msdump.plan import DumpLevel, DumpPlan, ExceptionDump, FileFormat, Scene, Tree, Trigger
 from msdump.record import Artifact
 from msdump.store import layouts, names
 from msdump.store.clock import CLOCK
@@ -281,8 +281,10 @@ def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: i
 
 def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
     """Return what writes the operator that fails, None where no exception dump is on."""
-    if plan.scene not in EXCEPTIONS:
+    scene = plan.scene
+    if scene is None and plan.context.exception_dump is ExceptionDump.FULL:
+        scene = Scene.NORM_EXCEPTION
+    if scene is None or scene not in EXCEPTIONS:
         return None
-    assert plan.scene is not None
     directory = layouts.exceptions(plan.exception_path or plan.path, plan.context.device_id)
-    return ExceptionWriter(sink, directory, plan.scene, graph)
+    return ExceptionWriter(sink, directory, scene, graph)

@@ -23,6 +23,7 @@ from msdump.plan import (
     DeviceTarget,
     DumpMode,
     DumpPlan,
+    ExceptionDump,
     FileFormat,
     JitLevel,
     KernelPattern,
@@ -208,6 +209,7 @@ def _plan(
     mode = _mode(context)
     file_format = FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY
     is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
+    is_exception_dump = mode is Mode.O2 and (is_failure or _dumps_exceptions(context))
     return DumpPlan(
         source=document.source,
         source_bytes=document.data,
@@ -239,8 +241,18 @@ def _plan(
         tree=_tree(mode, settings),
         shows_graph=bool(settings["uses_ge_options"]),
         scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
-        exception_path=acl_environment.path() or str(File.cwd()) if mode is Mode.O2 and is_failure else "",
+        exception_path=acl_environment.path() or str(File.cwd()) if is_exception_dump else "",
     )
+
+
+def _dumps_exceptions(context: Context) -> bool:
+    """Tell whether a failing operator is dumped beside everything else, under Ascend O2."""
+    if context.exception_dump is ExceptionDump.LITE:
+        _log.warning(
+            "ascend_config['exception_dump'] = '2' is not supported where Ascend O2 dumps; "
+            "use '1', or op_debug_mode 4"
+        )
+    return context.exception_dump is ExceptionDump.FULL
 
 
 def _tree(mode: Mode, settings: Settings) -> Tree:

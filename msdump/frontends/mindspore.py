@@ -55,8 +55,9 @@ def set_context(**given: Any) -> None:
     Args:
         given: ``device_target`` ("CPU", "GPU" or "Ascend"), ``jit_level`` ("O0", "O1" or "O2"),
             ``device_id`` (a number), ``reserve_class_name_in_scope`` (False: scopes without class
-            names, for shorter file names), ``ascend_config`` ({"precision_mode": ...}),
-            ``max_device_memory`` ("32GB"). An explicit call beats the environment variables.
+            names, for shorter file names), ``ascend_config`` (``precision_mode``;
+            ``fusion_switch``, "on" or "off"; ``exception_dump``, "1": a failing operator of Ascend O2
+            is dumped too), ``max_device_memory`` ("32GB"). An explicit call beats the environment variables.
 
     Raises:
         ValueError: An unknown setting or value.

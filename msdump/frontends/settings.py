@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msdump import env
 from msdump.errors import InputError
-from msdump.plan import DeviceTarget, JitLevel, OverflowMode, PrecisionMode
+from msdump.plan import DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
 
 _log = logging.getLogger("msdump")
 
@@ -94,7 +94,7 @@ def _ascend_config(name: str, value: Any) -> Fields:
         if key in _ASCEND_CONFIG:
             fields |= _ASCEND_CONFIG[key](f"{name}[{key!r}]", item)
         else:
-            _log.warning("%s[%r] has no effect: %s have one", name, key, " and ".join(_ASCEND_CONFIG))
+            _log.warning("%s[%r] has no effect: %s have one", name, key, ", ".join(_ASCEND_CONFIG))
     return fields
 
 
@@ -110,6 +110,7 @@ def _switch(field: str) -> Parse:
 _ASCEND_CONFIG: Final[Mapping[str, Parse]] = {
     "precision_mode": _choice("precision_mode", PrecisionMode),
     "fusion_switch": _switch("fuses"),
+    "exception_dump": _choice("exception_dump", ExceptionDump),
 }
 """What ``ascend_config`` can hold."""
 

@@ -744,6 +744,30 @@ class TestException:
         assert 0o400 == (place / file.path.rsplit("/", 1)[1]).stat().st_mode & 0o777
         assert ["acl_dump_0.json"] == [path.name for path in door.path.iterdir()]
 
+    def test_full_exception_dump_beside_a_dump(self, door, monkeypatch):
+        """exception_dump "1" leaves the inputs and outputs of the failing operator, with their types."""
+        monkeypatch.chdir(door.folder)
+        msdump.set_context(ascend_config={"exception_dump": "1"})
+
+        with pytest.raises(ExecutionError, match="Gather"):
+            o2.dump(door, failing(), {"x": SMALL})
+
+        (file,) = open_dump(door.folder).failures
+        infos = (*file.header.inputs, *file.header.outputs)
+        assert [(1, (2,)), (8, (1,)), (1, (1,))] == [(info.data_type, info.shape) for info in infos]
+        assert {"Abs", "Data"} == {r.op_type for r in open_dump(door.path).records}
+
+    def test_lite_exception_dump_beside_a_dump(self, door, monkeypatch, caplog):
+        """exception_dump "2" is not possible beside a dump of O2, and a warning says what is."""
+        monkeypatch.chdir(door.folder)
+        msdump.set_context(ascend_config={"exception_dump": "2"})
+
+        with pytest.raises(ExecutionError, match="Gather"):
+            o2.dump(door, failing(), {"x": SMALL})
+
+        assert not (door.folder / "extra-info").exists()
+        assert "'2' is not supported where Ascend O2 dumps; use '1', or op_debug_mode 4" in caplog.text
+
     def test_path_of_the_environment(self, door, monkeypatch, tmp_path):
         """ASCEND_WORK_PATH comes before the working directory."""
         monkeypatch.setenv("ASCEND_WORK_PATH", str(tmp_path / "work"))
