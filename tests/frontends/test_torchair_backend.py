@@ -30,11 +30,13 @@ class Attention(nn.Module):
     """Two heads of causal attention."""
 
     def __init__(self):
+        """Make the layers."""
         super().__init__()
         self.project = nn.Linear(8, 24)
         self.merge = nn.Linear(8, 8)
 
     def forward(self, x):
+        """Return what the heads make of (batch, words, 8)."""
         heads = [part.view(*part.shape[:2], 2, 4).transpose(1, 2) for part in self.project(x).chunk(3, -1)]
         mixed = functional.scaled_dot_product_attention(*heads, is_causal=True)
         return self.merge(mixed.transpose(1, 2).reshape(x.shape))
@@ -44,6 +46,7 @@ class Classifier(nn.Module):
     """A convolutional network with every kind of layer that trains differently than it infers."""
 
     def __init__(self, pooling):
+        """Make the layers around a pooling."""
         super().__init__()
         self.first = nn.Conv2d(3, 4, 3, padding=1)
         self.norm = nn.BatchNorm2d(4)
@@ -52,6 +55,7 @@ class Classifier(nn.Module):
         self.last = nn.Linear(16, 2)
 
     def forward(self, x):
+        """Return two numbers for each image."""
         x = self.second(self.pooling(torch.relu(self.norm(self.first(x)))))
         return self.last(functional.adaptive_avg_pool2d(x, 2).flatten(1))
 
@@ -60,6 +64,7 @@ class Written(nn.Module):
     """Changes its input, and what it has copied from it."""
 
     def forward(self, x):
+        """Return the changed copy, a view of the input and a number."""
         copy = x.clone()
         copy[0] = 1
         x.add_(2)
@@ -67,10 +72,12 @@ class Written(nn.Module):
 
 
 def perceptron():
+    """Return two layers of a perceptron."""
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
 def backend(**options):
+    """Return a backend with options of dump_config."""
     config = torchair.CompilerConfig()
     for name, value in options.items():
         setattr(config.dump_config, name, value)
@@ -78,11 +85,12 @@ def backend(**options):
 
 
 def dumping(tmp_path, **options):
+    """Return a backend that dumps, with options of dump_config."""
     return backend(enable_dump=True, dump_path=str(tmp_path), **options)
 
 
 def files(tmp_path, pattern="*"):
-    """Return the dump's files by iteration: {"0": ["Add.Add", ...]}, names without the numbers."""
+    """Return the paths of the dump's files by iteration."""
     found = {}
     for path in sorted(tmp_path.glob(f"worldsize1_global_rank0/*/0/graph_*/*/*/{pattern}")):
         found.setdefault(path.parent.name, []).append(path)
@@ -90,10 +98,12 @@ def files(tmp_path, pattern="*"):
 
 
 def operators(paths):
+    """Return ["Softmax.Softmax_1", ...]: type and name of each file's operator."""
     return sorted({".".join(path.name.split(".")[:2]) for path in paths})
 
 
 def clones(values):
+    """Return copies of the tensors among values."""
     return [item.clone() if isinstance(item, torch.Tensor) else item for item in values]
 
 

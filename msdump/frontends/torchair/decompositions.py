@@ -1,5 +1,5 @@
 """ATen operators of backward passes that ONNX has no form for, made of others."""
-# ruff: noqa: ARG001, FBT001, PLR0917 - the operators' own parameters
+# ruff: noqa: ARG001, FBT001, FBT002, PLR0917 - the operators' own parameters
 
 from __future__ import annotations
 
