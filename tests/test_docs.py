@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -65,6 +66,15 @@ def blocks_of(page):
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+NEEDS_TORCH = "dump-torchair.md"
+
+
+def to_run(*languages):
+    """Return the blocks of some languages that are run; those of torch's page where torch is there."""
+    mark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+    for block in BLOCKS:
+        if block.language in languages and not block.reason:
+            yield pytest.param(block, marks=mark if block.page.name == NEEDS_TORCH else (), id=str(block))
 
 
 @pytest.fixture
@@ -98,9 +108,7 @@ def test_every_block_is_known():
     assert {"README.md", "CONTRIBUTING.md"} >= {block.page.name for block in skipped}
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in BLOCKS if b.language in {"bash", "python"} and not b.reason], ids=str
-)
+@pytest.mark.parametrize("block", list(to_run("bash", "python")))
 def test_block_runs(run, block):
     """The commands of a page run without an error in a fresh clone."""
     program = ("bash", "-euo", "pipefail", "-c") if block.language == "bash" else (sys.executable, "-c")
@@ -115,7 +123,7 @@ def same(output):
     return re.sub(r"\d+\.\d\d s\b", "T s", re.sub(r"\b\d{16}\b", "T", output))
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "console"], ids=str)
+@pytest.mark.parametrize("block", list(to_run("console")))
 def test_output_is_real(run, block):
     """What a page shows below a command is what the command prints."""
     lines = block.text.splitlines()

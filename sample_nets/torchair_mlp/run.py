@@ -47,7 +47,7 @@ def main() -> None:
     compiled = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=configuration(options)))
     with torch.no_grad():
         for step in range(options.steps):
-            images = torch.from_numpy(digits(step, BATCH, PIXELS))
+            images = torch.tensor(digits(step, BATCH, PIXELS))
             scores = compiled(images)
             difference = (scores - model(images)).abs().max().item()
             if difference > options.tolerance:
