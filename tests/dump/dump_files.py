@@ -117,7 +117,8 @@ def _same(device, original, _groups):
 
 def _nc1hwc0(device, original, _groups):
     n, c1, h, w, c0 = device.shape
-    return device.transpose(0, 1, 4, 2, 3).reshape(n, c1 * c0, h, w)[:, : original[1]]
+    channels = original[0 if len(original) < 4 else 1]  # a shape of smaller rank begins with them
+    return device.transpose(0, 1, 4, 2, 3).reshape(n, c1 * c0, h, w)[:, :channels].reshape(original)
 
 
 def _ndc1hwc0(device, original, _groups):

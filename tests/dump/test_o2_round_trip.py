@@ -9,6 +9,9 @@ operator (O0), rounded once more where the device holds float16.
 from __future__ import annotations
 
 import csv
+import itertools
+import math
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,6 +95,34 @@ def matrices():
     return nets.model(nodes, [nets.value("x", ["n", 17, 33])], ["y"], weights)
 
 
+def norms():
+    """Return a batch normalization that nothing is fused with, and what joins and resizes images."""
+    nodes = [
+        nets.node("MaxPool", "x", "p", "p/MaxPool", kernel_shape=[2, 2]),
+        nets.node("BatchNormalization", "p scale shift mean variance", "n", "n/BatchNormalization"),
+        nets.node("Add", "n k", "a", "a/Add"),
+        nets.node("Abs", "a", "c", "c/Abs"),
+        nets.node("Concat", "c p", "d", "d/Concat", axis=1),
+        nets.node("Resize", "d - sizes", "y", "y/Resize", mode="nearest"),
+    ]
+    weights = {name: random(20, seed=at) for at, name in enumerate(("scale", "shift", "mean"))}
+    weights |= {"variance": abs(random(20)) + 0.5, "k": random(20, 1, 1)}
+    weights["sizes"] = np.array([1, 1, 2, 2], np.float32)
+    return nets.model(nodes, [nets.value("x", ["n", 20, 8, 8])], ["y", "c"], weights)
+
+
+def recurrent():
+    """Return recurrent operators, whose weights' device bytes are not documented."""
+    nodes = [
+        nets.node("LSTM", "x W R B", "a h c", "a/LSTM", hidden_size=20),
+        nets.node("GRU", "x W2 R2", "b -", "b/GRU", hidden_size=20),
+        nets.node("Add", "a b", "y", "y/Add"),
+    ]
+    shapes = {"W": (1, 80, 33), "R": (1, 80, 20), "B": (1, 160), "W2": (1, 60, 33), "R2": (1, 60, 20)}
+    weights = {name: random(*shape) for name, shape in shapes.items()}
+    return nets.model(nodes, [nets.value("x", [5, "n", 33])], ["y", "h", "c"], weights)
+
+
 @dataclass(frozen=True)
 class Case:
     """A network with its inputs.
@@ -120,6 +151,8 @@ SLOW = ("alexnet", "mobilenetv2", "resnet50", "bert")
 MADE_UP = {
     "convolutions": Case(lambda: {"x": random(2, 20, 9, 8)}, convolutions),
     "volumes": Case(lambda: {"x": random(2, 3, 4, 5, 6)}, volumes, "NCDHW"),
+    "norms": Case(lambda: {"x": random(2, 20, 8, 8)}, norms),
+    "recurrent": Case(lambda: {"x": random(5, 2, 33)}, recurrent),
     "matrices": Case(lambda: {"x": random(2, 17, 33)}, matrices),
 }
 SMALL = {
@@ -325,3 +358,118 @@ def test_float16_products_stay_close(run, name):
     for file, tensor, value in dumped.tensors():
         found = tensor.host.astype(expected[value].dtype)
         assert deviation(expected[value], found) <= 2 * products * 2**-11, (file.path, tensor.io)
+
+
+HALF, SINGLE = "float16", "float32"
+ROLES = {
+    "Conv2D": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
+    "DepthwiseConv2dNative": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
+    "Conv2DTranspose": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
+    "Conv3D": (["NDC1HWC0", "FRACTAL_Z_3D"], "NDC1HWC0"),
+    "MatMul": (["FRACTAL_NZ", "FRACTAL_NZ"], "FRACTAL_NZ"),
+    "BatchMatMul": (["FRACTAL_NZ", "FRACTAL_NZ"], "FRACTAL_NZ"),
+    "Dense": (["FRACTAL_NZ", "FRACTAL_NZ"], "FRACTAL_NZ"),
+}
+"""Formats of the factors of each product and of its result, which float16 and float32 lie in."""
+
+
+@pytest.mark.parametrize("name", marked((*SAMPLES, *MADE_UP, "transformer", "torch_export")))
+class TestHeaders:
+    """What the files of a network say of themselves."""
+
+    def test_names_and_times(self, run, name):
+        """Names and headers agree; each operator has a task of its own; times follow the execution."""
+        dumped = run(name, MIXED)
+
+        files = dumped.files()
+
+        kernels = [file for file in files if file.op_type != "Data"]
+        ran = [node.operator for node, task in zip(*with_tasks(dumped), strict=True) if task is not None]
+        assert [(op.op_type, op.full_name) for op in ran] == [(f.op_type, f.header.op_name) for f in kernels]
+        assert len({(file.task, file.stream) for file in kernels}) == len(kernels)
+        assert sorted({file.time for file in files}) == [file.time for file in files]
+        for file in files:
+            assert ("2.0", file.time) == (file.header.version, file.header.dump_time)
+            assert re.sub(r"[^\w-]", "_", file.header.op_name) == file.op_name
+
+    def test_tensors(self, run, name):
+        """Factors of products are float16 in their formats, TransData and Cast change one thing each."""
+        dumped = run(name, MIXED)
+
+        for file in dumped.files():
+            taken, given = file.slots("input"), file.slots("output")
+            if file.op_type in ROLES:
+                formats, result = ROLES[file.op_type]
+                assert formats == [tensor.format for tensor in taken[:2]]
+                assert [HALF, HALF, SINGLE] == [tensor.dtype for tensor in (*taken[:2], given[0])]
+                assert result == given[0].format
+            elif file.op_type in {"TransData", "Cast"} and file.op_name.startswith("trans_"):
+                changes = (taken[0].format != given[0].format, taken[0].dtype != given[0].dtype)
+                assert (file.op_type == "TransData", file.op_type == "Cast") == changes
+            else:
+                assert HALF not in {str(tensor.dtype) for tensor in file.tensors}
+            for tensor in file.tensors:
+                assert math.prod(tensor.shape) * tensor.dtype.itemsize == tensor.told.size
+
+    def test_groups(self, run, name):
+        """Only weights of grouped convolutions have a sub-format: the number of groups."""
+        dumped = run(name, MIXED)
+        groups = dict(weights_and_groups(dumped.model))
+
+        found = {value: tensor.told.sub_format for _, tensor, value in dumped.tensors()}
+
+        assert groups == {value: number for value, number in found.items() if number}
+
+
+def with_tasks(dumped):
+    """Return the operators of the main graph and their tasks."""
+    return dumped.network.graph.nodes, dumped.network.device.tasks
+
+
+def weights_and_groups(model):
+    """Yield the weight of each convolution in several groups, and their number."""
+    for node in model.graph.node:
+        groups = [item.i for item in node.attribute if item.name == "group" and item.i > 1]
+        if groups:
+            yield node.input[1], groups[0]
+
+
+X, START, ROWS = random(2, 3), np.array([1, 2, 3], np.float32), random(4, 3)
+DOUBLED = [START * np.float32(2) ** count for count in range(6)]
+SUMS = list(itertools.accumulate(ROWS, initial=START))
+INSIDE = {
+    "if, then": ("if", {"x": X, "flag": np.array(True)}, [("Data", [X]), ("ReLU", [X, X.clip(0)])]),
+    "if, else": ("if", {"x": X, "flag": np.array(False)}, [("Data", [X]), ("Neg", [X, (-X).clip(0)])]),
+    "loop": (
+        "loop",
+        {"count": np.array(9), "start": START},
+        [
+            step
+            for before, after in itertools.pairwise(DOUBLED)
+            for step in (
+                ("Add", [before, before, after]),
+                ("ReduceMax", [after, after.max()]),
+                ("Less", [after.max(), np.float32(50), after.max() < 50]),
+            )
+        ],
+    ),
+    "scan": (
+        "scan",
+        {"start": START, "rows": ROWS},
+        [("Add", [*item]) for item in zip(SUMS, ROWS, SUMS[1:], strict=False)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "feeds", "expected"), INSIDE.values(), ids=INSIDE)
+def test_branches_and_loops(door, name, feeds, expected):
+    """What runs in a branch or in each turn of a loop has files of its own, with its values."""
+    network = o2.load(door, GRAPHS / f"{name}.onnx", fuses=True)
+
+    network.run(feeds)
+
+    files = dump_files.read_folder(o2.folder(door.path))
+    assert [op_type for op_type, _ in expected] == [file.op_type for file in files]
+    for (_, arrays), file in zip(expected, files, strict=True):
+        for array, tensor in zip(arrays, file.tensors, strict=True):
+            assert whole.same(array, tensor.host), file.path
