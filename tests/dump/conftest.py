@@ -120,19 +120,28 @@ def sample_net(tmp_path_factory):
     shutil.rmtree(directory)
 
 
+# Who runs the tests in the background hands down that Ctrl-C is ignored.
+CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+
+
 @pytest.fixture
 def python(tmp_path):
-    """Return a function that starts a Python program in a process of its own."""
+    """Return a function that starts a Python program in a process of its own, which Ctrl-C reaches."""
+    started = []
 
     def start(code, **variables):
         surroundings = {k: v for k, v in os.environ.items() if k not in {v.name for v in env.VARIABLES}}
-        return subprocess.Popen(
-            [sys.executable, "-c", code],
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"{CTRL_C}\n{code}"],
             cwd=tmp_path,
             env=surroundings | {"PYTHONPATH": str(ROOT)} | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        process.kill()

@@ -170,7 +170,7 @@ if way == "exception":
     raise ValueError("in user code")
 if way == "exit":
     sys.exit(3)
-while way in ("sigterm", "ctrl-c"):
+for step in range(200 if way in ("sigterm", "ctrl-c") else 0):  # a signal that is lost must not fill the disk
     network(x)
 """
 WAYS = {"end": 0, "exit": 3, "exception": 1, "sigterm": -signal.SIGTERM, "ctrl-c": -signal.SIGINT}
