@@ -335,6 +335,51 @@ def test_acl_demonstration_converts_what_it_dumps(demo, tmp_path):
     assert "\nfloat32 (1, 1, 32, 32): [" in done.stdout
 
 
+def test_torchair_demonstration_converts_what_it_dumps(demo, clone, tmp_path):
+    """Two calls of a compiled network leave a file for each operator; each of their tensors is converted."""
+    pytest.importorskip("torch")
+    shutil.copy(clone / ".venv" / "ready", clone / ".venv" / "ready-+torch")
+
+    done = demo(str(tmp_path / "dump"), script="dump_torchair.sh")
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert 2 == done.stdout.count("\nstep ")
+    calls = sorted((tmp_path / "dump/output/worldsize1_global_rank0").glob("*/0/graph_1/1/*"))
+    assert [("0", 13), ("1", 13)] == [(call.name, len(list(call.iterdir()))) for call in calls]
+    (scores,) = (tmp_path / "dump/converted").rglob("1/Softmax.*.output.0.*npy")
+    assert (4, 10) == np.load(scores).shape
+
+
+def test_torchair_demonstration_says_that_torch_is_missing(clone, tmp_path):
+    """Where pip fails, the demonstration ends and says that PyTorch is what it could not install."""
+    for name in PYTHONS:
+        failing = NEW_PYTHON + '[ "$1 $2 $3" != "-m pip install" ] || exit 3\n'
+        write_script(tmp_path / "bin" / name, failing)
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls")}
+
+    done = subprocess.run(
+        ["bash", clone / "scripts" / "dump_torchair.sh"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 1 == done.returncode
+    assert "PyTorch cannot be installed into .venv" in done.stderr.splitlines()[-1]
+    assert not (clone / "out").exists()
+
+
+def test_extra_is_installed_into_the_same_environment(setup, clone):
+    """A .venv made for the demonstrations gets an extra of msdump when one asks for it."""
+    setup()
+
+    _, calls = setup("+torch")
+
+    (call,) = installs(calls)
+    assert call.endswith(f"--editable {clone}[samples,torch]")
+
+
 def test_watcher_demonstration_finds_the_faulty_kernel(demo, tmp_path):
     """The watched output is another one after the norm, and after every operator behind it."""
     done = demo(str(tmp_path / "dump"), script="dump_watcher.sh", STEPS="1")
@@ -385,6 +430,7 @@ def test_fresh_clone_needs_nothing_else(fresh):
         "dump_o2_bin.sh",
         "dump_overflow.sh",
         "dump_statistic.sh",
+        "dump_torchair.sh",
         "dump_watcher.sh",
     ],
 )

@@ -1,4 +1,4 @@
-"""Compile a PyTorch network for the emulated device, and dump: ``python sample_nets/torchair_mlp/run.py --dump``.
+"""Run a PyTorch network through torch.compile: ``python sample_nets/torchair_mlp/run.py --dump``.
 
 Written as for a real device; only the first import differs.
 """
