@@ -1,4 +1,4 @@
-"""Run a PyTorch network through torch.compile: ``python sample_nets/torchair_mlp/run.py --dump``.
+"""Run a PyTorch network through torch.compile: ``run.py --dump``.
 
 Written as for a real device; only the first import differs.
 """
