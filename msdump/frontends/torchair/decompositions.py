@@ -1,4 +1,4 @@
-"""ATen operators of backward passes that ONNX has no form for, made of others."""
+"""ATen operators that ONNX has no form for, most of them of backward passes, made of others."""
 # ruff: noqa: ARG001, FBT001, FBT002, PLR0917 - the operators' own parameters
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch._decomp import get_decompositions
+
+from msdump.frontends.torchair import attention
 
 _aten = torch.ops.aten
 
@@ -218,6 +220,7 @@ _REFERENCE: Final = (
 
 DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     **get_decompositions(_REFERENCE),
+    **attention.DECOMPOSITIONS,
     _aten.convolution_backward.default: convolution_backward,
     _aten.max_pool2d_with_indices_backward.default: max_pool_backward,
     _aten.avg_pool2d.default: avg_pool2d,
