@@ -12,6 +12,7 @@ from msdump.capture.held import Arrays, Held, Holder
 from msdump.capture.operator_files import device_tensor
 from msdump.device import formats
 from msdump.device.contents import Contents
+from msdump.device.tasks import moves_nothing
 from msdump.encode import dump_data
 from msdump.encode.dump_data import TensorInfo
 from msdump.graph.graph import Graph
@@ -68,19 +69,23 @@ class DeviceImage:
 
     def put(self, position: int, outputs: Arrays) -> tuple[Lying, ...]:
         """Write the results of an operator to their addresses; return those that have one."""
-        names = self._nodes[position].outputs
+        node = self._nodes[position]
         made = tuple(
-            Lying(names[held.slot], held, device_tensor(held)[0])
+            Lying(node.outputs[held.slot], held, device_tensor(held)[0])
             for held in self._holder.hold(position, IO.OUTPUT, outputs)
             if held.address
         )
+        is_view = moves_nothing(node)  # what lies there is the input, by another name
         for lying in made:
             self._contents.write(lying.held.address, device_tensor(lying.held)[1])
-            gone = [name for name, old in self._lying.items() if old.overlaps(lying.held.address, lying.end)]
-            for name in gone:
-                del self._lying[name]
+            for old in self._overlapping(lying.held.address, lying.end):
+                if not (is_view and old.held.address == lying.held.address):
+                    del self._lying[old.value]
             self._lying[lying.value] = lying
         return made
+
+    def _overlapping(self, start: int, end: int) -> list[Lying]:
+        return [lying for lying in self._lying.values() if lying.overlaps(start, end)]
 
     def stomp(self, position: int, made: Sequence[Lying]) -> dict[str, np.ndarray]:
         """Let a faulty kernel write past its last result; return the values that it changed.
@@ -92,7 +97,7 @@ class DeviceImage:
             return {}
         start = made[-1].end
         self._contents.fill(start, size, _STOMP)
-        hit = [lying for lying in self._lying.values() if lying.overlaps(start, start + size)]
+        hit = self._overlapping(start, start + size)
         changed = {lying.value: self._host_array(lying) for lying in hit}
         self._overwritten.append(changed)
         return changed

@@ -12,7 +12,7 @@ from msdump import dtypes
 from msdump.device import formats
 from msdump.device.blocks import Dims, blocks, product
 from msdump.device.memory import Block, DeviceMemory
-from msdump.device.residence import Form, Residence
+from msdump.device.residence import Form, Forms, Residence
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.graph.graph import Graph
@@ -109,6 +109,13 @@ class MemoryUse:
         self._blocks[form] = block
         self.written.append(Written(form, block, position))
 
+    def note_again(self, forms: Forms, owner: Form, position: int) -> None:
+        """Take what has just got the memory of another form that is there."""
+        block = self._blocks.get(owner)
+        if block is not None:
+            for form in filter(None, forms):
+                self.note(form, block, position)
+
 
 class Meter:
     """Follows one run of a graph: results are placed as they are made, until nobody reads them.
@@ -141,7 +148,10 @@ class Meter:
         pairs = zip(step.makes, outputs, strict=True)
         self._learn((form.value, array) for form, array in pairs if form)
         self._place(step.copies, position)
-        self._place(filter(None, step.makes), position)
+        if step.shared is None:
+            self._place(filter(None, step.makes), position)
+        else:
+            self.use.note_again(step.makes, step.shared, position)
         self._place(step.results, position)
         for form in step.dead:
             self._release(form)

@@ -2,16 +2,19 @@
 
 A value lies in memory as its operator makes it. Where an operator reads it in another
 format or element type, a converted copy lies beside it, from its first reader to its last.
+In a compiled graph an operator that moves nothing, such as a change of shape, gives its
+input's memory another name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msdump.device.memory import lifetimes
 from msdump.device.placement import NodePlacement, Placement, Slots
 from msdump.device.recurrent import Cell
+from msdump.device.tasks import moves_nothing
 from msdump.dtypes import DType
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
@@ -51,6 +54,7 @@ class Step:
         copies: Inputs that are converted first.
         results: Graph outputs among its outputs that are converted for the host.
         dead: Forms that nobody reads afterwards, its own unread results included.
+        shared: Form whose memory the output shares, because the operator moves nothing.
     """
 
     reads: Forms
@@ -58,6 +62,7 @@ class Step:
     copies: tuple[Form, ...]
     results: tuple[Form, ...]
     dead: tuple[Form, ...]
+    shared: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +87,11 @@ def residence(
         graph: The graph.
         placement: Formats and device types of its inputs and outputs.
         kept: Names of values that stay as well.
-        prepares: Weights lie there as they are read, because the graph was compiled (O2, acl).
+        prepares: Weights lie there as they are read, and a change of shape moves nothing, because
+            the graph was compiled (O2, acl).
     """
     first = tuple(_prepared(graph, placement) if prepares else _hosted(graph))
-    return _Walk(graph, first).run(placement.nodes, kept)
+    return _Walk(graph, first, shares=prepares).run(placement.nodes, kept)
 
 
 def _hosted(graph: Graph) -> Iterator[Form]:
@@ -105,8 +111,10 @@ def _prepared(graph: Graph, placement: Placement) -> Iterator[Form]:
 class _Walk:
     """Walks one graph in execution order, then back."""
 
-    def __init__(self, graph: Graph, first: tuple[Form, ...]) -> None:
+    def __init__(self, graph: Graph, first: tuple[Form, ...], *, shares: bool) -> None:
         self._graph = graph
+        self._shares = shares
+        self._owners: dict[Form, Form] = {}  # whose memory a form shares
         self._first = first
         self._made: dict[str, Form] = {form.value: form for form in first}
         self._known: set[Form] = set(first)
@@ -127,15 +135,28 @@ class _Walk:
         made = (form for form in makes if form and form.value in self._outputs)
         results = tuple(form for form in (self._result(made.value) for made in made) if form not in makes)
         self._known.update(copies, results, filter(None, makes))
-        return Step(taken, makes, copies, results, ())
+        return Step(taken, makes, copies, results, (), self._shared(node, taken, makes))
+
+    def _shared(self, node: Node, taken: Forms, makes: Forms) -> Form | None:
+        """Return the form whose memory the output has; a graph output always has its own."""
+        if not self._shares or not moves_nothing(node) or node.outputs[0] in self._outputs:
+            return None
+        source, made = taken[0], makes[0]
+        if source is None or made is None or replace(source, value=made.value) != made:
+            return None
+        self._owners[made] = self._owner(source)
+        return self._owners[made]
+
+    def _owner(self, form: Form) -> Form:
+        return self._owners.get(form, form)
 
     def _with_ends(self, steps: Sequence[Step], kept: set[Form]) -> Iterable[Step]:
-        seen, ended = set(kept), []
+        seen, ended = set(map(self._owner, kept)), []
         for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
-            used = dict.fromkeys(self._used(node, step))
+            used = dict.fromkeys(map(self._owner, self._used(node, step)))
             dead = tuple(form for form in used if form not in seen)
             seen.update(used)
-            ended.append(Step(step.reads, step.makes, step.copies, step.results, dead))
+            ended.append(replace(step, dead=dead))
         return reversed(ended)
 
     def _used(self, node: Node, step: Step) -> Iterator[Form]:

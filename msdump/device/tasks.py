@@ -24,9 +24,8 @@ DATA_FLOW: Final = frozenset(
 )
 """Operators that only hand tensors on; parts of a Concat are made where they end up in it."""
 
-SETTLED: Final = frozenset(
-    {"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Shape", "Size"}
-)
+_VIEWS: Final = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+SETTLED: Final = _VIEWS | {"Constant", "Shape", "Size"}
 """Operators that the graph engine settles: constants, names and shapes of what is already there."""
 
 _WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
@@ -67,3 +66,8 @@ def runs_on_device(node: Node) -> bool:
     if node.is_added:
         return True
     return not (node.bodies or (node.domain in _STANDARD and node.op_type in _WITHOUT_TASK))
+
+
+def moves_nothing(node: Node) -> bool:
+    """Tell whether the first input is the output by another name or shape, where a graph is compiled."""
+    return node.domain in _STANDARD and node.op_type in _VIEWS and not (node.parts or node.is_added)

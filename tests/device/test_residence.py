@@ -59,3 +59,43 @@ def test_values_of_a_compiled_graph_are_never_copied(device):
     for step in lives.steps:
         assert known >= set(filter(None, step.reads))
         known |= set(step.makes)
+
+
+SHAPES = """g (float[2,8] x) => (y, z) {
+    a = Relu(x)
+    b = Reshape(a, s)
+    c = Unsqueeze(b, axis)
+    d = Exp(c)
+    e = Neg(a)
+    f = Add(d, e)
+    s = Constant<value_ints = [4, 4]>()
+    axis = Constant<value_ints = [0]>()
+    y = Flatten(f)
+    z = Shape(f)
+}"""
+
+
+def lives_of(network, *, prepares):
+    """Return what lies in memory while changes of shape run."""
+    graph = network(SHAPES)
+    device = Ascend(graph, MODE, OverflowMode.INFNAN, numbers=itertools.count() if prepares else None)
+    return residence(device.graph, device.placement, prepares=prepares)
+
+
+def test_a_change_of_shape_moves_nothing(network):
+    """Where a graph is compiled it shares the memory of what it reads, until nobody reads either of them."""
+    lives = lives_of(network, prepares=True)
+
+    shared = {step.makes[0].value: step.shared.value for step in lives.steps if step.shared}
+    assert {"b": "a", "c": "a"} == shared
+    assert [["x"], [], [], [], ["a"], ["d", "e"], [], ["f"]] == [
+        sorted(form.value for form in step.dead if form.value != "s") for step in lives.steps
+    ]
+
+
+def test_a_change_of_shape_copies_where_nothing_is_compiled(network):
+    """Otherwise it is an operator like others."""
+    lives = lives_of(network, prepares=False)
+
+    assert [None] * len(lives.steps) == [step.shared for step in lives.steps]
+    assert {"a", "b", "c"} <= {form.value for step in lives.steps for form in step.dead}

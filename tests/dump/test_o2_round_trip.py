@@ -373,7 +373,10 @@ ROLES = {
 """Formats of the factors of each product and of its result, which float16 and float32 lie in."""
 
 
-@pytest.mark.parametrize("name", marked((*SAMPLES, *MADE_UP, "transformer", "torch_export")))
+PLACED = (*SAMPLES, *MADE_UP, "transformer", "torch_export")
+
+
+@pytest.mark.parametrize("name", marked(PLACED))
 class TestHeaders:
     """What the files of a network say of themselves."""
 
@@ -419,6 +422,34 @@ class TestHeaders:
         found = {value: tensor.told.sub_format for _, tensor, value in dumped.tensors()}
 
         assert groups == {value: number for value, number in found.items() if number}
+
+
+@pytest.mark.parametrize("name", marked(name for name in PLACED if name != "norms"))
+def test_addresses(run, name):
+    """An operator reads what was last written where its input lies, and writes beside it.
+
+    Not so where a Concat has made the input, which has no task and hence no file.
+    """
+    memory = {}
+
+    for file in run(name, MIXED).files():
+        taken, given = file.slots("input"), file.slots("output")
+        for tensor in taken:
+            lying = {at: memory[at] for at in overlaps(memory, tensor)}
+            assert lying in ({}, {tensor.told.address: tensor.data}), file.path
+            memory[tensor.told.address] = tensor.data
+        for tensor in given:
+            lying = overlaps(memory, tensor)
+            assert {other.told.address for other in taken}.isdisjoint(lying), file.path
+            for at in lying:
+                del memory[at]
+            memory[tensor.told.address] = tensor.data
+
+
+def overlaps(memory, tensor):
+    """Return the addresses of what lies where a tensor lies."""
+    start, end = tensor.told.address, tensor.told.address + tensor.told.size
+    return [at for at, data in memory.items() if at < end and start < at + len(data)]
 
 
 def with_tasks(dumped):
