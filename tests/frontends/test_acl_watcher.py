@@ -250,6 +250,21 @@ def json_of(settings):
     return str(settings).replace("'", '"')
 
 
+def test_other_names_of_what_is_overwritten(script):
+    """An operator that moves nothing only names its input anew: a fault harms the tensor under both names."""
+    proto = network(stomped="8")
+    proto.graph.node.insert(1, node("Identity", "s", "same", "same"))
+    proto.graph.node.append(node("Mul", "same q", "z", "mul again"))
+    proto.graph.output.append(value("z", [2, 64]))
+    script.begin({"dump_list": [{}]}, **PLAIN)
+
+    _, outputs = script.run(script.load(proto), X)
+
+    for output in outputs:
+        assert (output[0, :2] > 1e15).all()
+        assert (output[0, 2:] < 1).all()
+
+
 def test_computers_without_device_memory_do_not_see_the_fault(script):
     """On a CPU the model computes what it should."""
     network_ = msdump.load(script.save(network(stomped="8")))
