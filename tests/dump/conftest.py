@@ -120,19 +120,15 @@ def sample_net(tmp_path_factory):
     shutil.rmtree(directory)
 
 
-# Who runs the tests in the background hands down that Ctrl-C is ignored.
-CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-
-
 @pytest.fixture
 def python(tmp_path):
-    """Return a function that starts a Python program in a process of its own, which Ctrl-C reaches."""
+    """Return a function that starts a Python program in a process of its own."""
     started = []
 
     def start(code, **variables):
         surroundings = {k: v for k, v in os.environ.items() if k not in {v.name for v in env.VARIABLES}}
         process = subprocess.Popen(
-            [sys.executable, "-c", f"{CTRL_C}\n{code}"],
+            [sys.executable, "-c", code],
             cwd=tmp_path,
             env=surroundings | {"PYTHONPATH": str(ROOT)} | variables,
             stdout=subprocess.PIPE,

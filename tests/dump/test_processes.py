@@ -136,6 +136,34 @@ def test_stopped_at_any_moment(python, tmp_path, number, times):
         check(tmp_path / f"dump{case}", may_leave_names=number is not signal.SIGINT)
 
 
+# As a shell starts what runs in the background.
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "-c", os.environ["PROGRAM"]])
+"""
+
+INTERRUPTED = f"""
+import signal
+{RUN}
+    signal.raise_signal(signal.SIGINT)
+print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
+"""
+
+
+@pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
+def test_ignored_ctrl_c_stays_ignored(python, tmp_path, enable):
+    """A program that was started with Ctrl-C ignored dumps on after one, and ignores it still."""
+    save(nets.mini(), tmp_path)
+    (tmp_path / "dump.json").write_text(json.dumps(config(tmp_path / "dump", enable=enable, iteration="all")))
+    variables = {"DEVICE_TARGET": "Ascend", "JIT_LEVEL": "O0", "MINDSPORE_DUMP_CONFIG": "dump.json"}
+
+    code, out, err = finish(python(DEAF, PROGRAM=INTERRUPTED, **variables))
+
+    assert (0, "(1, 3)\n(1, 3)\nTrue\n") == (code, out), err
+    assert {"0", "1"} == {path.name for path in (tmp_path / "dump/rank_0/Net/0").iterdir()}
+
+
 @pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.slow)], ids=["some", "a hundred"])
 @pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 def test_killed_at_any_moment_on_ascend(python, tmp_path, enable, times):

@@ -1,0 +1,37 @@
+"""What holds for every test: Ctrl-C works, a busy machine breaks none, one that hangs fails by itself."""
+
+import os
+import signal
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
+
+settings.register_profile(
+    "msdump",
+    deadline=None,  # how long an example takes says more about the machine than about the code
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,  # there a failure is the change's fault, not chance's
+)
+settings.load_profile("msdump")
+
+
+def pytest_collection_modifyitems(items):
+    """Give slow tests their own limit, where they do not name one."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW_LIMIT))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c():
+    """Let Ctrl-C reach the tests and the programs that they start, though who starts them ignores it.
+
+    A shell ignores it for what runs in the background (``scripts/test.sh &``), and every child inherits that.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
