@@ -31,6 +31,7 @@ from msdump.store import layouts, names
 from msdump.store.clock import CLOCK
 from msdump.store.layouts import ModelLayout
 from msdump.store.sinks import Sink
+from msdump.store.standins import LONGEST_NAME
 
 _log = logging.getLogger("msdump")
 
@@ -258,7 +259,8 @@ def _inside(memory: Memory, index: int) -> Memory:
 
 
 def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
-    return names.sanitize(model_selection.directory_name(plan, file_name, graph_name)) or _UNNAMED
+    name = names.sanitize(model_selection.directory_name(plan, file_name, graph_name))
+    return name[:LONGEST_NAME] or _UNNAMED  # its number tells two of the same beginning apart
 
 
 def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:

@@ -68,6 +68,10 @@ class Report:
         line, column = self._document.key_position(path)
         self._warnings.append(Problem(json_path(path), message, line, column))
 
+    def warn_outside(self, name: str, message: str) -> None:
+        """Add a doubt about the value of an environment variable."""
+        self._warnings.append(Problem("", f"{name} {message}"))
+
     def error_outside(self, error: GrammarError, name: str) -> None:
         """Add the faults of a text that an environment variable gives."""
         self._errors += [

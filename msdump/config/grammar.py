@@ -5,7 +5,6 @@ segment    = number | number "-" number           both ends included, numbers fr
 kernel     = "name-regex(" expression ")"         the whole name (O2: a part of it)
            | text with "/" or "-op"               the exact full name
            | other text                           a part of the operator type, in any case
-root       = "/" {letter | digit | "_" | "-" | "/"}
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ _SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', as in '0|5-8
 _MOST_GE_SEGMENTS: Final = 100
 _BIGGEST: Final = (1 << 64) - 1
 _REGEX_OPENS: Final = "name-regex("
-_ROOT_FORBIDS: Final = re.compile(r"[^A-Za-z0-9_/-]+")
 
 
 def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
@@ -78,23 +76,6 @@ def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
     if "/" in text or "-op" in text:
         return KernelPattern(PatternKind.NAME, text, item)
     return KernelPattern(PatternKind.TYPE, text, item)
-
-
-def parse_root(text: str) -> str:
-    """Return the root of the dump without repeated and trailing slashes.
-
-    Raises:
-        GrammarError: It holds another character than MindSpore allows, or is relative.
-    """
-    faults = [
-        Fault(match.start(), match.end(), "a path holds only letters, digits, '_', '-' and '/'")
-        for match in _ROOT_FORBIDS.finditer(text)
-    ]
-    if not text.startswith("/"):
-        faults.insert(0, Fault(0, 1, "the path must be absolute, starting with '/'"))
-    if faults:
-        raise GrammarError(text, *faults)
-    return "/" + "/".join(part for part in text.split("/") if part)
 
 
 def _bounds(match: re.Match[str]) -> tuple[int, int]:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from msdump import env
 from msdump.config import acl_environment, rules
 from msdump.config.faults import GrammarError, Report, did_you_mean, show
-from msdump.config.grammar import parse_iterations, parse_kernel, parse_root
+from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import BLOCKS
+from msdump.config.root import foreign_characters, parse_root
 from msdump.config.rules import Mode
 from msdump.config.settings import ABSENT, Settings
 from msdump.config.source import Document, Path
@@ -159,14 +160,22 @@ def _root(settings: Settings, report: Report) -> str:
     if not text and not base:
         report.error(path, f"is missing or empty: give an absolute path, or set {env.DIAGNOSTIC_DATA_PATH}")
         return ""
+    given = text or f"{base}{_DIAGNOSTIC_SUBDIRECTORY}"
     try:
-        return parse_root(text or f"{base}{_DIAGNOSTIC_SUBDIRECTORY}")
+        root = parse_root(given)
     except GrammarError as error:
         if text:
             report.error_in_text(path, error)
         else:
             report.error_outside(error, env.DIAGNOSTIC_DATA_PATH)
-    return ""
+        return ""
+    if foreign := foreign_characters(root):
+        warning = f"= {show(given)}: MindSpore itself refuses a path with {foreign!r}"
+        if text:
+            report.warn(path, warning)
+        else:
+            report.warn_outside(env.DIAGNOSTIC_DATA_PATH, warning)
+    return root
 
 
 def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPattern, ...]:

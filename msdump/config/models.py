@@ -72,8 +72,8 @@ class CommonDumpSettings(Block):
     """Which operators are dumped. 0: all, 1: those that kernels selects, 2: those that set_dump marked."""
 
     path: Annotated[str, Allowed("a text, an absolute path")] = ""
-    """Absolute root of the dump, of letters, digits, "_", "-" and "/". Missing or empty:
-    $MS_DIAGNOSTIC_DATA_PATH/debug_dump."""
+    """Absolute root of the dump; MindSpore itself takes only letters, digits, "_", "-" and "/".
+    Missing or empty: $MS_DIAGNOSTIC_DATA_PATH/debug_dump."""
 
     net_name: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""The grammars of iteration, kernels and path."""
+"""The grammars of iteration and kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.config.faults import GrammarError
-from msdump.config.grammar import parse_iterations, parse_kernel, parse_root
+from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.source import caret
 from msdump.plan import IterationSet, PatternKind
 
@@ -237,27 +237,3 @@ def test_any_item_is_a_pattern_or_a_grammar_error(text):
         faults = error.faults
 
     assert all(0 <= fault.start < fault.end <= len(item) for fault in faults)
-
-
-@pytest.mark.parametrize(
-    ("text", "root"), [("/", "/"), ("//a//b/", "/a/b"), ("/A-z_0/9", "/A-z_0/9"), ("/a/", "/a")]
-)
-def test_root_is_normalised(text, root):
-    """Repeated and trailing slashes do not matter."""
-    assert root == parse_root(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "excerpts"),
-    [
-        ("a", ["    a\n    ^"]),
-        ("/a.b/c d", ["    /a.b/c d\n      ^", "    /a.b/c d\n          ^"]),
-        ("../x", ["    ../x\n    ^", "    ../x\n    ^^"]),
-    ],
-)
-def test_bad_root_is_refused_with_a_caret(text, excerpts):
-    """A relative path and each run of forbidden characters is a fault with a caret."""
-    with pytest.raises(GrammarError) as caught:
-        parse_root(text)
-
-    assert excerpts == _excerpts(caught.value)

@@ -137,17 +137,39 @@ def test_path_beats_the_diagnostic_path(compile_plan, monkeypatch):
 
 def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
     """A bad MS_DIAGNOSTIC_DATA_PATH is an error that names the variable and shows a caret."""
-    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "/a.b")
+    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "a")
 
     with pytest.raises(ConfigValueError) as caught:
         compile_plan("CPU", {"path": ""})
 
     assert str(caught.value) == (
-        "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': "
-        "a path holds only letters, digits, '_', '-' and '/'\n"
-        "    /a.b/debug_dump\n"
-        "      ^"
+        "dump.json: MS_DIAGNOSTIC_DATA_PATH = 'a/debug_dump': "
+        "the path must be absolute, starting with '/'\n"
+        "    a/debug_dump\n"
+        "    ^"
     )
+
+
+@pytest.mark.parametrize("mode", ["CPU", "O0", "O2"])
+def test_path_that_only_mindspore_refuses_warns(mode, compile_plan):
+    """A path with a dot, a space or a plus is taken, with one warning that names those characters."""
+    plan, warnings = compile_plan(mode, {"path": "/data/my.models/a b/c+d.e"})
+
+    assert plan.path == "/data/my.models/a b/c+d.e"
+    assert ["MindSpore itself refuses a path with '. +'"] == [text.rpartition(": ")[2] for text in warnings]
+    assert warnings[0].startswith("dump.json:1: $.common_dump_settings.path = '/data/my.models/a b/c+d.e': ")
+
+
+def test_diagnostic_path_that_only_mindspore_refuses_warns(compile_plan, monkeypatch):
+    """A dot in MS_DIAGNOSTIC_DATA_PATH is taken, with one warning that names the variable."""
+    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "/a.b")
+
+    plan, warnings = compile_plan("CPU", {"path": ""})
+
+    assert plan.path == "/a.b/debug_dump"
+    assert [
+        "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': MindSpore itself refuses a path with '.'"
+    ] == warnings
 
 
 @pytest.mark.parametrize(

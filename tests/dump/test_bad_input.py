@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,8 +108,7 @@ def test_configuration_file(door, make, message):
 
 
 VALUES = {
-    "forbidden character": ({"path": "/tmp/my dump"}, "$.common_dump_settings.path"),  # noqa: S108 - refused
-    "dots": ({"path": "/tmp/../x"}, "$.common_dump_settings.path"),  # noqa: S108 - refused
+    "long component": ({"path": f"/{256 * 'x'}"}, "$.common_dump_settings.path"),
     "relative path": ({"path": "dump"}, "$.common_dump_settings.path"),
     "no path": ({"path": None}, "MS_DIAGNOSTIC_DATA_PATH"),
     "expression": ({"dump_mode": 1, "kernels": ["name-regex(Default/[)"]}, "$.common_dump_settings.kernels"),
@@ -128,6 +128,27 @@ def test_configuration_value(door, changes, place):
     assert place in str(caught.value)
     assert str(caught.value).startswith(f"{file}:")
     assert not door.path.exists()
+
+
+def test_longest_path_takes_a_whole_dump(door, caplog):
+    """Below the longest path that is accepted every file finds its place: stand-ins, side files, rows."""
+    root = f"{door.folder}/my.dump"
+    root += (3400 - len(root)) // 100 * f"/{99 * 'd'}"
+    root += (3400 - len(root)) * "d"
+    network = door.dump(
+        nets.long_names(),
+        {"x": np.ones((2, 4), np.float32)},
+        context={"device_target": "Ascend", "jit_level": "O0"},
+        path=root,
+        net_name=255 * "n",
+        saved_data="full",
+    )
+
+    assert {} == dict(network.summary.lost)
+    assert 6 == complete(Path(root))
+    assert ["MindSpore itself refuses a path with '.'"] == [
+        text.rpartition(": ")[2] for text in messages(caplog)
+    ]
 
 
 def test_unwritable_path(door):

@@ -117,14 +117,17 @@ class TestTree:
         assert [(0, 3, "graph", 1, 0)] == o2.places(door.path)
         assert (door.path / "acl_dump_3.json").exists()
 
-    def test_model_is_named_after_its_graph(self, door):
-        """A graph's name becomes the directory, with the characters that tools accept."""
+    @pytest.mark.parametrize(
+        ("name", "directory"), [("ge default.1/x", "ge_default_1_x"), (300 * "g", 255 * "g")]
+    )
+    def test_model_is_named_after_its_graph(self, door, name, directory):
+        """A graph's name becomes the directory, with the characters that tools accept, as far as it fits."""
         model = chain()
-        model.graph.name = "ge default.1/x"
+        model.graph.name = name
 
         o2.dump(door, model, FLOATS)
 
-        assert [(0, 0, "ge_default_1_x", 1, 0)] == o2.places(door.path)
+        assert [(0, 0, directory, 1, 0)] == o2.places(door.path)
 
     @pytest.mark.parametrize("file_format", ["bin", "npy"])
     def test_long_names(self, door, file_format):
