@@ -17,6 +17,21 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 LONGEST_MODULE = 500
 LONGEST_FUNCTION = 60
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc", "base"}
+READERS = {
+    *("open", "io.open", "os.open", "os.fdopen", "os.popen", "FileIO", "io.FileIO", "fileinput.input"),
+    *("np.load", "np.fromfile", "np.memmap", "np.genfromtxt", "np.loadtxt", "onnx.load", "torch.load"),
+    *("zipfile.ZipFile", "importlib.util.spec_from_file_location", "runpy.run_path"),
+}
+READING_METHODS = {"open", "read_text", "read_bytes"}
+OPENS_DIRECTORIES_AND_WRITES = {
+    "store/files.py",
+    "store/rows.py",
+    "store/streams.py",
+    "tools/convert_write.py",
+    "tools/reports.py",
+    "tools/convert.py",
+}
+READS_WHAT_IS_OPEN = {"tools/inputs.py"}  # np.load, of a file that the door opened
 MAINS = {"config/schema.py", "config/reference.py"}  # modules that also write a page when they are run
 
 
@@ -103,6 +118,20 @@ def test_only_one_room_does_it(what, found, rooms):
 
     assert names, f"nobody {what}: the test looks for the wrong thing"
     assert [name for name in names if not name.startswith(rooms)] == []
+
+
+def opens_a_file(node):
+    """Tell whether a node opens a file by its name, without the door."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func)
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in READING_METHODS
+    return name in READERS or (is_method and name not in {"reading.read_bytes", "texts.read_bytes"})
+
+
+def test_files_are_read_through_one_door():
+    """Only reading.py opens files to read them: elsewhere a pipe or a device would hang the reader."""
+    assert ["reading.py"] == sorted(users(opens_a_file) - OPENS_DIRECTORIES_AND_WRITES - READS_WHAT_IS_OPEN)
 
 
 @pytest.mark.parametrize(

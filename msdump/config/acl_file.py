@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import stat
-from pathlib import Path
 from typing import Final
 
+from msdump import reading
 from msdump.config.acl_codes import AclCode
 from msdump.config.acl_faults import AclFaults
 
@@ -24,16 +23,11 @@ def read(path: str) -> bytes:
     """
     faults = AclFaults(path)
     try:
-        status = Path(path).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise faults.unparsable("it is not a regular file", AclCode.INVALID_FILE)
-        if status.st_size > _BIGGEST:
-            reason = f"its {status.st_size} bytes exceed the maximum of {_BIGGEST}"
-            raise faults.unparsable(reason, AclCode.INVALID_FILE)
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise faults.unparsable(reason, AclCode.INVALID_FILE) from error
+        data = reading.read_bytes(path, _BIGGEST)
+    except (IsADirectoryError, reading.NotRegularError) as error:
+        raise faults.unparsable("it is not a regular file", AclCode.INVALID_FILE) from error
+    except OSError as error:
+        raise faults.unparsable(error.strerror or str(error), AclCode.INVALID_FILE) from error
     for opening, closing in _BRACKETS:
         if _is_too_deep(data, opening, closing):
             reason = f"more than {_DEEPEST} levels of {opening}{closing} are nested"

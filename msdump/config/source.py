@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path as File
 from typing import Any, Final, NoReturn, TypeAlias
 
+from msdump import reading
 from msdump.errors import ConfigSyntaxError, Problem
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -19,6 +19,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+')
 _CONSTANTS: Final = ("NaN", "Infinity", "-Infinity")
+_LARGEST: Final = 64 << 20  # bytes of a file
 _LONGEST_NUMBER: Final = 4300  # digits; Python converts no longer one
 _BEFORE, _AFTER = 60, 40  # characters of a line that an excerpt keeps around a fault
 
@@ -88,13 +89,13 @@ def read(path: str, giver: str) -> bytes:
     """
     remedy = f"{giver} must be the path of a readable .json file"
     try:
-        if File(path).is_dir():
-            _refuse(path, f"is a directory; {remedy}")
-        data = File(path).read_bytes()
+        data = reading.read_bytes(path, _LARGEST)
+    except IsADirectoryError:
+        _refuse(path, f"is a directory; {remedy}")
     except FileNotFoundError:
         _refuse(path, f"no such file; {remedy}")
-    except (OSError, ValueError) as error:
-        _refuse(path, f"cannot be read ({getattr(error, 'strerror', None) or error}); {remedy}")
+    except OSError as error:
+        _refuse(path, f"cannot be read ({error.strerror}); {remedy}")
     if not path.endswith(".json"):
         _refuse(path, f"the name does not end in .json; {remedy}")
     return data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import shape_inference
 
+from msdump import reading
 from msdump.errors import GraphError
 from msdump.graph import functions, names, validity, weights, wire
 from msdump.graph.builder import Builder, Shared
@@ -44,12 +44,12 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | bytes, *, keeps_class
 
 def _map_file(path: Path) -> memoryview:
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                raise GraphError(f"{path}: the file is empty; an ONNX model is expected")
-            return memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        data = reading.map_file(path)
     except OSError as error:
         raise GraphError(f"{path}: the model cannot be read: {error.strerror}") from error
+    if not data:
+        raise GraphError(f"{path}: the file is empty; an ONNX model is expected")
+    return data
 
 
 def _build(source: str, folder: Path | None, data: memoryview, *, keeps_classes: bool) -> Graph:

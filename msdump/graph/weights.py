@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from msdump import dtypes
+from msdump import dtypes, reading
 from msdump.errors import FormatError, GraphError
 
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
@@ -48,10 +48,7 @@ class SideFiles:
         if location not in self._maps:
             path = self._path(tensor, location)
             try:
-                empty = path.stat().st_size == 0
-                self._maps[location] = (
-                    np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
-                )
+                self._maps[location] = np.frombuffer(reading.map_file(path), np.uint8)
             except OSError as error:
                 raise GraphError(
                     f"initializer {tensor!r}: external data file {location!r} cannot be read:"

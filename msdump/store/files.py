@@ -20,6 +20,7 @@ from pathlib import Path
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msdump import reading
 from msdump.store.rows import RowFile
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class DiskFiles:
     def read(self, directory: str, name: str) -> bytes:
         """Return the contents of a file, nothing where there is none."""
         try:
-            return Path(directory, name).read_bytes()
+            return reading.read_bytes(f"{directory}/{name}")
         except FileNotFoundError:
             return b""
 

@@ -7,6 +7,7 @@ import os
 import weakref
 from typing import Final
 
+from msdump import reading
 from msdump.errors import DumpReadError
 
 _MAPPED: Final = 1 << 20  # below, reading costs less than a map
@@ -22,12 +23,11 @@ def load(path: str) -> memoryview:
         DumpReadError: It cannot be read.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
+        with reading.open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
             if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
                 return memoryview(file.readall())
-            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise unreadable(path, error) from error
     _MAPS.add(mapped)

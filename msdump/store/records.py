@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from msdump import dtypes
+from msdump import dtypes, reading
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError
 from msdump.store import mapped
@@ -132,8 +131,7 @@ class Record:
 
 def _load_header(path: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb", buffering=0) as file:
+        with reading.open_file(path) as file:
             start = file.read(_PREFIX)
             missing = npy.header_size(start, path) - len(start)
             return start + file.read(missing) if missing > 0 else start

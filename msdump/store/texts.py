@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msdump import reading
 from msdump.errors import DumpReadError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def read_bytes(path: str) -> bytes:
         DumpReadError: It cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        return reading.read_bytes(path)
     except OSError as error:
         raise DumpReadError(path, error.strerror or str(error)) from error
 

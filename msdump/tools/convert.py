@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msdump import reading
 from msdump.encode import dump_enums
 from msdump.errors import ToolError
 from msdump.store import files, standins
@@ -156,7 +157,7 @@ def _write_mappings(result: FileResult) -> None:
     for directory, used, name in result.renamed:
         path = Path(directory, MAPPING)
         with contextlib.suppress(FileNotFoundError):
-            if used in standins.parse_mapping(path.read_bytes()):
+            if used in standins.parse_mapping(reading.read_bytes(path)):
                 continue
         with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.write(f"{used},{name}\n")

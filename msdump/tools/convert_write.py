@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import Final
 
+from msdump import reading
 from msdump.errors import DumpReadError
 from msdump.record import Buffer
 from msdump.store import files
@@ -36,7 +37,7 @@ class Stretch:
         """Yield the bytes piece by piece, each valid until the next."""
         buffer = memoryview(bytearray(min(_STEP, self.size)))
         left = self.size
-        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs more than the call
+        with reading.open_file(self.path) as file:
             file.seek(self.offset)
             while left:
                 count = file.readinto(buffer[:left])

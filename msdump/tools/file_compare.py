@@ -55,7 +55,7 @@ def read(path: str) -> np.ndarray:
     """
     if not path.endswith(_SUFFIX):
         raise ToolError(ReturnCode.FILE_TYPE, f"{path}: only .npy files can be compared")
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise ToolError(ReturnCode.PATH, f"{path}: no such file")
     try:
         return npy.decode(mapped.load(path), path)

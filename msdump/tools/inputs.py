@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
+from msdump import reading
 from msdump.dtypes import STRING, DType
 from msdump.errors import InputError
 from msdump.graph.graph import Graph, Value, ValueType
@@ -44,7 +44,7 @@ def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
 def _read(path: str) -> dict[str, np.ndarray]:
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
     try:
-        with Path(path).open("rb") as file:
+        with reading.open_file(path) as file:
             loaded = np.load(file, allow_pickle=False)
             arrays = None if isinstance(loaded, np.ndarray) else dict(loaded)
     except OSError as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import os
 import stat
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from msdump import reading
 from msdump.errors import ToolError
 from msdump.tools.return_codes import ReturnCode
 
@@ -28,13 +30,12 @@ def load(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
     Raises:
         ToolError: The script cannot be used.
     """
-    check(path)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = types.ModuleType(path.stem)
+    module.__file__ = str(path)
     try:
-        spec.loader.exec_module(module)
+        exec(compile(_text(path), path, "exec"), module.__dict__)  # noqa: S102 - the user's own, and checked
+    except ToolError:
+        raise
     except Exception as error:
         kind = type(error).__name__
         raise ToolError(code, f"{path}: {kind}: {error}") from error
@@ -50,9 +51,18 @@ def check(path: Path) -> None:
     Raises:
         ToolError: It is not.
     """
-    found = path.stat()
-    if found.st_mode & _FOREIGN_WRITERS:
-        raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
-    if found.st_size > _MOST_BYTES:
-        fault = f"{path}: {found.st_size} bytes are over the {_MOST_BYTES} allowed"
-        raise ToolError(ReturnCode.UNSAFE_FILE, fault)
+    _text(path)
+
+
+def _text(path: Path) -> bytes:
+    try:
+        with reading.open_file(path) as file:
+            found = os.fstat(file.fileno())
+            if found.st_mode & _FOREIGN_WRITERS:
+                raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
+            if found.st_size > _MOST_BYTES:
+                fault = f"{path}: {found.st_size} bytes are over the {_MOST_BYTES} allowed"
+                raise ToolError(ReturnCode.UNSAFE_FILE, fault)
+            return file.readall()
+    except OSError as error:
+        raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: cannot be read: {error.strerror}") from error

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-_MAPS: Final = Path("/proc/self/maps")
+from msdump import reading
+
+_MAPS: Final = "/proc/self/maps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def _is_mapped(start: int, size: int, *, writes: bool) -> bool:
     if not 0 < start < end:
         return False
     try:
-        lines = _MAPS.read_text(encoding="ascii", errors="replace").splitlines()
+        lines = reading.read_bytes(_MAPS).decode("ascii", errors="replace").splitlines()
     except OSError:
         return False
     for line in lines:

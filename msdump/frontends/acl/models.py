@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from msdump import reading
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.process import Process
 from msdump.config.acl_codes import AclCode
@@ -81,12 +83,10 @@ def load_from_file(model_path: str | None) -> int:
         raise null_pointer("aclmdlLoadFromFile", "modelPath")
     path = Path(_text(model_path, "modelPath"))
     try:
-        is_empty = path.stat().st_size == 0
-        with path.open("rb"):
-            pass
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: {reason}") from error
+        with reading.open_file(path) as file:
+            is_empty = os.fstat(file.fileno()).st_size == 0
+    except OSError as error:
+        raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: {error.strerror}") from error
     if is_empty:
         raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: the file is empty")
     return _load(lambda: loader.load(path), path.stem)

@@ -1,0 +1,116 @@
+"""The one door through which files are read: regular files only, and bounded where one is read as a whole.
+
+What stands under a name may be a pipe that nobody writes to, or a device without an
+end. A file is therefore opened without waiting and judged by its descriptor, so that
+nothing can take its place between the look and the reading. A link to a regular file
+is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from io import FileIO
+from typing import Final
+
+LARGEST: Final = 1 << 30
+"""Bytes of the largest file that is read into memory as a whole, unless the caller allows another number."""
+
+_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_STEP: Final = 1 << 16
+_KINDS: Final = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class NotRegularError(OSError):
+    """Something that is no file with contents stands under a name: a pipe, a socket, a device."""
+
+
+def open_file(path: str | os.PathLike[str], *, directory: int | None = None) -> FileIO:
+    """Open a regular file for reading, without a buffer.
+
+    Args:
+        path: The file; where it is relative, below ``directory``.
+        directory: Descriptor of an open directory, None for the working directory.
+
+    Raises:
+        OSError: There is none, it cannot be read, or something else stands there.
+    """
+    try:
+        fd = os.open(path, _OPEN, dir_fd=directory)
+    except ValueError as error:  # a zero byte, or text that is no file name in this locale
+        raise OSError(errno.EINVAL, f"no file can have this name ({error})", os.fspath(path)) from error
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what the system says of sockets
+            raise _not_regular(stat.S_IFSOCK, path) from error
+        raise
+    try:
+        check_regular(os.fstat(fd), path)
+        return FileIO(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = LARGEST, *, directory: int | None = None) -> bytes:
+    """Return the contents of a regular file.
+
+    Args:
+        path: The file; where it is relative, below ``directory``.
+        most: Bytes that it may have.
+        directory: Descriptor of an open directory, None for the working directory.
+
+    Raises:
+        OSError: As for ``open_file``, or the file is larger.
+    """
+    with open_file(path, directory=directory) as file:
+        size = os.fstat(file.fileno()).st_size
+        # Files of /proc have size 0 and contents; one byte more tells whether there is an end.
+        data = bytearray()
+        while size <= most and len(data) <= most and (piece := file.read(max(_STEP, min(size, most) + 1))):
+            data += piece
+    if max(size, len(data)) > most:
+        reason = f"its {max(size, len(data))} bytes exceed the maximum of {most}"
+        raise OSError(errno.EFBIG, reason, os.fspath(path))
+    return bytes(data)
+
+
+def map_file(path: str | os.PathLike[str]) -> memoryview:
+    """Return the bytes of a regular file, mapped into memory, read-only.
+
+    Raises:
+        OSError: As for ``open_file``, or the file cannot be mapped.
+    """
+    with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+
+
+def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    """Refuse what is no regular file.
+
+    Args:
+        status: Of the open file.
+        path: The path that the error names.
+
+    Raises:
+        OSError: It is a directory (IsADirectoryError) or something else (NotRegularError).
+    """
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if kind != stat.S_IFREG:
+        raise _not_regular(kind, path)
+
+
+def _not_regular(kind: int, path: str | os.PathLike[str]) -> NotRegularError:
+    return NotRegularError(
+        errno.EINVAL, f"not a regular file but {_KINDS.get(kind, 'nothing to read')}", os.fspath(path)
+    )
