@@ -2,10 +2,11 @@
 
 A kernel is a cube operator with what follows it - bias, batch normalization,
 activation -, a batch normalization with its activation, or a chain of elementwise
-operators. It has the type of the first operator, is called after all of them, and
-keeps them (``Node.parts``). Node names are joined as they are, ``conv1conv1_relu``;
-of full names the scope is that of the first operator, since the scopes of all would
-make file names too long: ``Default/conv1-Conv2d/Conv2D-op0ReLU-op0``.
+operators. It has the type of the first operator, of the next one behind a Cast (see
+``PASSING``), is called after all of them, and keeps them (``Node.parts``). Node names
+are joined as they are, ``conv1conv1_relu``; of full names the scope is that of the
+first operator, since the scopes of all would make file names too long:
+``Default/conv1-Conv2d/Conv2D-op0ReLU-op0``.
 
 The parts of a kernel run one after the other, each rounded as it would be alone: a
 batch normalization is not multiplied into the weights of its convolution. So a
@@ -22,6 +23,7 @@ from msdump.graph.bodies import with_bodies
 from msdump.graph.folding import Compute, fold
 from msdump.graph.fusion import chains, joined, meet_elementwise
 from msdump.graph.graph import Graph, Node
+from msdump.graph.primitives import PASSING
 from msdump.record import OperatorRef
 
 _CUBE: Final = "cube"
@@ -120,9 +122,8 @@ def _names(graph: Graph) -> set[str]:
 
 def _fused(graph: Graph, join: Join, taken: set[str]) -> Graph:
     for joins in (_continues, meet_elementwise):
-        found = chains(graph, joins)
-        nodes = tuple(chain[0] if len(chain) == 1 else _kernel(chain, join, taken) for chain in found)
-        graph = replace(graph, nodes=nodes)
+        nodes = (node for chain in chains(graph, joins) for node in _kernels(chain, join, taken))
+        graph = replace(graph, nodes=tuple(nodes))
     return with_bodies(graph, lambda body: _fused(body, join, taken))
 
 
@@ -140,14 +141,21 @@ def _role(node: Node) -> str:
     return _BIAS if node.operator.op_type == _BIAS_PRIMITIVE else _ROLES.get(node.op_type, "")
 
 
-def _kernel(chain: Sequence[Node], join: Join, taken: set[str]) -> Node:
-    """Return the kernel of a chain; it runs where the last operator stood."""
-    first = chain[0]
+def _kernels(chain: Sequence[Node], join: Join, taken: set[str]) -> Sequence[Node]:
+    """Return the kernel of a chain; operators that no kernel may be typed after stay alone."""
+    named_after = next((part for part in chain if part.operator.op_type not in PASSING), None)
+    if len(chain) == 1 or named_after is None:
+        return chain
+    return (_kernel(chain, named_after, join, taken),)
+
+
+def _kernel(chain: Sequence[Node], named_after: Node, join: Join, taken: set[str]) -> Node:
+    """Return a chain as one operator with the type and arguments of a part; it runs where the last stood."""
     full_name = _free(join(chain), taken)
-    kernel = joined(chain, OperatorRef(first.operator.op_type, full_name))
+    kernel = joined(chain, OperatorRef(named_after.operator.op_type, full_name))
     name = _free(_node_names(chain), taken)
     taken |= {full_name, name}
-    return replace(kernel, name=name, attributes=first.attributes)
+    return replace(kernel, name=name, attributes=named_after.attributes)
 
 
 def _node_names(chain: Sequence[Node]) -> str:

@@ -59,6 +59,12 @@ def primitive_name(op_type: str, domain: str, use: Use) -> str:
 
 _STANDARD: Final = ("", "ai.onnx")
 
+PASSING: Final = frozenset({"Cast", "TransData"})
+"""Types whose output CANN's comparers take for their input in another element type or format.
+
+They compare it with the golden tensor of that input, whatever else the operator does.
+"""
+
 
 def _by_rank(usual: str, others: Mapping[int, str]) -> Rule:
     """Choose by the rank of the data."""

@@ -11,12 +11,13 @@ The file holds graphs, a graph operators, an operator its producers, attributes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 from msdump.errors import DumpReadError, ToolError
+from msdump.graph.primitives import PASSING
 from msdump.store import names, texts
 from msdump.tools.return_codes import ReturnCode
 
@@ -25,7 +26,6 @@ _ORIGIN_NAME: Final = "_datadump_origin_name"
 _ORIGIN_INDEX: Final = "_datadump_origin_output_index"
 _ORIGIN_FORMATS: Final = ("_datadump_origin_format", "origin_format")
 _IS_PART_OF_SEVERAL: Final = "_datadump_is_multiop"
-_PASSING: Final = frozenset({"Cast", "TransData"})
 _DATA: Final = "Data"
 _CONTROL_EDGE: Final = ":-1"
 
@@ -58,6 +58,7 @@ class Operator:
         originals: Operators of the original network that it stands for; none: the compiler added it.
         outputs: Where its outputs come from, None where the original network has no such output.
         is_inner: It is one of several operators for the same originals and gives none of their outputs.
+        is_added: The compiler has put it there to change a tensor's element type or format.
     """
 
     index: int
@@ -68,6 +69,15 @@ class Operator:
     originals: tuple[str, ...]
     outputs: tuple[Origin | None, ...]
     is_inner: bool = False
+    is_added: bool = False
+
+
+IsPassing = Callable[[Operator], bool]
+"""Tells whether an operator only passes its input on, in another element type or format."""
+
+
+def _has_passing_type(operator: Operator) -> bool:
+    return operator.op_type in PASSING
 
 
 @dataclass(frozen=True)
@@ -125,26 +135,38 @@ class FusionRules:
         """The largest place in the execution."""
         return max((operator.sequence for operator in self.operators), default=0)
 
-    def output_origin(self, operator: Operator, index: int) -> Origin | None:
+    def output_origin(
+        self, operator: Operator, index: int, is_passing: IsPassing = _has_passing_type
+    ) -> Origin | None:
         """Return where an output comes from, looking through casts and changes of format.
 
         Outputs that are not described come from the first one.
+
+        Args:
+            operator: The operator.
+            index: Its output.
+            is_passing: Tells which operators are looked through; else all casts are, as CANN's tool does,
+                those of the original network as well.
         """
-        source, number = self._behind_casts(operator, index)
+        source, number = self._behind_casts(operator, index, is_passing)
         if source is None or not source.outputs:
             return None
         return source.outputs[number if number < len(source.outputs) else 0]
 
-    def input_origin(self, operator: Operator, index: int) -> Origin | None:
+    def input_origin(
+        self, operator: Operator, index: int, is_passing: IsPassing = _has_passing_type
+    ) -> Origin | None:
         """Return where an input comes from, as ``output_origin`` does of its producer."""
         producer, output = self._producer(operator, index)
-        return None if producer is None else self.output_origin(producer, output)
+        return None if producer is None else self.output_origin(producer, output, is_passing)
 
-    def _behind_casts(self, operator: Operator, index: int) -> tuple[Operator | None, int]:
+    def _behind_casts(
+        self, operator: Operator, index: int, is_passing: IsPassing
+    ) -> tuple[Operator | None, int]:
         """Return what a cast or change of format passes on; nothing where such operators go in a ring."""
         source: Operator | None = operator
         seen: set[str] = set()
-        while source is not None and source.op_type in _PASSING:
+        while source is not None and is_passing(source):
             if source.name in seen:
                 return None, 0
             seen.add(source.name)
@@ -235,15 +257,17 @@ def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> Operator:
     originals = (name,) if listed is None else tuple(filter(None, listed))
     is_told = listed is not None
     outputs = tuple(_outputs(place, "" if is_told else name)) or (() if is_told else (Origin(name, 0),))
+    op_type: str = place.member("type", str).value
     return Operator(
         groups.setdefault(originals or ("", name), len(groups)),
         place.member("id", int, 0).value,
         name,
-        place.member("type", str).value,
+        op_type,
         tuple(_inputs(place)),
         originals,
         outputs,
         attributes.truth(_IS_PART_OF_SEVERAL) and not any(outputs),
+        op_type in PASSING and not (listed and any(listed)),
     )
 
 

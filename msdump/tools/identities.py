@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msdump.record import IO
 from msdump.tools import dump_folder, fusion_rules
 from msdump.tools.dump_folder import FolderKind
-from msdump.tools.fusion_rules import FusionRules
+from msdump.tools.fusion_rules import FusionRules, Operator
 from msdump.tools.pairs import GOLDEN_INPUT
 
 if TYPE_CHECKING:
@@ -80,11 +80,15 @@ class _Rules:
         if operator is None:
             return None
         find = self.rules.input_origin if io is IO.INPUT else self.rules.output_origin
-        origin = find(operator, slot)
+        origin = find(operator, slot, _is_added)  # a cast of the model has a golden tensor of its own
         return None if origin is None else (dump_folder.key(origin.name), IO.OUTPUT, str(origin.index))
 
     def golden(self, name: str, io: IO, slot: int) -> Identity | None:
         return by_name(name, io, slot)
+
+
+def _is_added(operator: Operator) -> bool:
+    return operator.is_added
 
 
 _Values = Mapping[tuple[str, IO, int], Identity]

@@ -41,6 +41,8 @@ KERNELS = {
         ["ar"],
     ),
     "elementwise": ("[a] d = Abs(x) [e] f = Exp(d) [n] y = Neg(f)", ["aen"]),
+    "elementwise behind a cast": ("[c] d = Cast<to = 10>(x) [a] f = Abs(d) [n] y = Neg(f)", ["can"]),
+    "casts": ("[c] d = Cast<to = 10>(x) [f] y = Cast<to = 1>(d)", ["c", "f"]),
     "nothing": ("[s] d = Softmax(x) [p] y = MaxPool<kernel_shape = [2, 2]>(d)", ["s", "p"]),
     "pooling between": (
         "[a] d = Conv(x, w) [p] e = MaxPool<kernel_shape = [2, 2]>(d) [r] y = Relu(e)",
@@ -84,6 +86,15 @@ def test_kernel():
     assert ("y",) == kernel.outputs
     assert {"group": 1} == kernel.attributes
     assert ["Conv2D", "BatchNorm", "ReLU"] == [part.operator.op_type for part in kernel.parts]
+
+
+def test_no_kernel_has_the_type_of_a_cast():
+    """A kernel behind a Cast has the type and the arguments of its next part."""
+    (kernel,) = compiled("d = Cast<to = 10>(x) e = Elu<alpha = 0.5>(d) y = Cast<to = 1>(e)").nodes
+
+    assert "Elu" == kernel.operator.op_type
+    assert {"alpha": 0.5} == kernel.attributes
+    assert "Default/Cast-op0Elu-op0Cast-op1" == kernel.operator.full_name
 
 
 def test_full_names_are_joined_too():

@@ -96,6 +96,21 @@ def test_graph_file(tmp_path):
     assert found.mine("unknown", OUT, 0) is None
 
 
+def test_cast_of_the_model(tmp_path):
+    """A Cast that the model has is an operator like others; one that the compiler added passes values on."""
+    rules = compared.graph(
+        tmp_path / "graph.json",
+        compared.operator("floor", "Cast", 1, ["x:0"], ["floor"], [("floor", 0, "ND")]),
+        compared.operator("trans_Cast_0", "Cast", 2, ["floor:0"], []),
+        compared.operator("fc", "MatMul", 3, ["trans_Cast_0:0"], ["m"], [("m", 0, "ND")]),
+    )
+
+    found = identities.read(str(rules), DUMPS, GOLDEN)
+
+    assert found.golden("floor", OUT, 0) == found.mine("floor", OUT, 0)
+    assert found.golden("floor", OUT, 0) == found.mine("trans_Cast_0", OUT, 0) == found.mine("fc", IN, 0)
+
+
 @pytest.mark.parametrize(("kind", "slot"), [(DUMPS, 1), (COMPILED, 1), (TENSORS, 2)])
 def test_absent_inputs(tmp_path, kind, slot):
     """A compiled graph does not number the inputs that an operator leaves out, MindSpore's other dumps do."""
