@@ -118,7 +118,7 @@ class ExecutionError(MsdumpError, RuntimeError):
 
 
 class NotAvailableError(MsdumpError, NotImplementedError):
-    """A setting that msdump reads and checks but cannot execute yet."""
+    """A setting that msdump reads and checks but cannot execute yet, or a library that lacks its means."""
 
 
 class DeviceMemoryError(MsdumpError, MemoryError):

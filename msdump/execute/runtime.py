@@ -1,7 +1,6 @@
 """onnxruntime, set up for hundreds of one-operator sessions.
 
-Sessions share one allocator; the public Python wrapper of the runtime costs ten
-times a call of the classes below it, so those are used.
+Sessions share one allocator; they are those below the runtime's public wrapper.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as native
 
+from msdump.execute.native import native
 from msdump.graph import onenode, probe
 from msdump.threads import thread_count
 

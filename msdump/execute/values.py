@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import FormatError, InputError
+from msdump.execute.native import native
 from msdump.execute.runtime import OrtValue, runtime
 from msdump.graph import glue
 from msdump.graph.onenode import type_text
@@ -71,9 +71,9 @@ def contiguous(array: np.ndarray) -> np.ndarray:
 def _copied(data: np.ndarray, shape: tuple[int, ...], row: DType) -> OrtValue:
     if not row.onnx:
         raise FormatError(f"dtype {row.name} has no ONNX counterpart")
-    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), row.onnx)
+    value = native.OrtValue.ortvalue_from_shape_and_onnx_type(list(shape), row.onnx, _CPU)
     ctypes.memmove(value.data_ptr(), data.ctypes.data, data.nbytes)
-    return value._ortvalue  # noqa: SLF001 - the wrapper has no other door to the native value
+    return value
 
 
 def _packed(array: np.ndarray, row: DType) -> np.ndarray:

@@ -1,0 +1,80 @@
+"""onnxruntime's own classes, below its public wrapper, which costs ten times their call.
+
+No version promises them. What is used of them stands in one table and is looked for
+when this module is imported: a version without one is told by name, not by an
+AttributeError in the middle of a network.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Final
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+from msdump.errors import NotAvailableError
+
+__all__ = ["SYMBOLS", "TESTED", "check", "native"]
+
+TESTED: Final = "1.31.1"
+"""The newest onnxruntime that the tests have run with."""
+
+SYMBOLS: Final = (
+    "GraphOptimizationLevel.ORT_DISABLE_ALL",
+    "InferenceSession.initialize_session",
+    "InferenceSession.run",
+    "InferenceSession.run_with_ort_values",
+    "OrtAllocatorType.ORT_ARENA_ALLOCATOR",
+    "OrtDevice.cpu",
+    "OrtDevice.default_memory",
+    "OrtMemType.DEFAULT",
+    "OrtMemoryInfo",
+    "OrtValue.data_ptr",
+    "OrtValue.data_type",
+    "OrtValue.has_value",
+    "OrtValue.is_tensor",
+    "OrtValue.numpy",
+    "OrtValue.ortvalue_from_numpy",
+    "OrtValue.ortvalue_from_shape_and_onnx_type",
+    "OrtValue.shape",
+    "SessionOptions.add_external_initializers",
+    "SessionOptions.add_session_config_entry",
+    "SessionOptions.enable_mem_pattern",
+    "SessionOptions.graph_optimization_level",
+    "SessionOptions.intra_op_num_threads",
+    "SessionOptions.log_severity_level",
+    "SessionOptions.use_per_session_threads",
+    "create_and_register_allocator",
+    "get_available_providers",
+)
+"""Everything of the runtime's internals that this room uses."""
+
+
+def check(found: Any, version: str) -> None:
+    """Look for every symbol.
+
+    Args:
+        found: The runtime's module of internals.
+        version: The runtime's version.
+
+    Raises:
+        NotAvailableError: Some are missing; all of them are named.
+    """
+    missing = [name for name in SYMBOLS if not _has(found, name)]
+    if missing:
+        raise NotAvailableError(
+            f"onnxruntime {version} has no {', '.join(missing)} among its internals, with which"
+            f" msdump runs operators; install onnxruntime {TESTED}, the newest that msdump was tested with"
+        )
+
+
+def _has(found: Any, name: str) -> bool:
+    try:
+        attrgetter(name)(found)
+    except AttributeError:
+        return False
+    return True
+
+
+check(native, onnxruntime.__version__)

@@ -1,0 +1,96 @@
+"""The internals of onnxruntime that the room of execution stands on, each by its name."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state as installed
+
+from msdump.errors import NotAvailableError
+from msdump.execute import native
+
+ROOT = Path(__file__).parents[2]
+CLASSES = (installed.InferenceSession, installed.OrtValue, installed.SessionOptions)
+
+
+def uses():
+    """Return where each internal name is used: {"OrtMemoryInfo": ["msdump/execute/runtime.py:42"]}."""
+    found = {}
+    for path in sorted((ROOT / "msdump/execute").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and _is_internal(node):
+                found.setdefault(node.attr, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return found
+
+
+def _is_internal(node):
+    """Tell an attribute of ``native``, of something of it, or one that only the runtime's objects have."""
+    text = ast.unparse(node.value)
+    if text == "native" or text.startswith("native."):
+        return True
+    return not node.attr.startswith("_") and any(hasattr(kind, node.attr) for kind in CLASSES)
+
+
+@pytest.mark.parametrize("symbol", native.SYMBOLS)
+def test_installed_runtime_has(symbol):
+    """A new onnxruntime that lacks a symbol is told with the places that use it."""
+    found = installed
+    for name in symbol.split("."):
+        found = getattr(found, name, None)
+        assert found is not None, f"onnxruntime has no {symbol}: {', '.join(uses()[symbol.split('.')[-1]])}"
+
+
+def test_table_names_what_is_used():
+    """Every internal that the code uses stands in the table, and nothing else."""
+    named = {part for symbol in native.SYMBOLS for part in symbol.split(".")}
+    owners = {symbol.split(".")[0] for symbol in native.SYMBOLS if "." in symbol}
+
+    assert named - owners == set(uses()) - owners
+
+
+def test_only_one_module_imports_the_internals():
+    """No other module goes past the check."""
+    found = [path.name for path in (ROOT / "msdump").rglob("*.py") if "pybind11_state" in path.read_text()]
+
+    assert ["native.py"] == found
+
+
+def test_missing_symbols_are_told_by_name():
+    """A runtime without some of them is refused with all of their names, its version and the remedy."""
+    without = SimpleNamespace(**{name: getattr(installed, name) for name in dir(installed)})
+    del without.OrtMemoryInfo, without.OrtMemType
+
+    with pytest.raises(NotAvailableError) as caught:
+        native.check(without, "9.9")
+
+    assert str(caught.value).startswith(
+        "onnxruntime 9.9 has no OrtMemType.DEFAULT, OrtMemoryInfo among its internals"
+    )
+    assert str(caught.value).endswith(
+        f"install onnxruntime {native.TESTED}, the newest that msdump was tested with"
+    )
+
+
+def test_commands_tell_it_at_once():
+    """A command on such a runtime ends with that message, not with a traceback."""
+    code = (
+        "from onnxruntime.capi import onnxruntime_pybind11_state as native; del native.OrtMemoryInfo\n"
+        "from msdump.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "run", str(ROOT / "graphs/mini.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+    assert 2 == done.returncode
+    assert done.stderr.startswith("msdump: error: onnxruntime ")
+    assert "has no OrtMemoryInfo" in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+
+
+def test_newest_tested_version_is_the_locked_one():
+    """What the message recommends is what the tests run with."""
+    assert f"onnxruntime=={native.TESTED}" in (ROOT / "requirements.lock").read_text().split()
