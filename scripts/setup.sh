@@ -2,28 +2,33 @@
 # Make .venv with msdump, its sample networks and the versions of requirements.lock; "setup.sh GROUP..."
 # adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other scripts source
 # this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one is made again.
+# MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with, MSDUMP_CONSTRAINTS
+# another file of versions than requirements.lock.
 set -euo pipefail
 
 MSDUMP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-VENV=$MSDUMP_ROOT/.venv
+VENV_NAME=${MSDUMP_VENV:-.venv}
+VENV=$MSDUMP_ROOT/$VENV_NAME
+CONSTRAINTS=${MSDUMP_CONSTRAINTS:-$MSDUMP_ROOT/requirements.lock}
 VENV_PYTHON=$VENV/bin/python
 
 # Print the first Python that is new enough.
 find_python() {
     local candidate
-    for candidate in python3 python3.11 python3.12 python3.13 python3.14 python; do
+    for candidate in ${MSDUMP_PYTHON:-python3 python3.11 python3.12 python3.13 python3.14 python}; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             command -v "$candidate"
             return
         fi
     done
-    echo "setup: Python 3.11 or newer is needed; python3 here is: $(python3 --version 2>&1 || true)" >&2
+    candidate=${MSDUMP_PYTHON:-python3}
+    echo "setup: Python 3.11 or newer is needed; $candidate here is: $("$candidate" --version 2>&1 || true)" >&2
     return 1
 }
 
 # Print what .venv is made from, in one word.
 venv_key() {
-    cat "$MSDUMP_ROOT/pyproject.toml" "$MSDUMP_ROOT/requirements.lock" | cksum | tr ' ' '-'
+    cat "$MSDUMP_ROOT/pyproject.toml" "$CONSTRAINTS" | cksum | tr ' ' '-'
     # An editable installation points to the folder: a moved clone needs a new one.
     echo "$MSDUMP_ROOT"
 }
@@ -37,7 +42,7 @@ is_current() {
 make_venv() {
     local python
     python=$(find_python)
-    echo "setup: making .venv with $("$python" --version)" >&2
+    echo "setup: making $VENV_NAME with $("$python" --version)" >&2
     if ! "$python" -m venv --clear "$VENV" >&2; then
         echo "setup: $python cannot make a virtual environment; on Debian: apt install python3-venv" >&2
         return 1
@@ -47,7 +52,7 @@ make_venv() {
 
 pip_install() {
     "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --no-input \
-        --constraint "$MSDUMP_ROOT/requirements.lock" "$@" >&2
+        --constraint "$CONSTRAINTS" "$@" >&2
 }
 
 # Make .venv ready: setup_venv [GROUP | +EXTRA]...

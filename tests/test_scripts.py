@@ -58,11 +58,13 @@ def setup(clone, tmp_path):
     """Return a function that runs setup.sh with stand-ins for Python and returns the calls of them."""
     calls = tmp_path / "calls"
 
-    def run(*groups: str, python: str = NEW_PYTHON) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    def run(
+        *groups: str, python: str = NEW_PYTHON, **variables: str
+    ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         for name in PYTHONS:
             write_script(tmp_path / "bin" / name, python)
         calls.write_text("", encoding="utf-8")
-        environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(calls)}
+        environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(calls), **variables}
         done = subprocess.run(
             ["bash", clone / "scripts" / "setup.sh", *groups],
             env=environment,
@@ -90,6 +92,21 @@ def test_first_setup_makes_an_environment(setup, clone):
     assert pip.endswith(f"--constraint {clone}/requirements.lock --upgrade pip")
     assert msdump.endswith(f"--editable {clone}[samples] --group {clone}/pyproject.toml:test")
     assert f"--constraint {clone}/requirements.lock" in msdump
+
+
+def test_another_environment(setup, clone, tmp_path):
+    """Variables choose the folder, the Python and the versions of an environment beside .venv."""
+    versions = tmp_path / "versions.txt"
+    versions.write_text("numpy==2.0.0\n", encoding="utf-8")
+    chosen = {"MSDUMP_VENV": ".venv-3.12", "MSDUMP_PYTHON": "python3.12", "MSDUMP_CONSTRAINTS": str(versions)}
+
+    done, calls = setup("test", **chosen)
+    _, again = setup("test", **chosen)
+
+    assert (done.returncode, (clone / ".venv").exists()) == (0, False)
+    assert f"python3.12: -m venv --clear {clone}/.venv-3.12" in calls
+    assert [f"--constraint {versions}" in call for call in installs(calls)] == [True, True]
+    assert again == ["python: -c "]
 
 
 def test_second_setup_does_nothing(setup):
