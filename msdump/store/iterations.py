@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from msdump.errors import DumpReadError
-from msdump.store import names, texts
+from msdump.store import executions, names, texts
+from msdump.store.cells import Row
+from msdump.store.executions import Execution, Setting, Timeline, Told
 from msdump.store.layouts import MAPPING, STATISTICS, Key, Kind
 from msdump.store.names import OperatorName
 from msdump.store.operator_files import OperatorFile
@@ -43,7 +46,9 @@ class Iteration:
     """The tensors of one iteration, or the constants of a graph.
 
     In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
-    were called alone.
+    were called alone. In MindSpore's tree several executions may lie in one directory, where a second
+    program dumped into the same path: ``records`` and ``statistics`` are those of the last one that is
+    whole, ``executions`` has them all.
 
     Attributes:
         key: What its path says: rank, network and graph, or step, time, device and model; its number.
@@ -53,23 +58,86 @@ class Iteration:
     key: Key
     path: str
     _full_name: FullName = field(repr=False, compare=False)
+    _setting: Callable[[], Setting] = field(default=Setting, repr=False, compare=False)
 
     @property
     def number(self) -> int:
         """Number of the iteration."""
         return self.key.iteration or 0
 
-    @cached_property
+    @property
     def records(self) -> tuple[Record, ...]:
-        """Its tensors by timestamp, that is, in execution order.
+        """Its tensors by timestamp, that is, in execution order; of one execution.
 
         Raises:
-            DumpReadError: The directory, its ``mapping.csv`` or an operator's file cannot be read.
+            DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
+                be read.
         """
+        return self._taken.records
+
+    @property
+    def statistics(self) -> tuple[Row, ...]:
+        """Rows of ``statistic.csv``, cells by the titles of their columns; of one execution.
+
+        Numbers are ``int`` or ``float``, digests and names text, what was not computed is None.
+
+        Raises:
+            DumpReadError: As in ``records``; a row does not fit the header.
+        """
+        return self._taken.statistics
+
+    @cached_property
+    def executions(self) -> tuple[Execution, ...]:
+        """What each execution left here, by time; DumpReadError as in ``records``."""
+        return self._told.executions
+
+    def execution(self, number: int | None = None) -> Execution:
+        """Return what an execution left here, by its number; None: the last one that is whole.
+
+        A branch that an execution did not enter left nothing.
+
+        Raises:
+            DumpReadError: There was no such execution; or as in ``records``.
+        """
+        if number is None:
+            return self._taken
+        count = max(len(self._told.timeline.spans), 1)
+        if not 0 <= number < count:
+            raise DumpReadError(self.path, f"no execution {number}: there are {count}, numbers from 0")
+        return self._execution(number)
+
+    @property
+    def timeline(self) -> Timeline:
+        """When the executions took place that left something here; DumpReadError as in ``records``."""
+        return self._told.timeline
+
+    @cached_property
+    def _taken(self) -> Execution:
+        taken = self._told.timeline.last_whole
+        executions.tell(self.path, len(self._told.timeline.spans), taken, self._setting())
+        return self._execution(taken)
+
+    def _execution(self, number: int) -> Execution:
+        found = (each for each in self._told.executions if each.number == number)
+        return next(found, Execution(number, is_whole=False, records=(), statistics=()))
+
+    @cached_property
+    def _told(self) -> Told:
+        path = self._files.statistics
+        rows = () if path is None else texts.read_statistics(path)
         found = [*self._files.records]
         for file in self.files:
             found += file.records
-        return tuple(sorted(found, key=_order))
+        found.sort(key=_order)
+        if self._is_compiled:
+            return executions.of_compiled(found, rows)
+        return executions.of_graph(found, rows, self._setting())
+
+    @property
+    def _is_compiled(self) -> bool:
+        """Whether a compiled graph wrote it, which has a directory for each execution."""
+        has_tasks = any(record.name.task_id for record in self._files.records)
+        return self.key.time is not None or bool(self._files.operators) or has_tasks
 
     @property
     def files(self) -> tuple[OperatorFile, ...]:
@@ -89,7 +157,7 @@ class Iteration:
         return tuple(sorted(found, key=lambda overflow: overflow.name.timestamp))
 
     @cached_property
-    def operator_statistics(self) -> Mapping[OperatorName, tuple[dict[str, str], ...]]:
+    def operator_statistics(self) -> Mapping[OperatorName, tuple[Row, ...]]:
         """Rows of the csv files that stand in for operators' tensors (acl); DumpReadError as there."""
         return {name: texts.read_statistics(path) for name, path in self._files.statistic_files.items()}
 
@@ -97,16 +165,6 @@ class Iteration:
     def parameters(self) -> tuple[Record, ...]:
         """Weights and graph inputs among its tensors; DumpReadError as in ``records``."""
         return tuple(record for record in self.records if record.is_parameter)
-
-    @cached_property
-    def statistics(self) -> tuple[dict[str, str], ...]:
-        """Rows of ``statistic.csv``, cells as text by the titles of their columns.
-
-        Raises:
-            DumpReadError: It cannot be read or a row does not fit the header.
-        """
-        path = self._files.statistics
-        return () if path is None else texts.read_statistics(path)
 
     @cached_property
     def kernel_args(self) -> Mapping[tuple[str, str], Any]:
@@ -163,8 +221,19 @@ def _list(folder: str, full_name: FullName) -> _Files:
             records.append(Record(parsed, path, full_name))
     records += _sort_out(folder, others, files, full_name)
     files.records = tuple(records)
-    files.operators.sort(key=lambda file: (file.name.timestamp, file.path))
+    files.operators = _with_passes(files.operators)
     return files
+
+
+def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
+    """Return the files of operators by timestamp, those of one operator numbered."""
+    counts: Counter[OperatorName] = Counter()
+    numbered = []
+    for file in sorted(operators, key=lambda file: (file.name.timestamp, file.path)):
+        what = replace(file.name, timestamp=0)
+        numbered.append(replace(file, pass_number=counts[what]) if counts[what] else file)
+        counts[what] += 1
+    return numbered
 
 
 def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName) -> list[Record]:

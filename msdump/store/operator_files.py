@@ -30,10 +30,13 @@ class OperatorFile:
     Attributes:
         name: The fields of its name; of the original name where the file has a stand-in.
         path: The file.
+        pass_number: Which run of the operator within the execution, from 0: the pass of a loop, or the
+            call of an operator that is called alone.
     """
 
     name: OperatorName
     path: str
+    pass_number: int = 0
 
     @cached_property
     def header(self) -> DumpData:
@@ -66,7 +69,14 @@ class OperatorFile:
             self.name.task_id,
             self.name.stream_id,
         )
-        return OperatorRecord(name, self.path, lambda _: data.op_name or None, info, block.offset)
+        return OperatorRecord(
+            name,
+            self.path,
+            lambda _: data.op_name or None,
+            info,
+            block.offset,
+            pass_number=self.pass_number,
+        )
 
     @property
     def overflow(self) -> NewRecord | OldRecord:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msdump.errors import DumpReadError
 from msdump.store import names, texts
+from msdump.store.executions import Execution, Setting, Timeline
 from msdump.store.iterations import Iteration
 from msdump.store.layouts import Key, Kind
 from msdump.store.models import Model, failures, models
@@ -31,7 +32,7 @@ from msdump.store.tree import Tree, locate, scan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Dump", "Graph", "Iteration", "Model", "Network", "Rank", "Record", "open_dump"]
+__all__ = ["Dump", "Execution", "Graph", "Iteration", "Model", "Network", "Rank", "Record", "open_dump"]
 
 _COMPILED: Final = frozenset({Kind.IR, Kind.PB, Kind.EXECUTION_ORDER})
 
@@ -60,6 +61,20 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     return dump
 
 
+def open_iteration(path: str) -> Iteration | None:
+    """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
+
+    Returns:
+        None where the directory holds something else.
+
+    Raises:
+        DumpReadError: It cannot be listed or holds no dump.
+    """
+    dump = open_dump(path)
+    folders = (*dump.iterations, *dump.constants)
+    return next((each for each in folders if each.path == dump.path), None)
+
+
 @dataclass(frozen=True)
 class Dump:
     """A dump, or the part of it that was opened.
@@ -77,13 +92,17 @@ class Dump:
     failures: tuple[OperatorFile, ...]
     _ignored: tuple[str, ...] = field(repr=False)
 
-    @property
-    def iterations(self) -> Iterator[Iteration]:
+    @cached_property
+    def iterations(self) -> tuple[Iteration, ...]:
         """Every iteration by rank, network, graph and number, or by model and time."""
-        for graph in self._graphs:
-            yield from graph.iterations.values()
-        for model in self.models:
-            yield from model.iterations
+        of_graphs = (iteration for graph in self._graphs for iteration in graph.iterations.values())
+        of_models = (iteration for model in self.models for iteration in model.iterations)
+        return (*of_graphs, *of_models)
+
+    @property
+    def constants(self) -> Iterator[Iteration]:
+        """The directories of constants, by rank, network and graph."""
+        return (graph.constants_folder for graph in self._graphs if graph.constants_folder is not None)
 
     @property
     def records(self) -> Iterator[Record]:
@@ -111,7 +130,7 @@ class Dump:
         """Return what was found at a glance."""
         networks = {name for rank in self.ranks.values() for name in rank.networks}
         networks |= {model.name for model in self.models}
-        count = sum(1 for _ in self.iterations)
+        count = len(self.iterations)
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
 
 
@@ -121,10 +140,12 @@ class Rank:
 
     Attributes:
         number: Its number.
+        told: What was said of executions that share directories, so that it is said once.
     """
 
     number: int
     _tree: Tree = field(repr=False, compare=False)
+    told: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @cached_property
     def networks(self) -> Mapping[str, Network]:
@@ -132,6 +153,22 @@ class Rank:
         keys = self._tree.of(Key(Kind.RANK, self.number), Kind.NETWORK)
         found = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, Kind.GRAPH))
         return {name: Network(name, self, self._tree) for name in found}
+
+    @cached_property
+    def called_graphs(self) -> frozenset[int]:
+        """Numbers of the branches and bodies, which graph files name as what a graph calls.
+
+        Raises:
+            DumpReadError: A graph file cannot be read.
+        """
+        paths = [self.graph_file(Kind.IR, graph) for graph in self.compiled_graphs]
+        return frozenset().union(*(texts.read_called(path) for path in paths if path is not None))
+
+    @cached_property
+    def listed_graphs(self) -> frozenset[int]:
+        """Numbers of the graphs with a list of their iterations (CPU, GPU): branches and bodies have none."""
+        found = (key for key in self._tree.paths if key.kind is Kind.ITERATIONS_RUN)
+        return frozenset(key.graph for key in found if key.rank == self.number and key.graph is not None)
 
     @cached_property
     def compiled_graphs(self) -> tuple[int, ...]:
@@ -178,6 +215,12 @@ class Rank:
     def graph_file(self, kind: Kind, graph: int) -> str | None:
         """Return the path of a graph's ``Kind.IR`` or ``Kind.PB`` file, None where there is none."""
         return self._tree.paths.get(Key(kind, self.number, graph=graph))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its directory is there; else all that is known is one directory of tensors."""
+        key = Key(Kind.RANK, self.number)
+        return Path(self._tree.paths[key]).name == key.path
 
     def _json(self, kind: Kind) -> Any:
         path = self._tree.paths.get(Key(kind, self.number))
@@ -236,7 +279,7 @@ class Graph:
     @cached_property
     def constants(self) -> tuple[Record, ...]:
         """Constants of the graph."""
-        return () if self._constants is None else self._constants.records
+        return () if self.constants_folder is None else self.constants_folder.records
 
     @cached_property
     def execution_order(self) -> tuple[str, ...] | None:
@@ -252,8 +295,8 @@ class Graph:
     def ignored(self) -> list[str]:
         """Paths in its directories of tensors that belong to no dump."""
         folders = [*self.iterations.values()]
-        if self._constants is not None:
-            folders.append(self._constants)
+        if self.constants_folder is not None:
+            folders.append(self.constants_folder)
         return [path for folder in folders for path in folder.ignored]
 
     def full_name(self, name: names.TensorName) -> str | None:
@@ -266,10 +309,65 @@ class Graph:
         return self._full_names.get(name.op_name)
 
     @cached_property
-    def _constants(self) -> Iteration | None:
+    def constants_folder(self) -> Iteration | None:
+        """The directory of its constants, None where there is none."""
         key = Key(Kind.CONSTANTS, self._rank.number, self.network, self.number)
         path = self._tree.paths.get(key)
-        return None if path is None else Iteration(key, path, lambda name: name.op_name)
+        setting = Setting(loaded=self._loaded, told=self._rank.told)
+        return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: setting)
+
+    @cached_property
+    def main(self) -> int | None:
+        """Number of the main graph where this one is a branch or a body, else None; may DumpReadError."""
+        called, listed = self._rank.called_graphs, self._rank.listed_graphs
+        if self.number not in called and (called or not listed or self.number in listed):
+            return None
+        mains = (number for number in self._rank.compiled_graphs if number not in called)
+        known = [number for number in mains if number < self.number and (not listed or number in listed)]
+        return max(known, default=None)
+
+    def _setting(self, iteration: int) -> Setting:
+        """Return what tells the executions of an iteration apart."""
+        return Setting(
+            self._place_of,
+            self._loaded,
+            self._main_timeline(iteration),
+            self._listed(iteration),
+            self._rank.told,
+        )
+
+    def _main_timeline(self, iteration: int) -> Timeline | None:
+        if self.main is None:
+            return None
+        graph = Graph(self.main, self.network, self._rank, self._tree)
+        place = Path(self._tree.paths[Key(Kind.GRAPH, self._rank.number, self.network, self.number)])
+        path = place.parent / str(self.main) / str(iteration)
+        if not path.is_dir():
+            return Timeline((), ())
+        key = Key(Kind.ITERATION, self._rank.number, self.network, self.main, iteration)
+        return graph.iteration_at(key, str(path)).timeline
+
+    def _listed(self, iteration: int) -> int | None:
+        """Return how often an iteration ran where the graph may run several times in one execution."""
+        if not self._rank.is_known:
+            return 1
+        is_alone = len(self._rank.compiled_graphs) < 2 or bool(self._rank.called_graphs)  # noqa: PLR2004
+        numbers = None if is_alone else self.iterations_run
+        return None if numbers is None else numbers.count(iteration)
+
+    def _place_of(self, op_type: str, op_name: str) -> int | None:
+        if op_type == names.PARAMETER:  # written at the end
+            return len(self._places) if self._places else None
+        return self._places.get(self._full_names.get(op_name, ""))
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.execution_order or ())}
+
+    @cached_property
+    def _loaded(self) -> int | None:
+        path = self._tree.paths.get(Key(Kind.EXECUTION_ORDER, self._rank.number, graph=self.number))
+        return None if path is None else texts.modified(path)
 
     @cached_property
     def _parameters(self) -> Mapping[str, str]:
@@ -284,7 +382,12 @@ class Graph:
         return last_components | _unique((names.sanitize(name), name) for name in order)
 
     def _iteration(self, key: Key) -> Iteration:
-        return Iteration(key, self._tree.paths[key], self.full_name)
+        return self.iteration_at(key, self._tree.paths[key])
+
+    def iteration_at(self, key: Key, path: str) -> Iteration:
+        """Return the iteration that lies in a directory."""
+        number = key.iteration or 0
+        return Iteration(key, path, self.full_name, lambda: self._setting(number))
 
     def __repr__(self) -> str:
         """Return number, network and iterations."""

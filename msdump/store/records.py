@@ -30,11 +30,17 @@ class Record:
     Attributes:
         name: The fields of its name; of the original name where the file has a stand-in.
         path: The file.
+        execution: Which execution of the network it is of, from 0: two programs may have written into
+            one directory.
+        pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
+            call of an operator that is called alone.
     """
 
     name: TensorName
     path: str
     _full_name: Callable[[TensorName], str | None] = field(repr=False, compare=False)
+    execution: int = field(default=0, kw_only=True)
+    pass_number: int = field(default=0, kw_only=True)
 
     @property
     def op_type(self) -> str:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from msdump import reading
 from msdump.errors import DumpReadError
+from msdump.store import cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PARAMETER = re.compile(r"%para\d+_(?P<name>.*?): +<")
+    from msdump.store.cells import Row
+
+_FIRST_TITLES: Final = frozenset({"Op Type", "Input/Output"})
+_SHOWN: Final = 40  # characters of a text in a message
+_PARAMETER: Final = re.compile(r"%para\d+_(?P<name>.*?): +<")
 
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
 """First line of a list of operators in execution order."""
@@ -27,6 +33,18 @@ def read_bytes(path: str) -> bytes:
     """
     try:
         return reading.read_bytes(path)
+    except OSError as error:
+        raise DumpReadError(path, error.strerror or str(error)) from error
+
+
+def modified(path: str) -> int:
+    """Return when a file was written, microseconds since the epoch.
+
+    Raises:
+        DumpReadError: It is gone.
+    """
+    try:
+        return Path(path).stat().st_mtime_ns // 1000
     except OSError as error:
         raise DumpReadError(path, error.strerror or str(error)) from error
 
@@ -45,6 +63,8 @@ def read_json(path: str) -> Any:
         raise DumpReadError(path, f"not JSON: {error.msg}", at) from error
     except RecursionError as error:
         raise DumpReadError(path, "the JSON is nested too deeply") from error
+    except ValueError as error:  # of a number with more digits than Python reads
+        raise DumpReadError(path, f"not JSON that can be read: {error}") from error
 
 
 def read_execution_order(path: str) -> tuple[str, ...]:
@@ -79,33 +99,68 @@ def read_iterations_run(path: str) -> tuple[int, ...]:
     numbers = []
     for offset, line in _lines(path):
         if not (line.isascii() and line.isdigit()):
-            raise DumpReadError(path, f"{line!r} is not the number of an iteration", offset)
-        numbers.append(int(line))
+            raise DumpReadError(path, f"{line[:_SHOWN]!r} is not the number of an iteration", offset)
+        numbers.append(_number(path, offset, line))
     return tuple(numbers)
 
 
-def read_statistics(path: str) -> tuple[dict[str, str], ...]:
-    """Return the rows of a ``statistic.csv``, cells as text by the titles of their columns.
+def read_called(path: str) -> frozenset[int]:
+    """Return the numbers of the graphs that a graph calls: branches and bodies, as its .ir file names them.
 
     Raises:
-        DumpReadError: The file cannot be read or a row does not fit the header.
+        DumpReadError: The file cannot be read.
     """
-    lines = _lines(path)
-    _, header = next(lines, (0, ""))
-    titles = _cells(header)
+    calls = (line for _, line in _lines(path) if line.startswith("  %"))
+    return frozenset(_number(path, 0, match[1]) for line in calls for match in _CALLED.finditer(line))
+
+
+_CALLED: Final = re.compile(r": @kernel_graph([0-9]+)[,}]")
+
+
+def read_statistics(path: str) -> tuple[Row, ...]:
+    """Return the rows of a ``statistic.csv``, cells by the titles of their columns.
+
+    Numbers are numbers, digests and names are texts, a statistic that was not computed is None. A second
+    line of titles, of a run that asked for other statistics, holds for the rows below it.
+
+    Raises:
+        DumpReadError: The file cannot be read, a row does not fit its titles or holds a number of too
+            many digits.
+    """
+    titles: list[str] | None = None
     rows = []
-    for offset, line in lines:
-        cells = _cells(line)
-        if len(cells) != len(titles):
-            raise DumpReadError(path, f"a row has {len(cells)} cells, the header has {len(titles)}", offset)
-        rows.append(dict(zip(titles, cells, strict=True)))
+    for offset, line in _lines(path):
+        found = _cells(path, offset, line)
+        if titles is None or (found and found[0] in _FIRST_TITLES):
+            titles = found
+        elif len(found) != len(titles):
+            raise DumpReadError(path, f"a row has {len(found)} cells, the header has {len(titles)}", offset)
+        else:
+            rows.append(_row(path, offset, titles, found))
     return tuple(rows)
 
 
-def _cells(line: str) -> list[str]:
-    cells = next(csv.reader([line]), [])
+def _row(path: str, offset: int, titles: list[str], found: list[str]) -> Row:
+    try:
+        return {title: cells.read(title, text) for title, text in zip(titles, found, strict=True)}
+    except ValueError as error:
+        raise DumpReadError(path, str(error), offset) from error
+
+
+def _number(path: str, offset: int, digits: str) -> int:
+    try:
+        return cells.integer(digits)
+    except ValueError as error:
+        raise DumpReadError(path, str(error), offset) from error
+
+
+def _cells(path: str, offset: int, line: str) -> list[str]:
+    try:
+        found = next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise DumpReadError(path, f"not a row of comma-separated cells: {error}", offset) from error
     # vendor: the reference ends every row, but not the header, with a comma.
-    return cells[:-1] if line.endswith(",") else cells
+    return found[:-1] if line.endswith(",") else found
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:

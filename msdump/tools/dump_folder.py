@@ -13,8 +13,9 @@ import enum
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from msdump.errors import DumpReadError, ToolError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import names, texts
 from msdump.store.layouts import MAPPING, STATISTICS
+from msdump.store.reader import open_iteration
 from msdump.store.standins import parse_mapping
 from msdump.tools.return_codes import ReturnCode
 
@@ -51,6 +53,10 @@ class FolderKind(enum.StrEnum):
     COMPILED = "tensors of a graph that MindSpore compiled"
 
 
+_ALONE: Final = frozenset({FolderKind.DUMPS, FolderKind.GOLDEN})
+"""What never lies in one directory with files of another execution."""
+
+
 @dataclass(frozen=True, slots=True)
 class NamedFile:
     """A file of a dumped operator and what its name says.
@@ -68,6 +74,7 @@ class NamedFile:
         slot: Index among the operator's inputs or outputs.
         format: Memory format where the name tells it.
         dtype: Element type where the name tells it.
+        pass_number: Which run of the operator within the execution, from 0: the pass of a loop.
     """
 
     path: str
@@ -82,6 +89,7 @@ class NamedFile:
     slot: int = 0
     format: str = ""
     dtype: str | None = None
+    pass_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +101,16 @@ class Folder:
         kind: What its files are.
         operators: Files by operator, by timestamp; the operators by their last file's timestamp.
         version: Of dump files: 2, or 1 for plain messages.
+        execution: Number of the execution that the files are of.
+        executions: How many executions left files in the directory.
     """
 
     path: str
     kind: FolderKind
     operators: Mapping[str, tuple[NamedFile, ...]]
     version: int = 2
+    execution: int = 0
+    executions: int = 1
 
     @property
     def files(self) -> Iterator[NamedFile]:
@@ -112,16 +124,18 @@ def key(op_name: str) -> str:
     return names.sanitize(op_name)
 
 
-def read(path: str, version: int = 2) -> Folder:
+def read(path: str, version: int = 2, execution: int | None = None) -> Folder:
     """Return what a directory holds; files of somebody else are left out with a warning.
 
     Args:
         path: The directory.
         version: Of dump files: 2, or 1 for plain messages.
+        execution: Number of the execution, where programs dumped several times into one path (MindSpore's
+            tree); None: the last one that is whole.
 
     Raises:
         ToolError: It is no directory, has no dump files, or several kinds of them.
-        DumpReadError: It or its ``mapping.csv`` cannot be read.
+        DumpReadError: It or its ``mapping.csv`` cannot be read, or there was no such execution.
     """
     path = os.path.realpath(path)
     found = list(_named(path))
@@ -137,8 +151,30 @@ def read(path: str, version: int = 2) -> Folder:
         raise ToolError(
             ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
         )
-    files = [file for _, file in found]
-    return Folder(path, _kind(found[0][0], files), _by_operator(files), version)
+    kind = _kind(found[0][0], [file for _, file in found])
+    return _of_execution(Folder(path, kind, {}, version), [file for _, file in found], execution)
+
+
+def _of_execution(folder: Folder, files: list[NamedFile], wanted: int | None) -> Folder:
+    """Return the files of one execution, each with the number of its pass."""
+    iteration = None if folder.kind in _ALONE else open_iteration(folder.path)
+    if iteration is None:
+        return replace(folder, operators=_by_operator(_with_passes(files)))
+    taken = iteration.timeline.last_whole if wanted is None else wanted
+    passes = {record.path: record.pass_number for record in iteration.execution(taken).records}
+    kept = [replace(file, pass_number=passes[file.path]) for file in files if file.path in passes]
+    count = len(iteration.timeline.spans)
+    return replace(folder, operators=_by_operator(kept), execution=taken, executions=count)
+
+
+def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
+    counts: Counter[NamedFile] = Counter()
+    numbered = []
+    for file in sorted(files, key=lambda file: (file.timestamp, file.name)):
+        what = replace(file, path="", name="", timestamp=0)
+        numbered.append(replace(file, pass_number=counts[what]))
+        counts[what] += 1
+    return numbered
 
 
 def _kind(kind: FolderKind, files: list[NamedFile]) -> FolderKind:

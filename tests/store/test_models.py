@@ -187,7 +187,7 @@ def test_statistics_of_operators(tmp_path):
 
     (iteration,) = open_dump(tmp_path).iterations
 
-    assert {CONV: ({"Input/Output": "Input", "Index": "0"},)} == {
+    assert {CONV: ({"Input/Output": "Input", "Index": 0},)} == {
         str(name): rows for name, rows in iteration.operator_statistics.items()
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -34,6 +35,7 @@ REFERENCE_FILES = [
     "rank_0/Net/1/2/Add.Default_Add-op0.0.0.1795219089580915.output.0.DefaultFormat.Float32.npy",
     "rank_0/Net/1/2/Add.Default_Add-op0.0.0.1795219089581186.input.0.DefaultFormat.Float32.npy",
     "rank_0/Net/1/2/Add.Default_Add-op1.0.0.1795219089580946.input.1.DefaultFormat.Int32.npy",
+    "rank_0/Net/1/2/Add.Default_Add-op1.0.0.1795219089581240.input.1.DefaultFormat.Int32.npy",
     "rank_0/Net/1/2/Sin.Default_Sin-op0.0.0.1795219089580835.output.0.DefaultFormat.Float32.npy",
     "rank_0/Net/3/0/ReduceSum.Expand__SumExt_ReduceSum-op0.0.0.1795219089575874.input.2.DefaultFormat.Bool.npy",
     "rank_0/Net/3/0/Parameter.fc_bias.0.0.1795219073860607.output.0.DefaultFormat.Float32.npy",
@@ -212,7 +214,7 @@ class TestWhatWasWritten:
         found = open_dump(root).ranks[0].networks["Net"].graphs[0].iterations
 
         assert [row["Shape"] for row in found[0].statistics] == ["(2,3)", "()"]
-        assert [row["Max Value"] for row in found[0].statistics] == ["6", "-inf"]
+        assert [row["Max Value"] for row in found[0].statistics] == [6, -math.inf]
         assert found[10].statistics == ()
 
     def test_kernel_args(self, root):
@@ -245,7 +247,7 @@ def test_every_generation_of_names(tmp_path, generation):
     writer = Writer(tmp_path, 0, *generation)
     writer.graph(0, [0])
     folder = writer.layout.iteration(0, 0)
-    writer.tensor(folder, RELU, IO.OUTPUT, np.ones(3, ml_dtypes.bfloat16), "bfloat16")
+    writer.tensor(folder, RELU, IO.INPUT, np.ones(3, ml_dtypes.bfloat16), "bfloat16")
 
     records = open_dump(tmp_path).ranks[0].networks["Net"].graphs[0].iterations[0].records
 
@@ -301,7 +303,8 @@ def test_names_of_a_real_dump(tmp_path):
     for path in REFERENCE_FILES:
         put(tmp_path / path, tensor_bytes(np.float32(0)))
     put(tmp_path / "rank_0/execution_order/ms_execution_order_graph_1.csv", REFERENCE_ORDER)
-    put(tmp_path / "rank_0/execution_order/ms_global_execution_order_graph_1.csv", "0\n2\n0\n")
+    put(tmp_path / "rank_0/execution_order/ms_execution_order_graph_0.csv", TITLE)
+    put(tmp_path / "rank_0/execution_order/ms_global_execution_order_graph_0.csv", "0\n2\n0\n")
 
     graphs = open_dump(tmp_path).ranks[0].networks["Net"].graphs
 
@@ -311,8 +314,11 @@ def test_names_of_a_real_dump(tmp_path):
         ("Default/Add-op0", IO.OUTPUT, 0),
         ("Default/Add-op1", IO.INPUT, 1),
         ("Default/Add-op0", IO.INPUT, 0),
+        ("Default/Add-op1", IO.INPUT, 1),
     ]
-    assert graphs[1].iterations_run == (0, 2, 0)
+    assert [0, 0, 0, 0, 1, 1] == [record.pass_number for record in graphs[1].iterations[2].records]
+    assert (0, 2, 0) == open_dump(tmp_path).ranks[0].iterations_run(0)
+    assert graphs[1].iterations_run is None
     assert [record.dtype for record in graphs[3].iterations[0].records] == ["float32", "bool"]
     assert [record.full_name for record in graphs[3].iterations[0].records] == [None, None]
 
@@ -433,13 +439,13 @@ CORRUPT = {
     "statistics": (
         "rank_0/Net/0/0/statistic.csv",
         "Op Type,Op Name\nAdd,a\nAdd,b,c\n",
-        lambda dump: next(dump.iterations).statistics,
+        lambda dump: dump.iterations[0].statistics,
         (22, "a row has 3 cells, the header has 2"),
     ),
     "kernel arguments": (
         "rank_0/Net/0/0/Add.Default_Add-op0.json",
         "[" * 100_000,
-        lambda dump: next(dump.iterations).kernel_args,
+        lambda dump: dump.iterations[0].kernel_args,
         (None, "nested too deeply"),
     ),
 }

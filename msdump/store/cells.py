@@ -1,0 +1,62 @@
+"""Cells of the tables of a dump, read as what they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+Cell = int | float | bool | str | None
+"""A count, a number, a device's truth value, a text; None where the table says nothing."""
+
+Row = dict[str, Cell]
+"""The cells of a line by the titles of their columns."""
+
+_TEXTS: Final = frozenset(
+    {
+        *("Op Type", "Op Name", "IO", "Input/Output", "Data Type", "Format", "Shape"),
+        *("MD5", "SHA1", "Hash"),
+    }
+)
+"""Titles of the columns that hold text, whatever it looks like."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS: Final = 400  # a float64 has 309 before its point
+_NOTHING: Final = frozenset({"", "null", "-"})
+_TRUTHS: Final = {"True": True, "False": False}
+
+
+def read(title: str, text: str) -> Cell:
+    """Return what a cell stands for; a text that is no number stays a text.
+
+    Args:
+        title: Title of its column.
+        text: The cell.
+
+    Raises:
+        ValueError: A number of more digits than any statistic has.
+    """
+    if title in _TEXTS:
+        return text
+    if text in _NOTHING:
+        return None
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    if _INTEGER.fullmatch(text):
+        return integer(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def integer(text: str) -> int:
+    """Return a decimal number.
+
+    Raises:
+        ValueError: It has more digits than any number of a dump.
+    """
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(
+            f"a number of {len(text):,} digits ({text[:12]}...); at most {_MOST_DIGITS} are read"
+        )
+    return int(text)

@@ -1,0 +1,107 @@
+"""Runs of a graph whose tensors lie in one directory, told apart by the order of their timestamps.
+
+A graph runs its operators in a fixed order and each of them once. Where a tensor comes again, a new
+run has begun: another program wrote into the same path, or a loop ran its body once more. A run that
+was broken off or that dumped other operators hides where the next one begins; the order of the
+operators tells, and the time at which the graph was loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Span = tuple[int, int]
+"""First and last timestamp of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a tensor was taken.
+
+    Attributes:
+        time: Microseconds since the epoch.
+        what: Which tensor of the graph it is.
+        place: Number of its operator in the graph's order, None where that is not known.
+    """
+
+    time: int
+    what: Hashable
+    place: int | None = None
+
+
+def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
+    """Return at which moment each run begins; 0 comes first, where there are any moments.
+
+    Args:
+        moments: By time.
+        loaded: When a program last loaded the graph, microseconds since the epoch: what is older is of
+            an earlier program. None where that is not known.
+    """
+    repeats = _starts(moments, loaded, follows_order=False)
+    # Operators that ran side by side are not in the list's order: the list then tells nothing.
+    drops = sum(_drop(before, after) > 0 for before, after in pairwise(moments))
+    return repeats if drops >= len(repeats) else _starts(moments, loaded, follows_order=True)
+
+
+def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: bool) -> list[int]:
+    starts = [0] if moments else []
+    seen: dict[Hashable, int] = {}
+    index = 0
+    while index < len(moments):
+        moment, first = moments[index], seen.get(moments[index].what)
+        if loaded is not None and index > starts[-1] and moments[index - 1].time < loaded <= moment.time:
+            cut = index
+        elif first is not None:
+            cut = _largest_drop(moments, first, index) if follows_order else index
+        else:
+            seen[moment.what] = index
+            index += 1
+            continue
+        starts.append(cut)
+        seen = {moments[number].what: number for number in range(cut, index)}
+    return starts
+
+
+def _largest_drop(moments: Sequence[Moment], first: int, last: int) -> int:
+    """Return the moment at which the graph's order starts again, at the latest the last one."""
+    return max(range(last, first, -1), key=lambda index: _drop(moments[index - 1], moments[index]))
+
+
+def _drop(before: Moment, after: Moment) -> int:
+    """Return how far the order goes back between two moments, 0 where it does not or is not known."""
+    if before.place is None or after.place is None:
+        return 0
+    return max(0, before.place - after.place)
+
+
+def spans(moments: Sequence[Moment], starts: Sequence[int]) -> list[Span]:
+    """Return first and last timestamp of each run."""
+    return [(part[0].time, part[-1].time) for part in _parts(moments, starts)]
+
+
+def nearest(known: Sequence[Span], span: Span) -> int:
+    """Return the number of the span that holds another one's beginning, else of the nearest one."""
+    return min(range(len(known)), key=lambda number: _apart(known[number], span))
+
+
+def _apart(one: Span, other: Span) -> int:
+    return max(0, one[0] - other[1], other[0] - one[1])
+
+
+def whole(moments: Sequence[Moment], starts: Sequence[int]) -> list[bool]:
+    """Tell of each run whether it went as far as the one that went farthest.
+
+    The operators' order tells; without it a whole run ends with the tensor that the longest one ends with.
+    """
+    parts = _parts(moments, starts)
+    if any(moment.place is None for moment in moments):
+        last = max(parts, key=len, default=[Moment(0, None)])[-1].what
+        return [any(moment.what == last for moment in part) for part in parts]
+    reached = [max(moment.place or 0 for moment in part) for part in parts]
+    return [each == max(reached) for each in reached]
+
+
+def _parts(moments: Sequence[Moment], starts: Sequence[int]) -> list[Sequence[Moment]]:
+    return [moments[start:end] for start, end in zip(starts, [*starts[1:], len(moments)], strict=False)]

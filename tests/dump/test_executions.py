@@ -1,0 +1,161 @@
+"""Several executions in one path: programs that ran one after the other, and loops within each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from msdump import open_dump
+from msdump.errors import DumpReadError
+from msdump.tools import dump_folder
+from tests.dump import nets
+from tests.dump.test_control_flow import NESTED, feeds, model_of
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+O1 = {"device_target": "Ascend", "jit_level": "O1"}
+O2 = {"device_target": "Ascend", "jit_level": "O2"}
+MODES = {
+    "CPU": ({}, {}),
+    "GPU statistics": ({"device_target": "GPU"}, {"saved_data": "statistic"}),
+    "O0": (O0, {}),
+    "O0 asynchronous": (O0, {"enable": False}),
+    "O0 statistics": (O0, {"saved_data": "statistic"}),
+    "O1 both": (O1, {"saved_data": "full"}),
+}
+X = {"x": np.ones((2, 4), np.float32)}
+
+
+def largest(execution):
+    """Return the largest element of what an execution fed first, from its tensors or its statistics."""
+    tensors = [r.array.max() for r in execution.records if r.io == "input"]
+    return float(tensors[0] if tensors else execution.statistics[0]["Max Value"])
+
+
+@pytest.mark.parametrize(("context", "changes"), MODES.values(), ids=MODES)
+def test_programs_are_kept_apart(door, context, changes, caplog):
+    """Each program's tensors and rows are an execution; the last one is taken, and said to be."""
+    for factor in (1, 2, 3):
+        door.dump(nets.dense(), {"x": factor * X["x"]}, context=context, **changes)
+        door.again()
+    caplog.clear()
+
+    iterations = open_dump(door.path).iterations
+
+    found = [execution for iteration in iterations for execution in iteration.executions]
+    assert [1, 2, 3] == [largest(execution) for execution in found]
+    assert 3 == largest(iterations[-1])
+    if context is not O2:  # which gives each program a directory of its own
+        assert [0, 1, 2] == [execution.number for execution in found]
+        assert ["2 of 0-2"] == [f"{r.args[3]} of 0-{r.args[2]}" for r in caplog.records]
+        assert 1 == largest(iterations[0].execution(0))
+        with pytest.raises(DumpReadError, match="no execution 3: there are 3, numbers from 0"):
+            iterations[0].execution(3)
+
+
+def test_a_program_that_was_broken_off(door):
+    """The last execution that is whole is taken; what lies in one directory never mixes."""
+    door.dump(nets.dense(), X, context=O0)
+    door.again()
+    door.dump(nets.dense(), {"x": 2 * X["x"]}, context=O0)
+    last = open_dump(door.path).iterations[0].executions[1].records[-1]
+    (door.path / last.path).unlink()  # a killed program never came to its last operator
+    for record in open_dump(door.path).iterations[0].executions[1].records:
+        if record.op_name == last.op_name:
+            (door.path / record.path).unlink()
+
+    (iteration,) = open_dump(door.path).iterations
+
+    assert [True, False] == [execution.is_whole for execution in iteration.executions]
+    assert 1 == largest(iteration)
+    assert {0} == {record.execution for record in iteration.records}
+
+
+@pytest.mark.parametrize("context", [{}, {"device_target": "GPU"}, O0, O1], ids=str)
+@pytest.mark.parametrize("saved_data", ["tensor", "statistic", "full"])
+def test_passes_are_no_executions(door, context, saved_data):
+    """The passes of a body are numbered within the execution in whose time they lie."""
+    if not context and saved_data != "tensor":
+        pytest.skip("the CPU has no statistics")
+    for rounds in (3, 2):
+        door.dump(model_of(NESTED), feeds(rounds, condition=True), context=context, saved_data=saved_data)
+        door.again()
+
+    graphs = open_dump(door.path).ranks[0].networks["Net"].graphs
+
+    body = graphs[1].iterations[0]
+    assert [0, 1] == [execution.number for execution in body.executions]
+    if saved_data != "statistic":
+        passes = [{record.pass_number for record in execution.records} for execution in body.executions]
+        assert [{0, 1, 2}, {0, 1}] == passes
+        assert {1} == {record.execution for record in body.records}
+    if saved_data != "tensor":
+        rows = [[(row["Op Name"], row["IO"], row["Slot"]) for row in e.statistics] for e in body.executions]
+        assert [3, 2] == [each.count(each[0]) for each in rows]
+
+
+def test_a_branch_that_only_one_execution_entered(door):
+    """What a branch holds is of the execution that entered it, though it is the only one there."""
+    for condition in (True, False):
+        door.dump(model_of(NESTED), feeds(1, condition), context=O0)
+        door.again()
+
+    graphs = open_dump(door.path).ranks[0].networks["Net"].graphs
+
+    assert [0] == [execution.number for execution in graphs[4].iterations[0].executions]
+    assert [1] == [execution.number for execution in graphs[5].iterations[0].executions]
+    assert () == graphs[4].iterations[0].records  # the last execution did not enter it
+    assert graphs[5].iterations[0].records
+
+
+def test_a_body_alone(door):
+    """The directory of a body, opened alone, still knows the executions of the main graph."""
+    for rounds in (3, 2):
+        door.dump(model_of(NESTED), feeds(rounds, condition=True), context=O0)
+        door.again()
+
+    folder = dump_folder.read(str(door.rank / "Net" / "1" / "0"))
+    first = dump_folder.read(str(door.rank / "Net" / "1" / "0"), execution=0)
+
+    assert (1, 2) == (folder.execution, folder.executions)
+    assert {0, 1} == {file.pass_number for file in folder.files}
+    assert {0, 1, 2} == {file.pass_number for file in first.files}
+
+
+def test_a_body_of_which_alone_something_is_dumped(door):
+    """Where nothing of the main graph was dumped, the time of loading tells the last program."""
+    for rounds in (3, 2):
+        door.dump(
+            model_of(NESTED),
+            feeds(rounds, condition=True),
+            context=O0,
+            dump_mode=1,
+            kernels=["Default/FloorMod-op0"],
+        )
+        door.again()
+
+    (iteration,) = open_dump(door.path).iterations
+
+    assert [9, 6] == [len(execution.records) for execution in iteration.executions]
+
+
+def test_other_operators_of_the_same_graph(door):
+    """Programs that dumped different operators share no tensor; the time of loading tells them apart."""
+    for kernels in (["BiasAdd"], ["MatMul"]):
+        door.dump(nets.dense(), X, context=O0, dump_mode=1, kernels=kernels)
+        door.again()
+
+    (iteration,) = open_dump(door.path).iterations
+
+    assert [{"BiasAdd"}, {"MatMul"}] == [
+        {record.op_type for record in execution.records} for execution in iteration.executions
+    ]
+
+
+def test_loops_of_compiled_graphs(door):
+    """A directory of a compiled graph is one execution; its operators count their passes."""
+    door.dump(model_of(NESTED), feeds(3, condition=True), context=O2)
+
+    (iteration,) = open_dump(door.path).iterations
+
+    assert {0, 1, 2} == {record.pass_number for record in iteration.records}
+    assert 1 == len(iteration.executions)
