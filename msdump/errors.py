@@ -10,6 +10,7 @@ MsdumpError
 │   └── UnsupportedIRVersionError
 ├── InputError                  (also ValueError)
 ├── ExecutionError              (also RuntimeError)
+├── ReentryError                (also RuntimeError)
 ├── NotAvailableError           (also NotImplementedError)
 ├── DeviceMemoryError           (also MemoryError)
 ├── FormatError                 (also ValueError)
@@ -115,6 +116,10 @@ class ExecutionError(MsdumpError, RuntimeError):
         """Prefix the message with the operator's full name."""
         self.operator = operator
         super().__init__(f"operator {operator} failed: {message}")
+
+
+class ReentryError(MsdumpError, RuntimeError):
+    """A network that is called from within its own run, as by a handler of signals or log records."""
 
 
 class NotAvailableError(MsdumpError, NotImplementedError):

@@ -178,6 +178,16 @@ class IterationSet:
         at = bisect_right(self.spans, (iteration, _LAST)) - 1
         return at >= 0 and self.spans[at][0] <= iteration <= self.spans[at][1]
 
+    def including(self, iteration: int) -> IterationSet:
+        """Return the set with one more iteration."""
+        return self if self.spans is None else IterationSet.of([*self.spans, (iteration, iteration)])
+
+    def first_outside(self, iteration: int) -> int:
+        """Return an iteration, or the next one, that does not belong to a set with an end."""
+        assert self.spans is not None, "every iteration belongs to the set"
+        at = bisect_right(self.spans, (iteration, _LAST)) - 1
+        return iteration if iteration not in self else self.spans[at][1] + 1
+
     def __str__(self) -> str:
         """Return the shortest text of the iteration grammar for the set."""
         if self.spans is None:

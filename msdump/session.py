@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
@@ -25,6 +27,7 @@ from msdump.capture.single_dump import SingleOperator
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
+from msdump.errors import ReentryError
 from msdump.execute import feeds, values
 from msdump.execute.compilation import Note, emulated
 from msdump.execute.program import Program
@@ -32,7 +35,7 @@ from msdump.execute.runtime import gpu_runtime
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.stomp import stomped_bytes
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
+from msdump.plan import Context, DeviceTarget, DumpPlan, IterationSet, JitLevel, Scene
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
@@ -48,9 +51,13 @@ _MOST_MEMORIES: Final = 64  # sets of input shapes whose addresses are kept
 class Network:
     """A model that runs operator by operator, and dumps where a plan says so.
 
+    Any thread may call it. Calls of one network run one after the other, each is one iteration and
+    whole; calls of several networks run at the same time.
+
     Attributes:
         graph: The model.
         plan: The dump plan; None for a run without dump.
+        runs: How often it has run, runs that failed included.
     """
 
     def __init__(
@@ -86,16 +93,19 @@ class Network:
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
+        self._source = plan.source if plan is not None else ""
         self._first_iteration = plan.initial_iteration if plan is not None else 0
-        self._runs = 0
+        self._lock = threading.RLock()  # held by the run that goes on
+        self._is_running = False
+        self.runs = 0
+        self._used = IterationSet(())
         self._marked: set[str] = set()
+        self._changes: deque[tuple[tuple[str, ...], bool]] = deque()  # marks that the next run takes
         if self.plan is not None or self._device is not None:
             _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
         self._image = self._device_image()
         self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
-        for name, enabled in process.marks.items():
-            self.mark_named(name, enabled=enabled)
 
     def _device_image(self) -> DeviceImage | None:
         """Return the memory that faulty kernels write to, None where every kernel is sound."""
@@ -139,19 +149,36 @@ class Network:
         return dict(zip((value.name for value in self.graph.outputs), outputs, strict=True))
 
     def _execute(self, inputs: Mapping[str, Any]) -> list[Any]:
-        iteration = self.iteration
-        if self._dump is None or not self._process.dumps(self._dump.plan, iteration):
-            outputs = self._run(inputs, None)
-            if self._dump is not None:
-                self._dump.passed(iteration)
-        else:
-            outputs = self._dumped_run(self._dump, inputs, iteration)
-        if self.graph.nodes:  # a graph without operators does not count as executed
-            self._runs += 1
-            self._process.ran(self._runs + self._first_iteration)
-        return outputs
+        with self._lock:
+            if self._is_running:
+                raise ReentryError(
+                    f"{self.graph.source}: the network is called from within its own run; call it when the "
+                    "run has ended, or load the model once more"
+                )
+            try:
+                self._is_running = True
+                self._take_marks()
+                return self._step(inputs)
+            finally:
+                self._is_running = False
 
-    def _dumped_run(self, dump: Dump, inputs: Mapping[str, Any], iteration: int) -> list[Any]:
+    def _step(self, inputs: Mapping[str, Any]) -> list[Any]:
+        iteration = self.iteration
+        try:
+            return self._dumped_run(inputs, iteration)
+        finally:  # a step that fails is a step; a graph without operators has none
+            if self.graph.nodes:
+                self.runs += 1
+                self._used = self._used.including(iteration)
+                self._process.ran(self._source, self.runs + self._first_iteration)
+
+    def _dumped_run(self, inputs: Mapping[str, Any], iteration: int) -> list[Any]:
+        dump = self._dump
+        if dump is None:
+            return self._run(inputs, None)
+        if not self._process.dumps(dump.plan, iteration):
+            dump.pass_by(iteration)
+            return self._run(inputs, None)
         try:
             outputs = self._run(inputs, dump.begin(iteration, inputs))
         except BaseException:
@@ -211,9 +238,16 @@ class Network:
 
     @property
     def iteration(self) -> int:
-        """Number of the next run in the dump; all networks of a process share the counter."""
-        current = self._process.iteration
-        return self._first_iteration if current is None else current
+        """Number of the next run in the dump.
+
+        The networks of a configuration share the counter; where it points to a number that this
+        network has used, the next one that it has not used counts. Where the user steps, the
+        user's number holds.
+        """
+        if self._process.stepped is not None:
+            return self._process.stepped
+        counted = self._process.counted(self._source)
+        return self._used.first_outside(self._first_iteration if counted is None else counted)
 
     @property
     def summary(self) -> Summary | None:
@@ -269,11 +303,27 @@ class Network:
         self.mark(tuple(node.operator.full_name for node in self._nodes()), enabled=enabled)
 
     def mark(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
-        """Mark operators for ``dump_mode`` 2 by their full names, or take their marks away."""
-        change = self._marked.update if enabled else self._marked.difference_update
-        change(full_names)
+        """Mark operators for ``dump_mode`` 2 by their full names, or take their marks away.
+
+        A run that goes on ends as it began; the next one takes the change.
+        """
+        self._changes.append((full_names, enabled))
+
+    def _take_marks(self) -> None:
+        """Select anew where marks have changed since the last run."""
+        if not self._changes:
+            return
+        while self._changes:
+            full_names, enabled = self._changes.popleft()
+            change = self._marked.update if enabled else self._marked.difference_update
+            change(full_names)
         if self._dump is not None:
             self._dump.mark(frozenset(self._marked))
+
+    def take_names(self) -> None:
+        """Mark what ``set_dump`` has named in the process so far."""
+        for name, enabled in self._process.marks.items():
+            self.mark_named(name, enabled=enabled)
 
     def mark_named(self, name: str, *, enabled: bool) -> bool:
         """Mark an operator or a scope where the network has one of the name; tell whether it has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -55,18 +56,22 @@ class _Helpers:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.RLock()
 
     def submit(self, work: Callable[[T], R], part: T) -> Future[R]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), "msdump-helper")
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), "msdump-helper")
+            pool = self._pool
         try:
-            return self._pool.submit(work, part)
+            return pool.submit(work, part)
         except RuntimeError:  # the interpreter is shutting down: no helper takes work any more
             return _done(work, part)
 
     def forget(self) -> None:
         """Give up helpers that a fork left behind."""
         self._pool = None
+        self._lock = threading.RLock()
 
 
 def _done(work: Callable[[T], R], part: T) -> Future[R]:

@@ -169,8 +169,8 @@ class CompiledDump:
         with contextlib.suppress(DumpWriteError):
             self.sink.flush()
 
-    def passed(self, iteration: int) -> None:
-        """Note an iteration that ran undumped."""
+    def pass_by(self, iteration: int) -> None:
+        """Note an iteration that is about to run undumped."""
         del iteration
         if self.plan.tree is Tree.STEPS:
             self._configure(self.plan.path, is_dumped=False)

@@ -66,10 +66,10 @@ class Dump(Protocol):
         """Finish a dumped iteration: its files are complete."""
 
     def broken_off(self) -> None:
-        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        """Complete the files of an iteration that failed and list it; what goes wrong here is only logged."""
 
-    def passed(self, iteration: int) -> None:
-        """Note an iteration that ran undumped."""
+    def pass_by(self, iteration: int) -> None:
+        """Note an iteration that is about to run undumped."""
 
 
 def dump_of(

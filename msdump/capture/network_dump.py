@@ -115,27 +115,37 @@ class NetworkDump:
     def end(self) -> None:
         """Finish a dumped iteration: parameters, constants and history (CPU and GPU)."""
         inputs, self._inputs = self._inputs, {}
-        if not self._on_ascend:
-            if self.plan.keeps_outputs:
-                self._main.write_parameters(inputs)
-                self._main.write_constants()
-                for dump in self._entered():
-                    dump.write_parameters({})
-                    dump.write_constants()
-            self._main.note(self._iteration)
+        try:
+            if not self._on_ascend and self.plan.keeps_outputs:
+                self._write_parameters(inputs)
+        finally:
+            self._list()
         self.sink.flush()
+
+    def _write_parameters(self, inputs: Mapping[str, Any]) -> None:
+        self._main.write_parameters(inputs)
+        self._main.write_constants()
+        for dump in self._entered():
+            dump.write_parameters({})
+            dump.write_constants()
+
+    def _list(self) -> None:
+        """Add the iteration to the history: one that failed has been executed, too."""
+        if not self._on_ascend:
+            self._main.note(self._iteration)
 
     def _entered(self) -> Iterator[GraphDump]:
         """Yield the dumps of the branches and loops that ran; of one without operators nothing is dumped."""
         return (dump for dump in self._graphs[1:] if dump.capture.entered and dump.graph.operators)
 
     def broken_off(self) -> None:
-        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        """Complete the files of an iteration that failed and list it; what goes wrong here is only logged."""
         self._inputs = {}
-        with contextlib.suppress(DumpWriteError):
-            self.sink.flush()
+        for complete in (self._list, self.sink.flush):
+            with contextlib.suppress(DumpWriteError):
+                complete()
 
-    def passed(self, iteration: int) -> None:
-        """Note an iteration that ran undumped; GPU's history lists every run, CPU's the dumped ones."""
+    def pass_by(self, iteration: int) -> None:
+        """Note an iteration that is about to run undumped; GPU's history lists it, CPU's does not."""
         if self.plan.context.device_target is DeviceTarget.GPU:
             self._main.note(iteration)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import logging
+import threading
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -50,12 +52,9 @@ class _Output:
 
 
 class Process:
-    """The state that dumps of several networks have in common.
+    """The state that dumps of several networks have in common; any thread may use it.
 
     Attributes:
-        iteration: Number of the next run, None before the first one. After each run of a
-            network it becomes that network's count of runs plus ``initial_iteration``, as
-            since MindSpore 2.7; with one network it counts 0, 1, 2, ...
         is_dumping: What ``dump_start`` and ``dump_stop`` said last, None: the plan's iterations hold.
         marks: ``set_dump`` calls by name, for networks that are loaded later.
         found: The names of ``marks`` that some network has.
@@ -63,35 +62,51 @@ class Process:
 
     def __init__(self) -> None:
         """Start as a fresh process does."""
-        self.iteration: int | None = None
         self.is_dumping: bool | None = None
-        self._counts_itself = True
         self.marks: dict[str, bool] = {}
         self.found: set[str] = set()
-        self._graphs = 0
-        self._models = 0
+        self._lock = threading.RLock()  # reentrant: a signal handler may close what the frame below it opens
+        self._counted: dict[str, int] = {}
+        self._stepped: int | None = None
+        self._graphs = itertools.count()
+        self._models = itertools.count(1)
         self._outputs: dict[str, _Output] = {}
 
     def dumps(self, plan: DumpPlan, iteration: int) -> bool:
         """Tell whether an iteration is dumped."""
         return iteration in plan.iterations if self.is_dumping is None else self.is_dumping
 
-    def ran(self, next_iteration: int) -> None:
-        """Take the number of the next step after a run, unless the user steps."""
-        if self._counts_itself:
-            self.iteration = next_iteration
+    @property
+    def stepped(self) -> int | None:
+        """Number of the next run where the user steps, None where runs count themselves."""
+        return self._stepped
+
+    def counted(self, source: str) -> int | None:
+        """Return the number of the next run that a configuration's networks count; None before the first.
+
+        After each run of a network it becomes that network's count of runs plus
+        ``initial_iteration``, as since MindSpore 2.7; with one network it counts 0, 1, 2, ...
+
+        Args:
+            source: The configuration, "" for networks without one.
+        """
+        return self._counted.get(source)
+
+    def ran(self, source: str, next_iteration: int) -> None:
+        """Take the number that follows a run of one of a configuration's networks."""
+        self._counted[source] = next_iteration
 
     def step_to(self, iteration: int) -> None:
         """Set the number of the next step; from now on the user steps."""
-        self._counts_itself = False
-        self.iteration = iteration
+        self._stepped = iteration
 
     def step_by(self, count: int) -> None:
         """Advance the number of the next step where the user steps."""
-        if self._counts_itself:
-            _log.warning("dump_step has no effect before set_init_iter")
-            return
-        self.iteration = (self.iteration or 0) + count
+        with self._lock:
+            if self._stepped is None:
+                _log.warning("dump_step has no effect before set_init_iter")
+                return
+            self._stepped += count
 
     def overflow_limit(self, plan: DumpPlan) -> OverflowLimit:
         """Return the count of overflowing operators of the whole process."""
@@ -99,13 +114,11 @@ class Process:
 
     def next_graph_id(self) -> int:
         """Return the number of a newly compiled graph."""
-        self._graphs += 1
-        return self._graphs - 1
+        return next(self._graphs)
 
     def next_model_id(self) -> int:
         """Return the number of a newly compiled model, from 1."""
-        self._models += 1
-        return self._models
+        return next(self._models)
 
     def sink(self, plan: DumpPlan) -> Sink:
         """Return the sink of a configuration; all networks share it and its byte limit."""
@@ -121,31 +134,39 @@ class Process:
 
     def claim_metadata(self, plan: DumpPlan) -> bool:
         """Tell the first network of a configuration, and no other, that it writes the metadata."""
-        output = self._output(plan)
-        is_first = not output.is_described
-        output.is_described = True
-        return is_first
+        with self._lock:
+            output = self._output(plan)
+            is_first = not output.is_described
+            output.is_described = True
+            return is_first
 
     def close(self) -> None:
         """Flush every sink and name what was asked for and never met, once."""
-        while self._outputs:
-            source, output = self._outputs.popitem()
+        while output := self._taken():
             with contextlib.suppress(DumpWriteError):  # told when it was lost; other sinks must close too
                 output.sink.close()
-            unused = output.unused()
-            if unused:
-                _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
-            missed = sorted(self.marks.keys() - self.found)
-            if missed and output.plan.selector.mode is DumpMode.MARKED:
-                _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(missed))
+            self._tell_unused(output)
+
+    def _taken(self) -> _Output | None:
+        with self._lock:
+            return self._outputs.popitem()[1] if self._outputs else None
+
+    def _tell_unused(self, output: _Output) -> None:
+        source, unused = output.plan.source, output.unused()
+        if unused:
+            _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
+        missed = sorted(self.marks.keys() - self.found)
+        if missed and output.plan.selector.mode is DumpMode.MARKED:
+            _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(missed))
 
     def _output(self, plan: DumpPlan) -> _Output:
-        if plan.source not in self._outputs:
-            self._outputs[plan.source] = _Output(
-                plan, _sink(plan), OverflowLimit(plan.overflow_limit), CLOCK.seconds()
-            )
-            _tell_once(plan)
-        return self._outputs[plan.source]
+        with self._lock:
+            if plan.source not in self._outputs:
+                self._outputs[plan.source] = _Output(
+                    plan, _sink(plan), OverflowLimit(plan.overflow_limit), CLOCK.seconds()
+                )
+                _tell_once(plan)
+            return self._outputs[plan.source]
 
 
 def _sink(plan: DumpPlan) -> Sink:

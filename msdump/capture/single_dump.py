@@ -119,7 +119,7 @@ class SingleDump:
         with contextlib.suppress(DumpWriteError):
             self.sink.flush()
 
-    def passed(self, iteration: int) -> None:
+    def pass_by(self, iteration: int) -> None:
         """Note nothing: calls are not counted."""
 
     def _operators(self, position: int) -> Iterator[OperatorRef]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -27,19 +28,21 @@ _FLOATING = ("float", "bfloat", "complex")
 
 
 class OverflowLimit:
-    """Counts the overflowing operators of the whole process."""
+    """Counts the overflowing operators of the whole process; any thread may use it."""
 
     def __init__(self, most: int) -> None:
         """Allow ``most`` operators, 0: any number (``overflow_number``)."""
         self._most = most
         self._count = 0
+        self._lock = threading.RLock()
 
     def take(self) -> bool:
         """Take one more operator; False where the number is used up."""
-        if self._most and self._count >= self._most:
-            return False
-        self._count += 1
-        return True
+        with self._lock:
+            if self._most and self._count >= self._most:
+                return False
+            self._count += 1
+            return True
 
 
 class OverflowTrigger:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,9 @@ _GLOBAL_POOL: Final = "use_per_session_threads must be false"
 _DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
+
+_SETTING_UP: Final = threading.RLock()
+"""Held while the process's runtimes are made: each is made once, whichever threads ask first."""
 
 
 @functools.cache
@@ -130,15 +134,25 @@ class Runtime:
         return default
 
 
-@functools.cache
 def runtime() -> Runtime:
     """Return the process's runtime on the CPU, set up at the first call."""
+    with _SETTING_UP:
+        return _cpu_runtime()
+
+
+def gpu_runtime() -> Runtime:
+    """Return the process's runtime on CUDA; where there is none, warn once and return the CPU's."""
+    with _SETTING_UP:
+        return _cuda_runtime()
+
+
+@functools.cache
+def _cpu_runtime() -> Runtime:
     return Runtime(thread_count())
 
 
 @functools.cache
-def gpu_runtime() -> Runtime:
-    """Return the process's runtime on CUDA; where there is none, warn once and return the CPU's."""
+def _cuda_runtime() -> Runtime:
     if _CUDA not in native.get_available_providers():
         _log.warning("the installed onnxruntime has no CUDA provider: operators run on the CPU")
         return runtime()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ class State:
             read again at the next.
         plans: The plan of each context that a network was loaded in.
         networks: The networks that are in use, for ``set_dump`` by name.
+        lock: Held while the configuration is read, and while networks and marks meet.
     """
 
     process: Process = PROCESS
@@ -44,6 +46,7 @@ class State:
     is_read: bool = False
     plans: dict[Context, DumpPlan] = field(default_factory=dict)
     networks: weakref.WeakSet[Network] = field(default_factory=weakref.WeakSet)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 _state = State()
@@ -108,13 +111,20 @@ def load(model: Any) -> Network:
     plan = _plan(context)
     graph = loader.load(model, keeps_classes=context.reserves_class_names)
     network = Network(graph, plan, _state.process, context)
-    _state.networks.add(network)
+    with _state.lock:
+        network.take_names()
+        _state.networks.add(network)
     where = context if plan is None else plan.context
     saved_graphs.save(graph, None if where.jit_level is JitLevel.O2 else network.device)
     return network
 
 
 def _plan(context: Context) -> DumpPlan | None:
+    with _state.lock:
+        return _configured(context)
+
+
+def _configured(context: Context) -> DumpPlan | None:
     if not _state.is_read:
         path, giver = _state.given or (env.read(env.DUMP_CONFIG), env.DUMP_CONFIG)
         if path is not None:
@@ -150,9 +160,10 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
     if not isinstance(enabled, bool):
         raise InputError('The "enabled" parameter must be bool.')
     if isinstance(target, str):
-        _state.process.marks[target] = enabled
-        for network in _state.networks:
-            network.mark_named(target, enabled=enabled)
+        with _state.lock:
+            _state.process.marks[target] = enabled
+            for network in _state.networks:
+                network.mark_named(target, enabled=enabled)
     else:
         target.set_dump(enabled=enabled)
 
@@ -179,11 +190,14 @@ def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> C
             f"sink size must be 1, but got {sink_size}; call data_sink with sink_size=1"
         )
     elements = _repeated(dataset)
+    lock = threading.RLock()
 
     def run() -> Any:
         result = None
         for _ in range(sink_size):
-            result = _fed(network, next(elements))
+            with lock:
+                element = next(elements)
+            result = _fed(network, element)
         return result
 
     return run

@@ -71,8 +71,6 @@ class AsyncSink(SyncSink):
         self._make_queue = partial(WriterQueue, files, queue_bytes, writer_threads)
         self._queue = self._make_queue()
         self._inline_bytes = inline_bytes
-        # Reentrant: the handler of SIGTERM completes what the frame below it has begun.
-        self._lock = threading.RLock()
         self._unfinished: tuple[Callable[[], None], int] | None = None
         self._failures = 0
         self._first_failure: tuple[str, OSError] | None = None
@@ -98,11 +96,6 @@ class AsyncSink(SyncSink):
             self._catch_up()
             replace = partial(super().replace, artifact)
             self._do(replace, replace)
-
-    def keep(self, artifact: Artifact) -> None:
-        """Write a file unless it exists, which is only logged."""
-        with self._lock:
-            super().keep(artifact)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Add whole rows to a csv file before the call returns, the header first where it is new."""

@@ -39,7 +39,10 @@ class Clock:
 
     def milliseconds(self) -> str:
         """Return the local time as ``YYYYMMDDHHMMSSmmm``, one more than the last one where it is no later."""
-        count = max(self._source() // _NANOSECONDS // _MICROSECONDS, self._last_milliseconds + 1)
+        count = self._source() // _NANOSECONDS // _MICROSECONDS
+        # As in ``now``: no call, so no other thread in between.
+        if count <= self._last_milliseconds:
+            count = self._last_milliseconds + 1
         self._last_milliseconds = count
         return f"{local_time(count * _MICROSECONDS)}{count % 1000:03}"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -151,7 +152,7 @@ class _Replaced:
 
 
 class SyncSink:
-    """Writes each file before the call returns."""
+    """Writes each file before the call returns; any thread may call it."""
 
     holds_buffers = False
 
@@ -168,6 +169,8 @@ class SyncSink:
             budget: Most bytes of tensor files; None: no limit.
             files: Where files go; None: disk.
         """
+        # Reentrant: a signal handler may complete what the frame below it has begun.
+        self._lock = threading.RLock()
         self._raises = on_write_error is OnWriteError.RAISE
         self._budget = Budget() if budget is None else budget
         self._files: Files = DiskFiles() if files is None else files
@@ -181,54 +184,61 @@ class SyncSink:
     def write(self, artifact: Artifact) -> None:
         """Write a new file; one that exists stays as it is and the new one is lost."""
         size = size_of(artifact.buffers)
-        if self._admits(artifact, size):
-            self._create(artifact, size)
+        with self._lock:
+            if self._admits(artifact, size):
+                self._create(artifact, size)
 
     def replace(self, artifact: Artifact) -> None:
         """Write a file in place of an older one."""
-        try:
-            self._files.replace(artifact.directory, self._name(artifact), artifact.buffers)
-        except OSError as error:
-            self._lose(path_of(artifact), error)
-            return
-        files, size = self._replaced.count(artifact)
-        self._count += files
-        self._bytes += size
+        with self._lock:
+            try:
+                self._files.replace(artifact.directory, self._name(artifact), artifact.buffers)
+            except OSError as error:
+                self._lose(path_of(artifact), error)
+                return
+            files, size = self._replaced.count(artifact)
+            self._count += files
+            self._bytes += size
 
     def keep(self, artifact: Artifact) -> None:
         """Write a file unless it exists, which is only logged."""
-        if self._files.exists(artifact.directory, artifact.name):
-            _LOG.warning("%s already exists, kept", path_of(artifact))
-            return
-        self.write(artifact)
+        with self._lock:
+            if self._files.exists(artifact.directory, artifact.name):
+                _LOG.warning("%s already exists, kept", path_of(artifact))
+                return
+            self.write(artifact)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Add whole rows to a csv file, the header first where it is new."""
         directory, name = os.path.split(path)
-        try:
-            is_new = self._files.append(directory, name, rows, header)
-        except OSError as error:
-            self._lose(path, error)
-            return
-        self._count += is_new
-        self._bytes += len(rows) + (len(header) if is_new else 0)
+        with self._lock:
+            try:
+                is_new = self._files.append(directory, name, rows, header)
+            except OSError as error:
+                self._lose(path, error)
+                return
+            self._count += is_new
+            self._bytes += len(rows) + (len(header) if is_new else 0)
 
     def skip(self, reason: str) -> None:
         """Count a tensor that is not written on purpose."""
-        self._skipped[reason] += 1
+        with self._lock:
+            self._skipped[reason] += 1
 
     @property
     def summary(self) -> Summary:
         """What was written, skipped and lost so far."""
-        files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
-        return Summary(files, size, dict(self._skipped), dict(self._lost))
+        with self._lock:
+            files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
+            return Summary(files, size, dict(self._skipped), dict(self._lost))
 
     def flush(self) -> None:
         """Do nothing: everything taken is on disk."""
 
     def close(self) -> None:
         """Release what is held open; a later write opens it again."""
-        self._files.close()
+        with self._lock:
+            self._files.close()
 
     def _admits(self, artifact: Artifact, size: int) -> bool:
         """Take the bytes of a file from the budget, or skip it."""

@@ -24,9 +24,9 @@ GPU = {"device_target": "GPU"}
 def no_gpu(monkeypatch):
     """Set up a runtime of its own, whose onnxruntime has no CUDA provider."""
     monkeypatch.setattr(runtime.native, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    runtime.gpu_runtime.cache_clear()
+    runtime._cuda_runtime.cache_clear()
     yield
-    runtime.gpu_runtime.cache_clear()
+    runtime._cuda_runtime.cache_clear()
 
 
 NAMES = {

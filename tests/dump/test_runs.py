@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import msdump
 from msdump import env
-from msdump.errors import InputError
-from tests.dump import nets, trees
+from msdump.capture.graph_dump import GraphDump
+from msdump.errors import DumpWriteError, ExecutionError, InputError
+from tests.dump import nets, o2, trees
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 X = {"x": np.ones((2, 4), np.float32)}
@@ -203,3 +206,91 @@ def test_outputs_that_nothing_computes(door):
 
     assert len(network.run({"x": np.ones((2, 2), np.float32)})) == 3
     assert {"Default_Add-op0"} == trees.operators(door.rank)
+
+
+def looking_up():
+    """Return a network whose second operator fails where it is asked for a row that is not there."""
+    nodes = [nets.node("Neg", "x", "n"), nets.node("Gather", "n i", "y")]
+    return nets.model(
+        nodes, [nets.value("x", [2, 3]), nets.value("i", [1], nets.onnx.TensorProto.INT64)], ["y"]
+    )
+
+
+def look(network, row):
+    """Look up a row; the second operator fails for any but 0 and 1."""
+    return network.run({"x": np.ones((2, 3), np.float32), "i": np.array([row])})
+
+
+STEPS = {
+    "CPU": ({}, {}, [0, 1, 2], "0\n1\n2\n"),
+    "CPU, failed step only": ({"iteration": "1"}, {}, [1], "1\n"),
+    "CPU, other steps": ({"iteration": "0|2"}, {}, [0, 2], "0\n2\n"),
+    "GPU": ({"iteration": "0"}, {"device_target": "GPU"}, [0], "0\n1\n2\n"),
+    "sync": ({}, {"device_target": "Ascend", "jit_level": "O0"}, [0, 1, 2], None),
+    "async": ({"enable": False}, {"device_target": "Ascend", "jit_level": "O1"}, [0, 1, 2], None),
+    "exceptions": ({"op_debug_mode": 4}, {"device_target": "Ascend", "jit_level": "O0"}, [1], None),
+    "later number": ({"initial_iteration": 5}, {}, [5, 6, 7], "5\n6\n7\n"),
+}
+
+
+@pytest.mark.parametrize(("changes", "context", "dumped", "listed"), STEPS.values(), ids=STEPS)
+def test_step_that_fails_is_a_step(door, changes, context, dumped, listed):
+    """A failed step keeps its directory, is listed as executed, and the next step takes the next number."""
+    door.configure(**changes)
+    network = door.load(looking_up(), **context)
+    look(network, 0)
+    with pytest.raises(ExecutionError):
+        look(network, 5)
+    look(network, 1)
+
+    history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
+    assert (dumped, listed) == (iterations(door, 0), history.read_text() if history.exists() else None)
+    assert changes.get("initial_iteration", 0) + 3 == network.iteration
+
+
+def test_step_that_fails_where_the_user_steps(door):
+    """The user's numbers hold whether steps fail or not."""
+    door.configure()
+    network = door.load(looking_up())
+    msdump.set_init_iter(3)
+    for row in (0, 5, 1):
+        with contextlib.suppress(ExecutionError):
+            look(network, row)
+        msdump.dump_step(2)
+
+    assert [3, 5, 7] == iterations(door, 0)
+
+
+def test_step_that_fails_in_a_compiled_graph(door):
+    """Under O2, step and number of the run go on after a step that failed."""
+    network = o2.load(door, looking_up())
+    for row in (0, 5, 1):
+        with contextlib.suppress(ExecutionError):
+            look(network, row)
+
+    found = [(step, run) for step, _, _, _, run in o2.places(door.path)]
+    assert [(0, 0), (1, 1), (2, 2)] == found
+
+
+def test_step_whose_parameters_cannot_be_written_is_listed(door, monkeypatch):
+    """A step whose files are lost at its end has been executed, too."""
+    door.configure()
+    network = door.load(nets.dense())
+
+    def full(*_):
+        raise DumpWriteError("no space left")
+
+    monkeypatch.setattr(GraphDump, "write_parameters", full)
+    with pytest.raises(DumpWriteError, match="no space"):
+        network.run(X)
+
+    history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
+    assert ("0\n", 1) == (history.read_text(), network.iteration)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [("AAABBBB", [[0, 1, 2], [1, 2, 3, 4]]), ("ABB", [[0], [1, 2]])]
+)
+def test_numbers_are_used_once(door, order, expected):
+    """Where the shared counter points to a number that a network has used, its next unused one counts."""
+    assert expected == turns(door, order)

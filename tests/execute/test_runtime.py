@@ -106,9 +106,9 @@ def test_messages_are_short(text, expected):
 @pytest.fixture
 def fresh():
     """Let the question for a GPU be asked anew, before and after."""
-    runtime.gpu_runtime.cache_clear()
+    runtime._cuda_runtime.cache_clear()
     yield
-    runtime.gpu_runtime.cache_clear()
+    runtime._cuda_runtime.cache_clear()
 
 
 def test_without_cuda_the_cpu_serves(fresh, monkeypatch, caplog):

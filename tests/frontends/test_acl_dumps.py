@@ -501,3 +501,16 @@ def test_script_that_forgets_to_finalise(script):
     assert 4 == len(script.files())
     for path in script.path.rglob("Softmax.*"):
         read(path)
+
+
+def test_run_that_fails_is_a_run(script):
+    """The run after one that failed takes the next number: both have directories of their own."""
+    nodes = [node("Neg", "x", "n"), node("Gather", "n i", "y")]
+    index = value("i", [1], 7)
+    script.begin({"dump_list": [{}], "dump_mode": "all"})
+    model_id = script.load(model(nodes, [value("x", [2, 3]), index], ["y"]))
+
+    codes = [script.run(model_id, np.ones((2, 3), np.float32), np.array([row]))[0] for row in (0, 5, 1)]
+
+    assert [True, False, True] == [code == 0 for code in codes]
+    assert ["0", "1", "2"] == sorted(path.name for path in script.path.glob("*/0/*/1/*"))

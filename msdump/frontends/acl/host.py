@@ -51,22 +51,24 @@ class HostMemory:
 
     def take_back(self, start: int) -> bool:
         """Forget the memory that begins at an address; tell whether there was such."""
-        found = [key for key, lent in self._lent.items() if lent.start == start]
+        found = [key for key, lent in list(self._lent.items()) if lent.start == start]
         for key in found:
-            del self._lent[key]
+            self._lent.pop(key, None)
         return bool(found)
 
     def view(self, start: int, size: int, *, writes: bool) -> memoryview | None:
         """Return memory of the host, None where it is not there, or not writable though it must be."""
-        for lent in self._lent.values():
+        for lent in list(self._lent.values()):
             if lent.start <= start < lent.start + lent.size:
                 return _inside(lent, start - lent.start, size, writes=writes)
         return _at(start, size) if _is_mapped(start, size, writes=writes) else None
 
     def _sweep(self) -> None:
         """Let go of the objects that nobody else keeps."""
-        for key in [key for key, lent in self._lent.items() if _references(lent) <= _OWN_REFERENCES]:
-            del self._lent[key]
+        for key in list(self._lent):  # another thread may forget some meanwhile
+            lent = self._lent.get(key)
+            if lent is not None and _references(lent) <= _OWN_REFERENCES:
+                self._lent.pop(key, None)
 
 
 def _references(lent: _Lent) -> int:

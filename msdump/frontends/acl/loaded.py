@@ -32,14 +32,12 @@ class LoadedModel:
         model_id: Its number.
         network: What runs.
         process: What its dump shares with others of its configuration.
-        runs: How often it has run.
         shapes: Shapes of its outputs in the last run.
     """
 
     model_id: int
     network: Network
     process: Process
-    runs: int = 0
     shapes: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
@@ -74,9 +72,8 @@ class LoadedModel:
             value.name: _from_bytes(value, view, shapes.get(index))
             for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
         }
-        self.process.step_to(self.runs)
+        self.process.step_to(self.network.runs)
         results = self.network.run(fed)
-        self.runs += 1
         arrays = [_tensor(name, item) for name, item in results.items()]
         self.shapes = [array.shape for array in arrays]
         return [_packed(array) for array in arrays]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right, insort
 from typing import Any, Final
 
@@ -17,10 +18,12 @@ class Memory:
     """Gives out memory of device and host, and finds it again by pointer.
 
     Addresses of the device are no addresses of this process: only ``view`` leads to their bytes.
+    Any thread may use it.
     """
 
     def __init__(self) -> None:
         """Start with an empty device."""
+        self._lock = threading.RLock()
         self.host = HostMemory()
         self._device = DeviceMemory()
         self._blocks: dict[int, bytearray] = {}
@@ -35,9 +38,10 @@ class Memory:
         """
         _check_size(size)
         data = bytearray(size)
-        address = self._device.allocate(id(data), size).address
-        self._blocks[address] = data
-        insort(self._addresses, address)
+        with self._lock:
+            address = self._device.allocate(id(data), size).address
+            self._blocks[address] = data
+            insort(self._addresses, address)
         return address
 
     def free(self, address: Any) -> None:
@@ -46,10 +50,11 @@ class Memory:
         Raises:
             AclError: ``malloc`` gave no such address.
         """
-        if not isinstance(address, int) or address not in self._blocks:
-            raise AclError(AclCode.INVALID_PARAM, f"{_show(address)} is no address that malloc gave")
-        self._device.release(id(self._blocks.pop(address)))
-        self._addresses.remove(address)
+        with self._lock:
+            if not isinstance(address, int) or address not in self._blocks:
+                raise AclError(AclCode.INVALID_PARAM, f"{_show(address)} is no address that malloc gave")
+            self._device.release(id(self._blocks.pop(address)))
+            self._addresses.remove(address)
 
     def malloc_host(self, size: Any) -> int:
         """Reserve zeroed memory of the host; AclError as in ``malloc``."""

@@ -170,11 +170,12 @@ def _network(
     device_id = now.current_device
     dump = now.dumps.current(device_id)
     key = (op_type, tuple(inputs), outputs, repr(sorted(attributes.items())), device_id, dump and dump.plan)
-    if key not in now.operators:
-        while len(now.operators) >= _MOST_KEPT:
-            del now.operators[next(iter(now.operators))]
-        now.operators[key] = _built(op_type, inputs, outputs, attributes, dump=dump, device_id=device_id)
-    return now.operators[key]
+    with now.lock:
+        if key not in now.operators:
+            while len(now.operators) >= _MOST_KEPT:
+                del now.operators[next(iter(now.operators))]
+            now.operators[key] = _built(op_type, inputs, outputs, attributes, dump=dump, device_id=device_id)
+        return now.operators[key]
 
 
 def _built(

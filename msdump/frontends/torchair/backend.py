@@ -82,7 +82,7 @@ class CapturedGraph:
     Attributes:
         name: ``graph_{n}``, counted from 1 in the process; also its directory in the dump.
         model_id: Its number in the dump.
-        calls: How often it has run, the next ``data_index``.
+        calls: How often it has run, the next ``data_index``; calls that failed included.
     """
 
     def __init__(self, gm: GraphModule, device: Device) -> None:
@@ -109,9 +109,11 @@ class CapturedGraph:
         with self._device.lock:
             model = self._model(arguments)
             self._device.process.step_to(self.calls)
-            made = _run(model, arguments)
+            try:
+                made = _run(model, arguments)
+            finally:  # a call that fails is a call
+                self.calls += 1
             self._device.complete()
-            self.calls += 1
         return [_value(result, arguments, made) for result in model.exported.results]
 
     def _model(self, arguments: Sequence[Any]) -> Model:
