@@ -23,13 +23,8 @@ READERS = {
     *("zipfile.ZipFile", "importlib.util.spec_from_file_location", "runpy.run_path"),
 }
 READING_METHODS = {"open", "read_text", "read_bytes"}
-OPENS_DIRECTORIES_AND_WRITES = {
-    "store/files.py",
-    "store/rows.py",
-    "store/streams.py",
-    "tools/convert_write.py",
-    "tools/reports.py",
-    "tools/convert.py",
+WRITES_AND_OPENS_DIRECTORIES = {
+    f"store/{name}.py" for name in ("directories", "place", "rows", "temporaries")
 }
 READS_WHAT_IS_OPEN = {"tools/inputs.py"}  # np.load, of a file that the door opened
 MAINS = {"config/schema.py", "config/reference.py"}  # modules that also write a page when they are run
@@ -131,7 +126,7 @@ def opens_a_file(node):
 
 def test_files_are_read_through_one_door():
     """Only reading.py opens files to read them: elsewhere a pipe or a device would hang the reader."""
-    assert ["reading.py"] == sorted(users(opens_a_file) - OPENS_DIRECTORIES_AND_WRITES - READS_WHAT_IS_OPEN)
+    assert ["reading.py"] == sorted(users(opens_a_file) - WRITES_AND_OPENS_DIRECTORIES - READS_WHAT_IS_OPEN)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +163,59 @@ def test_every_room_has_a_place_in_the_layers():
 def is_placed(room, layers):
     """Tell whether the layers of pyproject.toml hold a room; the package itself stands above them."""
     return room == "__init__.py" or f"msdump.{room.removesuffix('.py')}" in layers
+
+
+WRITERS = {
+    *(
+        "np.save",
+        "np.savez",
+        "np.savetxt",
+        "onnx.save",
+        "mmap.ACCESS_WRITE",
+        "shutil.move",
+        "shutil.copyfile",
+    ),
+    *(
+        "os.mkdir",
+        "os.makedirs",
+        "os.replace",
+        "os.rename",
+        "os.unlink",
+        "os.remove",
+        "os.link",
+        "os.symlink",
+    ),
+    *(
+        "os.chmod",
+        "os.fchmod",
+        "os.truncate",
+        "os.ftruncate",
+        "tempfile.mkdtemp",
+        "tempfile.NamedTemporaryFile",
+    ),
+}
+WRITING_METHODS = {"write_text", "write_bytes", "tofile", "mkdir", "unlink", "rename", "chmod", "touch"}
+WRITING_ROOMS = ("store/", "execute/weights.py", *MAINS)  # weights: a temporary file without a name
+NO_FILES = {
+    "config/acl_environment.py",  # makes a directory
+    "frontends/torchair/compiler_config.py",  # the same
+    "tools/convert.py",  # removes its list of failures
+}
+
+
+def changes_a_file(node):
+    """Tell whether a node makes, changes or removes a file by its name."""
+    if not isinstance(node, ast.Call):
+        return False
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in WRITING_METHODS
+    return ast.unparse(node.func) in WRITERS or (
+        is_method and ast.unparse(node.func) != "reports.write_bytes"
+    )
+
+
+def test_files_are_written_in_one_room():
+    """Only the store makes files: it refuses links and leaves nothing half written."""
+    names = users(changes_a_file)
+
+    assert {"store/place.py", "store/rows.py"} <= names
+    assert [name for name in sorted(names - NO_FILES) if not name.startswith(WRITING_ROOMS)] == []

@@ -171,7 +171,7 @@ class Process:
 
 def _sink(plan: DumpPlan) -> Sink:
     budget = Budget(plan.max_bytes)
-    files = partial(DiskFiles, DUMP_MODE if plan.file_format is FileFormat.BIN else FILE_MODE)
+    files = partial(DiskFiles, DUMP_MODE if plan.file_format is FileFormat.BIN else FILE_MODE, plan.path)
     if plan.is_async and plan.context.device_target is DeviceTarget.ASCEND:
         return AsyncSink(
             plan.on_write_error,

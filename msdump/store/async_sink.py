@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.store import exits
-from msdump.store.files import DiskFiles, size_of
+from msdump.store.buffers import size_of
+from msdump.store.files import DiskFiles
 from msdump.store.sinks import Summary, SyncSink, path_of
 from msdump.store.standins import StandIns
 from msdump.store.writer_queue import Job, WriterQueue

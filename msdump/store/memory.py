@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from msdump.record import Buffer
 
@@ -35,6 +35,13 @@ class MemoryFiles:
         """Make a file, in place of an older one of the name."""
         self._check()
         self.contents[f"{directory}/{name}"] = b"".join(buffers)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = 0) -> int:
+        """Make a file as ``replace`` does from pieces; return its bytes."""
+        del mode
+        data = b"".join(pieces)
+        self.replace(directory, name, (data,))
+        return len(data)
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
         """Add whole rows to a file, the header before them where it is empty or new; tell whether it was."""

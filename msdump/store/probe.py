@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump.errors import DumpWriteError
-from msdump.store.files import DiskFiles
+from msdump.store.place import Place
 from msdump.store.sinks import reason
 
 _BLOCK: Final = bytes(4096)
@@ -25,15 +25,14 @@ def probe(path: str) -> None:
         DumpWriteError: The directory cannot be created or written; says which part of the path
             is at fault and what to do.
     """
-    files = DiskFiles()
-    name = f".{os.getpid()}-probe.tmp"
     try:
-        files.replace(path, name, (_BLOCK,))
-        Path(path, name).unlink()
+        place = Place(path)
+        try:
+            place.prove(_BLOCK)
+        finally:
+            place.close()
     except OSError as error:
         raise DumpWriteError(f"dump path {path!r} {_fault(path, error)}") from error
-    finally:
-        files.close()
 
 
 def _fault(path: str, error: OSError) -> str:

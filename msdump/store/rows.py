@@ -1,36 +1,33 @@
-"""Files that grow by whole rows: csv files that are 0400 whenever nobody opens them."""
+"""Files that grow by whole rows: csv files that are 0400 whenever nobody opens them.
+
+A file that stands there is opened without following a link, and judged by its
+descriptor: what is no regular file, or has another name too, belongs to somebody else
+and is neither written nor given another mode.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from pathlib import Path
+import stat
 from typing import Final
 
-_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+from msdump.reading import check_regular
+
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TAIL: Final = 1 << 16
 
 
 class RowFile:
-    """An open file to which rows are added, each group by one call of the system.
-
-    What a killed run left of a row is cut off when the file is opened.
-    """
+    """An open file to which rows are added, each group by one call of the system."""
 
     __slots__ = ("_fd",)
 
-    def __init__(self, path: str, mode: int) -> None:
-        """Open or create a file; its mode becomes ``mode`` while it stays open for writing.
-
-        Raises:
-            OSError: It cannot be opened for writing.
-        """
-        self._fd = _open(path, mode)
-        try:
-            os.fchmod(self._fd, mode)
-            _cut_torn_row(self._fd)
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, fd: int) -> None:
+        """Take a descriptor, open for reading and appending."""
+        self._fd = fd
 
     def is_linked(self) -> bool:
         """Tell whether the file still has a name, that is, was not deleted."""
@@ -60,12 +57,73 @@ class RowFile:
         os.close(self._fd)
 
 
-def _open(path: str, mode: int) -> int:
+def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:
+    """Make a file with its first rows; nothing is left of it where they cannot be written.
+
+    Raises:
+        OSError: It cannot be made or written; FileExistsError where the name is taken.
+    """
+    fd = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, mode, dir_fd=directory)
     try:
-        return os.open(path, _APPEND, mode)
+        os.fchmod(fd, mode)
+        file = RowFile(fd)
+        file.append(data, b"")
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        os.close(fd)
+        raise
+    return file
+
+
+def reopen(directory: int, name: str, mode: int) -> RowFile:
+    """Open a file that is there; what a killed run left of a row is cut off, its mode becomes ``mode``.
+
+    Raises:
+        OSError: It is missing, cannot be written, is no regular file or has another name too.
+    """
+    fd = _open(directory, name, mode)
+    try:
+        _check(fd, name)
+        os.fchmod(fd, mode)
+        _cut_torn_row(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return RowFile(fd)
+
+
+def _open(directory: int, name: str, mode: int) -> int:
+    try:
+        return _open_as(_APPEND, directory, name)
     except PermissionError:
-        Path(path).chmod(mode | 0o200)
-        return os.open(path, _APPEND, mode)
+        _make_writable(directory, name, mode)
+        return _open_as(_APPEND, directory, name)
+
+
+def _make_writable(directory: int, name: str, mode: int) -> None:
+    fd = _open_as(_LOOK, directory, name)
+    try:
+        _check(fd, name)
+        os.fchmod(fd, mode | stat.S_IWUSR)
+    finally:
+        os.close(fd)
+
+
+def _open_as(flags: int, directory: int, name: str) -> int:
+    try:
+        return os.open(name, flags, dir_fd=directory)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "a symbolic link stands in its place", name) from error
+        raise
+
+
+def _check(fd: int, name: str) -> None:
+    status = os.fstat(fd)
+    check_regular(status, name)
+    if status.st_nlink > 1:
+        raise OSError(errno.EMLINK, f"the file has {status.st_nlink} names (hard links)", name)
 
 
 def _cut_torn_row(fd: int) -> None:

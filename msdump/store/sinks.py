@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
-from msdump.store.files import DiskFiles, size_of
+from msdump.store.buffers import size_of
+from msdump.store.files import DiskFiles
 from msdump.store.memory import MemoryFiles
 from msdump.store.standins import StandIns, is_too_long
 
@@ -41,6 +42,10 @@ REMEDIES: Final = {
     errno.ENOTDIR: "remove the file that stands where a directory must be, or choose another path",
     errno.EFBIG: "raise the file size limit (ulimit -f)",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ELOOP: "remove the link, or choose another path; below the path of a dump no link is followed",
+    errno.EMLINK: "remove the file, or choose another path",
+    errno.EINVAL: "remove what stands there, or choose another path",
+    errno.EISDIR: "remove the directory, or choose another path",
     errno.EEXIST: "two runs write into the same directory: give each its own path",
 }
 """What to do about a failure, by error number."""

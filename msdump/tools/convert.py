@@ -6,16 +6,17 @@ import contextlib
 import difflib
 import importlib.util
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from msdump import reading
 from msdump.encode import dump_enums
 from msdump.errors import ToolError
-from msdump.store import files, standins
+from msdump.store import standins
+from msdump.store.directories import make_directories
+from msdump.store.files import DUMP_MODE, DiskFiles
 from msdump.store.layouts import MAPPING
 from msdump.tools import convert_scripts, parallel
 from msdump.tools.convert_file import convert_file
@@ -145,7 +146,7 @@ def _unknown_format(name: str) -> str:
 
 def _make(output: str) -> None:
     try:
-        files.make_directories(output)
+        make_directories(output)
         Path(output, FAILED_LIST).unlink(missing_ok=True)
     except OSError as error:
         fault = f"{output}: no directory to write to: {error.strerror or error}"
@@ -154,13 +155,10 @@ def _make(output: str) -> None:
 
 def _write_mappings(result: FileResult) -> None:
     """Note what stands for names that were too long, once for each."""
-    for directory, used, name in result.renamed:
-        path = Path(directory, MAPPING)
-        with contextlib.suppress(FileNotFoundError):
-            if used in standins.parse_mapping(reading.read_bytes(path)):
-                continue
-        with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(f"{used},{name}\n")
+    with _writing() as files:
+        for directory, used, name in result.renamed:
+            if used not in standins.parse_mapping(files.read(directory, MAPPING)):
+                files.append(directory, MAPPING, f"{used},{name}\n".encode(errors="surrogateescape"), b"")
 
 
 def _write_failed(conversion: Conversion) -> None:
@@ -169,5 +167,18 @@ def _write_failed(conversion: Conversion) -> None:
         for result in conversion.failed
     ]
     if lines:
-        path = Path(conversion.output, FAILED_LIST)
-        path.write_text("\n".join((*lines, "")), encoding="utf-8", errors="surrogateescape")
+        text = "\n".join((*lines, "")).encode(errors="surrogateescape")
+        with _writing() as files:
+            files.stream(conversion.output, FAILED_LIST, (text,), DUMP_MODE)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[DiskFiles]:
+    files = DiskFiles(DUMP_MODE)
+    try:
+        yield files
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename or 'a list of the converted files'}"
+        raise ToolError(ReturnCode.WRITE, f"cannot write: {reason}") from error
+    finally:
+        files.close()

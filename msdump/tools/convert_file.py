@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -21,11 +22,12 @@ from msdump.encode.dump_data import Block, DumpData, RawInfo, TensorInfo
 from msdump.errors import DumpReadError, FormatError, MsdumpError, ToolError
 from msdump.record import Buffer
 from msdump.store import mapped
-from msdump.tools import convert_format, convert_names, convert_scripts, convert_write
+from msdump.store.files import DUMP_MODE, DiskFiles
+from msdump.tools import convert_format, convert_names, convert_scripts
 from msdump.tools.convert_names import Kind
 from msdump.tools.convert_result import VERSION, Failure, FileResult, Source, Target
-from msdump.tools.convert_write import Stretch
 from msdump.tools.return_codes import ReturnCode
+from msdump.tools.stretch import Stretch
 
 _RECORDS: Final = f"{op_debug.OP_TYPE}.{op_debug.NODE}."
 _RESERVED: Final = dump_enums.FORMATS["RESERVED"]
@@ -46,12 +48,13 @@ def convert_file(target: Target, source: Source) -> FileResult:
     except MsdumpError as error:
         result.failures.append(_failure("", error))
         return result
-    converter = _Converter(target, source, file, result)
-    for block in blocks:
-        try:
-            converter.convert(block)
-        except (MsdumpError, OSError, ValueError, MemoryError) as error:
-            result.failures.append(_failure(f"{block.section}:{block.index}", error))
+    with contextlib.closing(DiskFiles()) as files:
+        converter = _Converter(target, source, file, files, result)
+        for block in blocks:
+            try:
+                converter.convert(block)
+            except (MsdumpError, OSError, ValueError, MemoryError) as error:
+                result.failures.append(_failure(f"{block.section}:{block.index}", error))
     return result
 
 
@@ -134,6 +137,7 @@ class _Converter:
     target: Target
     source: Source
     file: _File
+    files: DiskFiles
     result: FileResult
 
     def convert(self, block: Block) -> None:
@@ -209,7 +213,7 @@ class _Converter:
     def _write(self, name: str, pieces: Iterable[Buffer]) -> None:
         directory, used = self.source.directory, convert_names.stand_in(name)
         try:
-            self.result.size += convert_write.write(directory, used, pieces)
+            self.result.size += self.files.stream(directory, used, pieces, DUMP_MODE)
         except OSError as error:
             if isinstance(error, MsdumpError):
                 raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,7 @@ from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.record import IO, Buffer
-from msdump.store.files import size_of
+from msdump.store.buffers import size_of
 from msdump.store.sinks import Sink, SyncSink
 
 
@@ -258,6 +258,11 @@ class _CountingFiles:
 
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         self.sizes[f"{directory}/{name}"] = size_of(buffers)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = 0) -> int:
+        del mode
+        size = self.sizes[f"{directory}/{name}"] = sum(size_of((piece,)) for piece in pieces)
+        return size
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
         path = f"{directory}/{name}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 
 from msdump.errors import ToolError
 from msdump.record import Buffer
+from msdump.store.files import DUMP_MODE, DiskFiles
 from msdump.store.layouts import MAPPING
-from msdump.tools import convert_names, convert_write
+from msdump.tools import convert_names
 from msdump.tools.return_codes import ReturnCode
 
 
@@ -36,11 +36,13 @@ def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
     directory = os.path.realpath(folder)
     stand_in = convert_names.stand_in(name)
     path = f"{directory}/{stand_in}"
+    files = DiskFiles(DUMP_MODE)
     try:
-        convert_write.write(directory, stand_in, parts)
+        files.stream(directory, stand_in, parts, DUMP_MODE)
         if stand_in != name:
-            with Path(directory, MAPPING).open("a", encoding="utf-8") as mapping:
-                mapping.write(f"{stand_in},{name}\n")
+            files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(), b"")
     except OSError as error:
         raise ToolError(ReturnCode.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        files.close()
     return path

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from msdump.execute.program import Program
-from msdump.store import files
+from msdump.store import place
 from msdump.store.files import DiskFiles
 from tests.dump import nets, trees
 from tests.dump.conftest import config
@@ -243,26 +243,29 @@ def check_rows(path):
 
 @pytest.mark.parametrize(
     ("moment", "nameless"),
-    [("open", 0), ("rename", 0), ("link", files._NAMELESS), ("rename", files._NAMELESS)],
+    [("open", 0), ("rename", 0), ("link", place._NAMELESS), ("rename", place._NAMELESS)],
     ids=["open", "rename", "link", "rename of a link"],
 )
 def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment, nameless):
     """Ctrl-C right after a call of the system stays Ctrl-C and leaves no temporary name."""
-    call = getattr(os, moment)
+    call, interrupts = getattr(os, moment), []
+    (tmp_path / "graph.ir").write_bytes(b"older")
 
     def interrupted(*arguments, **options):
         result = call(*arguments, **options)
-        if any(str(argument).endswith(".tmp") for argument in arguments):
+        if not interrupts and any(str(argument).endswith(".tmp") for argument in arguments):
+            interrupts.append(moment)
             raise KeyboardInterrupt
         return result
 
-    monkeypatch.setattr(files, "_NAMELESS", nameless)
+    monkeypatch.setattr(place, "_NAMELESS", nameless)
     monkeypatch.setattr(os, moment, interrupted)
 
     with pytest.raises(KeyboardInterrupt):
         DiskFiles().replace(str(tmp_path), "graph.ir", (b"text",))
 
-    assert (["graph.ir"] if moment == "rename" else []) == [path.name for path in tmp_path.iterdir()]
+    expected = b"text" if moment == "rename" else b"older"
+    assert [("graph.ir", expected)] == [(path.name, path.read_bytes()) for path in tmp_path.iterdir()]
 
 
 def test_files_are_complete_before_the_next_operator(door, monkeypatch):

@@ -471,6 +471,9 @@ class TestInterrupts:
             "flush": lambda: sink.write(tensor(tmp_path, "a.npy", LARGE)) or sink.flush(),
         }
 
+        if method == "replace":
+            sink.replace(tensor(tmp_path, "a.npy", 5))  # only an older file is renamed over
+
         with monkeypatch.context() as patch:
             call = getattr(owners[owner], name)
             patch.setattr(owners[owner], name, _once(KeyboardInterrupt(), call, before=moment == "before"))

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from msdump.store import files
-from msdump.store.files import DiskFiles, make_directories, size_of, write_all
+from msdump.store import files, place
+from msdump.store.buffers import size_of, write_all
+from msdump.store.directories import make_directories
+from msdump.store.files import DiskFiles
 
 
 @pytest.fixture(params=["nameless", "renamed"])
 def disk(request, monkeypatch):
     """Give disk files with and without the system's nameless files."""
     if request.param == "renamed":
-        monkeypatch.setattr(files, "_NAMELESS", 0)
+        monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles()
     yield disk
     disk.close()
@@ -255,15 +260,12 @@ def test_directory_without_write_permission(as_user, user_dir):
     assert as_user(_create, str(user_dir)) == "Permission denied"
 
 
-LONG = "n" * 255
-
-
-@pytest.mark.parametrize("name", ["a.json", LONG], ids=["short", "long"])
-def test_what_a_kill_left_is_used_up(tmp_path, name):
-    """The dot-name that a run killed while it replaced a file left behind goes with the next replacement."""
-    left = tmp_path / files._shadow(name)
-    left.write_bytes(b"older")
-    disk = DiskFiles()
+@pytest.mark.parametrize("name", ["a.json", "n" * 255], ids=["short", "long"])
+def test_what_killed_runs_left_is_cleared(disk, tmp_path, name):
+    """Temporary files whose writers were killed go with the next replacement in their directory."""
+    for number in (0, 1, 3):
+        (tmp_path / f".msdump-{number}.tmp").write_bytes(b"older")
+    (tmp_path / name).write_bytes(b"older")
 
     disk.replace(str(tmp_path), name, (b"new",))
 
@@ -271,23 +273,93 @@ def test_what_a_kill_left_is_used_up(tmp_path, name):
     assert b"new" == (tmp_path / name).read_bytes()
 
 
-def test_two_that_replace_one_file(tmp_path, monkeypatch):
-    """Where another process takes the dot-name away, the file is written again."""
-    rename, calls = os.rename, []
+def test_what_a_living_process_writes_stays(disk, tmp_path):
+    """A temporary file that another process holds is neither removed nor written to."""
+    (tmp_path / "a.json").write_bytes(b"older")
+    with (tmp_path / ".msdump-0.tmp").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b"half")
+        other.flush()
 
-    def taken(source, target, **directories):
-        calls.append(source)
-        if len(calls) == 1:
-            rename(tmp_path / source, tmp_path / target)  # the other process was faster
-        rename(source, target, **directories)
+        disk.replace(str(tmp_path), "a.json", (b"new",))
 
-    monkeypatch.setattr(os, "rename", taken)
-    disk = DiskFiles()
+        assert [".msdump-0.tmp", "a.json"] == names(tmp_path)
+        assert b"half" == (tmp_path / ".msdump-0.tmp").read_bytes()
+    assert b"new" == (tmp_path / "a.json").read_bytes()
+
+
+def test_planted_temporary_names_harm_nobody(disk, tmp_path):
+    """Links, pipes and directories under the names of temporary files stay, and so do their victims."""
+    (tmp_path / "victim").write_bytes(b"secret")
+    (tmp_path / "a.json").write_bytes(b"older")
+    (tmp_path / ".msdump-0.tmp").symlink_to("victim")
+    (tmp_path / ".msdump-1.tmp").symlink_to("new")
+    (tmp_path / ".msdump-2.tmp").mkdir()
+    os.mkfifo(tmp_path / ".msdump-3.tmp")
+    (tmp_path / ".msdump-4.tmp").hardlink_to(tmp_path / "victim")
 
     disk.replace(str(tmp_path), "a.json", (b"new",))
 
-    assert [".a.json.tmp"] * 2 == calls
+    assert [*(f".msdump-{number}.tmp" for number in range(5)), "a.json", "victim"] == names(tmp_path)
+    assert [b"secret", b"new"] == [(tmp_path / name).read_bytes() for name in ("victim", "a.json")]
+
+
+REPLACER = """
+import sys
+from msdump.store import place
+from msdump.store.files import DiskFiles
+if sys.argv[2] == "renamed":
+    place._NAMELESS = 0
+for _ in range(300):
+    disk = DiskFiles()
+    disk.replace(sys.argv[1], "a.json", (sys.argv[3].encode() * 1000,))
+    disk.close()
+"""
+
+
+@pytest.mark.parametrize("way", ["nameless", "renamed"])
+def test_several_that_replace_one_file(tmp_path, way):
+    """Processes that replace the same file at once all succeed; the file is whole, no other name is left."""
+    runs = [subprocess.Popen([sys.executable, "-c", REPLACER, str(tmp_path), way, letter]) for letter in "ab"]
+    codes = [run.wait(60) for run in runs]
+
+    assert [0, 0] == codes
     assert ["a.json"] == names(tmp_path)
+    assert (tmp_path / "a.json").read_bytes() in {b"a" * 1000, b"b" * 1000}
+
+
+@pytest.mark.parametrize("planted", ["rank_0", "rank_0/Net", "rank_0/Net/0"])
+def test_no_directory_below_the_root_may_be_a_link(disk, tmp_path, planted):
+    """A link in place of a directory below the dump path is refused by every way to write."""
+    (tmp_path / "other").mkdir()
+    link = tmp_path / "dump" / planted
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "other")
+    rooted = DiskFiles(root=f"{tmp_path}/dump")
+    below = f"{tmp_path}/dump/rank_0/Net/0"
+
+    for write in (
+        lambda: rooted.create(below, "a.npy", (b"x",)),
+        lambda: rooted.replace(below, "a.ir", (b"x",)),
+        lambda: rooted.append(below, "s.csv", b"1\n", b""),
+        lambda: rooted.stream(below, "a.txt", (b"x",)),
+    ):
+        with pytest.raises(OSError, match=f"the directory '{link.name}' is a symbolic link"):
+            write()
+
+    assert [] == names(tmp_path / "other")
+
+
+def test_the_root_itself_may_be_a_link(disk, tmp_path):
+    """The path of a dump may lead over links: its owner chose it."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "dump").symlink_to("disk")
+    rooted = DiskFiles(root=f"{tmp_path}/dump/")
+
+    rooted.create(f"{tmp_path}/dump/rank_0/Net", "a.npy", (b"x",))
+
+    assert b"x" == (tmp_path / "disk" / "rank_0" / "Net" / "a.npy").read_bytes()
+    assert [0o700] * 2 == [mode(tmp_path / "disk" / part) for part in ("rank_0", "rank_0/Net")]
 
 
 @pytest.mark.parametrize("way", ["nameless", "renamed"])
@@ -295,7 +367,7 @@ def test_two_that_replace_one_file(tmp_path, monkeypatch):
 def test_mode_of_new_files(tmp_path, monkeypatch, way, umask):
     """New files and rows get the mode that is asked for, whatever the umask; replaced ones stay 0400."""
     if way == "renamed":
-        monkeypatch.setattr(files, "_NAMELESS", 0)
+        monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles(files.DUMP_MODE)
     before = os.umask(umask)
 
@@ -334,6 +406,6 @@ def test_opening_a_directory_leaves_no_name(tmp_path, monkeypatch):
     """What the file system can do is found out without a name that a kill might leave."""
     monkeypatch.setattr(os, "link", lambda *_arguments, **_options: pytest.fail("linked"))
 
-    files._Directory(str(tmp_path), 0o400).close()
+    place.Place(str(tmp_path)).close()
 
     assert [] == names(tmp_path)

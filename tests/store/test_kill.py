@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 
 from msdump.encode import npy
+from msdump.store.files import DiskFiles
 from msdump.store.standins import parse_mapping
 
 WRITER = """
 import itertools, sys
 from msdump.record import Artifact
-from msdump.store import files
+from msdump.store import place
 from msdump.store.async_sink import AsyncSink
 from msdump.store.sinks import SyncSink
 
 root, header, way, kind = sys.argv[1], bytes.fromhex(sys.argv[2]), *sys.argv[3:]
 if way == "renamed":
-    files._NAMELESS = 0
+    place._NAMELESS = 0
 sink = SyncSink() if kind == "sync" else AsyncSink(writer_threads=2, queue_bytes=2 << 20)
 elements = bytes(4 * 50_000)
 print("ready", flush=True)
@@ -56,6 +57,7 @@ def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
         command = [sys.executable, "-c", WRITER, str(root), header, way, kind]
         _kill_writer(command, moments.uniform(0.002, 0.12))
         _check_tree(root, way)
+        _check_leftovers(root)
         killed_late += (root / "0").is_dir()
         shutil.rmtree(root, ignore_errors=True)
 
@@ -74,20 +76,30 @@ def _kill_writer(command, delay):
 def _check_tree(root, way):
     for path in root.rglob("*"):
         if path.name.startswith("."):
-            assert way == "renamed" or (path.name, path.stat().st_size) == (".data_dump.json.tmp", 10_000)
+            assert path.name.startswith(".msdump-")
+            assert way == "renamed" or path.stat().st_size == 10_000
         elif path.suffix == ".npy":
             assert np.load(path).shape == (50_000,)
         elif path.suffix == ".json":
             assert path.stat().st_size == 10_000
         elif path.name == "statistic.csv":
-            _check_rows(path)
+            _check_rows(path, way)
         elif path.name == "mapping.csv":
             _check_mapping(path)
 
 
-def _check_rows(path):
+def _check_leftovers(root):
+    """Tell that the next replacement in a directory clears what the killed run left there."""
+    if (root / "data_dump.json").is_file():
+        disk = DiskFiles()
+        disk.replace(str(root), "data_dump.json", (b"[]",))
+        disk.close()
+        assert [path for path in root.iterdir() if path.name.startswith(".")] == []
+
+
+def _check_rows(path, way):
     lines = path.read_text().splitlines(keepends=True)
-    assert lines[:1] in ([], ["number,text,end\n"])
+    assert lines[:1] == ["number,text,end\n"] or (way == "renamed" and lines == [])
     assert all(line.endswith(",end\n") for line in lines)
 
 

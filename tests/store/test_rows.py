@@ -6,16 +6,17 @@ import os
 
 import pytest
 
-from msdump.store.rows import RowFile
+from msdump.store import place
+from msdump.store.files import DiskFiles
 
 
 def add(path, rows, header=b""):
     """Open a file, add rows and close it."""
-    file = RowFile(str(path), 0o400)
+    disk = DiskFiles()
     try:
-        file.append(rows, header)
+        disk.append(str(path.parent), path.name, rows, header)
     finally:
-        file.close()
+        disk.close()
 
 
 @pytest.mark.parametrize(
@@ -55,24 +56,128 @@ def test_a_row_that_does_not_fit_leaves_nothing(tmp_path, file_size_limit):
 def test_a_group_is_one_call_of_the_system(tmp_path, monkeypatch):
     """Header and rows reach the file together."""
     sizes = []
-    write = os.write
+    write, writev = os.write, os.writev
 
     def spy(fd, data):
         sizes.append(len(data))
         return write(fd, data)
 
+    def spy_many(fd, buffers):
+        sizes.append(sum(map(len, buffers)))
+        return writev(fd, buffers)
+
     monkeypatch.setattr(os, "write", spy)
+    monkeypatch.setattr(os, "writev", spy_many)
     add(tmp_path / "s.csv", b"1\n2\n", b"title\n")
+    add(tmp_path / "s.csv", b"3\n", b"title\n")
 
-    assert sizes == [10]
+    assert sizes == [10, 2]
 
 
-def test_a_deleted_file_is_noticed(tmp_path):
-    """An open file knows that its name is gone."""
-    file = RowFile(str(tmp_path / "s.csv"), 0o400)
+def test_a_deleted_file_is_made_again(tmp_path):
+    """Rows whose file was deleted while it was open go to a new one, which has its header."""
+    disk = DiskFiles()
+    disk.append(str(tmp_path), "s.csv", b"1\n", b"title\n")
 
-    before = file.is_linked()
     (tmp_path / "s.csv").unlink()
+    disk.append(str(tmp_path), "s.csv", b"2\n", b"title\n")
+    disk.close()
 
-    assert (before, file.is_linked()) == (True, False)
-    file.close()
+    assert b"title\n2\n" == (tmp_path / "s.csv").read_bytes()
+
+
+def link(path, victim):
+    """Plant a symbolic link."""
+    path.symlink_to(victim)
+
+
+def dangling(path, victim):
+    """Plant a link to a file that is yet to be made."""
+    path.symlink_to(victim.parent / "new")
+
+
+def hard_link(path, victim):
+    """Plant a second name of a file."""
+    path.hardlink_to(victim)
+
+
+def pipe(path, victim):
+    """Plant a pipe."""
+    os.mkfifo(path)
+
+
+def folder(path, victim):
+    """Plant a directory."""
+    path.mkdir()
+
+
+PLANTS = {
+    "link": (link, "a symbolic link stands in its place"),
+    "dangling link": (dangling, "a symbolic link stands in its place"),
+    "hard link": (hard_link, "2 names"),
+    "pipe": (pipe, "not a regular file but a pipe"),
+    "directory": (folder, "Is a directory"),
+}
+
+
+@pytest.mark.parametrize("nameless", [True, False], ids=["nameless", "renamed"])
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("mode", [0o644, 0o400], ids=oct)
+def test_rows_go_to_no_planted_file(tmp_path, monkeypatch, plant, mode, nameless):
+    """What stands in place of a csv file is refused; the victim keeps its bytes and its mode."""
+    if not nameless:
+        monkeypatch.setattr(place, "_NAMELESS", 0)
+    make, reason = PLANTS[plant]
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"secret")
+    victim.chmod(mode)
+    (tmp_path / "dump").mkdir()
+    make(tmp_path / "dump" / "s.csv", victim)
+    disk = DiskFiles()
+
+    with pytest.raises(OSError, match=reason):
+        disk.append(str(tmp_path / "dump"), "s.csv", b"1\n", b"title\n")
+    disk.close()
+
+    assert (b"secret", mode) == (victim.read_bytes(), victim.stat().st_mode & 0o777)
+    assert ["dump", "victim"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def _append_as_user(directory):
+    disk = DiskFiles()
+    try:
+        disk.append(directory, "s.csv", b"1\n", b"title\n")
+    except OSError as error:
+        return error.strerror
+    return "written"
+
+
+def test_a_read_only_victim_of_ones_own_keeps_its_mode(as_user, user_dir):
+    """A read-only file behind a link, which its owner could change, stays read-only."""
+    victim = user_dir / "victim"
+    victim.write_bytes(b"secret")
+    os.chown(victim, user_dir.stat().st_uid, -1)
+    victim.chmod(0o400)
+    (user_dir / "dump").mkdir()
+    os.chown(user_dir / "dump", user_dir.stat().st_uid, -1)
+    (user_dir / "dump" / "s.csv").symlink_to(victim)
+
+    assert "a symbolic link stands in its place" == as_user(_append_as_user, str(user_dir / "dump"))
+    assert (b"secret", 0o400) == (victim.read_bytes(), victim.stat().st_mode & 0o777)
+
+
+@pytest.mark.parametrize("nameless", [True, False], ids=["nameless", "renamed"])
+def test_a_full_disk_leaves_no_empty_file(small_disk, monkeypatch, nameless):
+    """A csv file whose first rows do not fit is not there at all."""
+    if not nameless:
+        monkeypatch.setattr(place, "_NAMELESS", 0)
+    disk = DiskFiles()
+    disk.create(str(small_disk), "before.npy", (b"x",))
+    size = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
+    (small_disk / "filler").write_bytes(bytes(size))
+
+    with pytest.raises(OSError, match="No space left"):
+        disk.append(str(small_disk), "s.csv", b"1\n", b"title\n")
+    disk.close()
+
+    assert ["before.npy", "filler"] == sorted(path.name for path in small_disk.iterdir())

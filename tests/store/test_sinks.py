@@ -16,7 +16,7 @@ import pytest
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.record import Artifact
-from msdump.store import files
+from msdump.store import place
 from msdump.store.async_sink import AsyncSink
 from msdump.store.sinks import OVER_LIMIT, Budget, MemorySink, SyncSink
 
@@ -49,7 +49,7 @@ def harness(request, monkeypatch):
         yield _memory_harness()
         return
     if request.param.endswith("without nameless files"):
-        monkeypatch.setattr(files, "_NAMELESS", 0)
+        monkeypatch.setattr(place, "_NAMELESS", 0)
     fail = lambda _, error: monkeypatch.setattr(os, "writev", _raiser(error))  # noqa: E731 - a field
     if not request.param.startswith("async"):
         yield Harness(SyncSink, _read, fail)

@@ -16,10 +16,12 @@ from msdump.encode import dump_data
 from msdump.encode.dump_data import TensorInfo
 from msdump.errors import ToolError
 from msdump.store import files
+from msdump.store.files import DiskFiles
 from msdump.tools import convert as tool
-from msdump.tools import convert_file, convert_sources, convert_write
+from msdump.tools import convert_file, convert_sources
 from msdump.tools.convert_names import Kind
 from msdump.tools.convert_result import Source, Target
+from msdump.tools.stretch import Stretch
 from tests.tools import dumped
 from tests.tools.dumped import IMAGE, NAME, NC1HWC0, convert, names
 
@@ -139,13 +141,13 @@ def test_a_full_disk_leaves_no_torn_file(tmp_path, image, monkeypatch):
     def fail(fd, buffers):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "write_all", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_all", fail)
+        file = convert_file.convert_file(Target(), Source(str(image), str(tmp_path / "out")))
 
-    done = convert([image], tmp_path / "out")
-
-    assert done.code == 19
-    assert "cannot be written: No space left on device" in done.failed[0].failures[0].message
-    assert [tool.FAILED_LIST] == names(tmp_path / "out")
+    assert file.code == 19
+    assert "cannot be written: No space left on device" in file.failures[0].message
+    assert [] == names(tmp_path / "out")
 
 
 def test_a_file_that_shrinks_is_a_failure(tmp_path):
@@ -154,7 +156,7 @@ def test_a_file_that_shrinks_is_a_failure(tmp_path):
     path.write_bytes(b"abc")
 
     with pytest.raises(OSError, match="became shorter"):
-        convert_write.write(str(tmp_path / "out"), "x", convert_write.Stretch(str(path), 1, 3))
+        DiskFiles().stream(str(tmp_path / "out"), "x", Stretch(str(path), 1, 3))
 
     assert [] == names(tmp_path / "out")
 

@@ -1,0 +1,95 @@
+"""Directories of a dump, opened or made one below the other.
+
+The root of a dump is whatever its path leads to. Below it no directory may be a
+link: whoever may write into one directory of the tree could plant one there and
+have the files of the next run go elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+DIRECTORY_MODE: Final = 0o700
+
+_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+def open_directory(path: str, root: str = "") -> int:
+    """Return a descriptor of a directory; it and its missing parents are made, each 0700.
+
+    Args:
+        path: The directory.
+        root: The directory below which no link is followed; "" where every link is.
+
+    Raises:
+        OSError: It cannot be opened or made, or a link stands below the root.
+    """
+    root = root.rstrip("/")
+    if not root or not path.startswith(f"{root}/"):
+        return _open_or_make(path)
+    fd = _open_or_make(root)
+    for name in filter(None, path[len(root) :].split("/")):
+        try:
+            inner = _enter(fd, name)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+def make_directories(path: str) -> None:
+    """Create a directory and its missing parents, each 0700; existing ones keep their mode.
+
+    Raises:
+        OSError: One of them cannot be created, or is a file.
+    """
+    directory = Path(path)
+    for place in (*reversed(directory.parents), directory):
+        if not place.is_dir():
+            _make_directory(place)
+
+
+def _make_directory(place: Path) -> None:
+    try:
+        place.mkdir(DIRECTORY_MODE)
+        place.chmod(DIRECTORY_MODE)  # the umask may have taken rights of the owner
+    except FileExistsError:
+        if not place.is_dir():  # else another process was faster
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place)) from None
+
+
+def _open_or_make(path: str) -> int:
+    try:
+        return os.open(path, _OPEN)
+    except FileNotFoundError:
+        make_directories(path)
+        return os.open(path, _OPEN)
+
+
+def _enter(parent: int, name: str) -> int:
+    try:
+        return _open_below(parent, name)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.mkdir(name, DIRECTORY_MODE, dir_fd=parent)
+            # The umask may have taken rights of the owner; without them nothing can be opened.
+            os.chmod(name, DIRECTORY_MODE, dir_fd=parent)
+        return _open_below(parent, name)
+
+
+def _open_below(parent: int, name: str) -> int:
+    try:
+        return os.open(name, _OPEN | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR} and _is_link(parent, name):
+            raise OSError(errno.ELOOP, f"the directory {name!r} is a symbolic link") from error
+        raise
+
+
+def _is_link(parent: int, name: str) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
