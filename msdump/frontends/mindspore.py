@@ -17,6 +17,7 @@ from msdump.config.source import read as read_config
 from msdump.errors import InputError
 from msdump.frontends import settings
 from msdump.graph import loader
+from msdump.graph.compile import compile_graph
 from msdump.plan import Context, DumpPlan, JitLevel, Tree
 from msdump.session import Network
 from msdump.targets import Operator, Scope
@@ -115,7 +116,10 @@ def load(model: Any) -> Network:
         network.take_names()
         _state.networks.add(network)
     where = context if plan is None else plan.context
-    saved_graphs.save(graph, None if where.jit_level is JitLevel.O2 else network.device)
+    if where.jit_level is JitLevel.O2:
+        saved_graphs.save(compile_graph(graph, fuses=False))
+    else:
+        saved_graphs.save(graph, network.device)
     return network
 
 

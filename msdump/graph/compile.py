@@ -23,7 +23,7 @@ from msdump.graph.bodies import with_bodies
 from msdump.graph.folding import Compute, fold
 from msdump.graph.fusion import chains, joined, meet_elementwise
 from msdump.graph.graph import Graph, Node
-from msdump.graph.primitives import PASSING
+from msdump.graph.primitives import GE_TYPES, PASSING
 from msdump.record import OperatorRef
 
 _CUBE: Final = "cube"
@@ -80,7 +80,7 @@ def compile_graph(
     keeps_node_names: bool = False,
     note: Note | None = None,
 ) -> Graph:
-    """Return the graph with constants folded and operators fused, those of branches and loops as well.
+    """Return the graph in GE's terms, with constants folded and operators fused, branches and loops as well.
 
     Args:
         graph: The graph.
@@ -90,6 +90,7 @@ def compile_graph(
         note: Takes the graph after each stage.
     """
     note = note or _ignore
+    graph = _with_ge_types(graph, _names(graph))
     if keeps_node_names:
         graph = _with_node_names(graph)
     note(BEGUN, graph)
@@ -104,6 +105,22 @@ def compile_graph(
 
 def _ignore(_stage: str, _graph: Graph) -> None:
     """Take a stage and do nothing."""
+
+
+def _with_ge_types(graph: Graph, taken: set[str]) -> Graph:
+    nodes = tuple(_with_ge_type(node, taken) for node in graph.nodes)
+    return with_bodies(replace(graph, nodes=nodes), lambda body: _with_ge_types(body, taken))
+
+
+def _with_ge_type(node: Node, taken: set[str]) -> Node:
+    """Return an operator under the type that it has in a compiled graph; its number stays."""
+    op_type = GE_TYPES.get(node.operator.op_type)
+    if op_type is None:
+        return node
+    last = node.operator.full_name.rpartition("/")[2]
+    full_name = _free(f"{node.scope}/{last.replace(node.operator.op_type, op_type, 1)}", taken)
+    taken.add(full_name)
+    return replace(node, operator=OperatorRef(op_type, full_name))
 
 
 def _with_node_names(graph: Graph) -> Graph:

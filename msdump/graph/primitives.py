@@ -188,7 +188,7 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "Add": _add,
     "Sub": "Sub",
     "Mul": "Mul",
-    "Div": "RealDiv",
+    "Div": "Div",
     "Mod": _by_flag("fmod", ("FloorMod", "Mod"), default=0),
     "Sum": "AddN",
     "Max": "Maximum",
@@ -303,3 +303,6 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "NegativeLogLikelihoodLoss": "NLLLoss",
     "SoftmaxCrossEntropyLoss": "SparseSoftmaxCrossEntropyWithLogits",
 }
+
+GE_TYPES: Final[Mapping[str, str]] = {"Div": "RealDiv"}
+"""Primitives that bear another name in a compiled graph."""

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from msdump.dtypes import DTYPES, DType
 from msdump.errors import InputError, UnsupportedOpError
-from msdump.graph.primitives import PRIMITIVES
+from msdump.graph.primitives import GE_TYPES, PRIMITIVES
 
 _OPSET: Final = 20
 _IR: Final = 10
@@ -31,6 +31,7 @@ _NAMES: Final = _PLAIN | {
     "FloorMod": "Mod",
     "TensorScatterUpdate": "ScatterND",
     # what GE alone spells
+    **{spelled: _PLAIN[primitive] for primitive, spelled in GE_TYPES.items()},
     "GEMM": "Gemm",
     "BNInference": "BatchNormalization",
     **{f"{name}V2": name for name in ("Softmax", "LogSoftmax", "Gather", "ArgMax")},

@@ -13,7 +13,7 @@ from msdump.device.habits import HABITS, Elementwise, Fixed, Follows, habit
 from msdump.device.habits import HOST as HOST_HABIT
 from msdump.graph import ir_text
 from msdump.graph.compile import compile_graph
-from msdump.graph.primitives import PRIMITIVES
+from msdump.graph.primitives import GE_TYPES, PRIMITIVES
 from msdump.record import IO
 
 CONV = "c = Conv<pads = [1, 1, 1, 1]>(x, w)"
@@ -283,7 +283,8 @@ def test_the_table_knows_the_primitives():
     assert {Elementwise} == {type(HABITS[name]) for name in ("ReLU", "Cast", "Mul", "Select", "Add")}
     assert isinstance(HABITS["BatchNorm"], Follows)
     assert isinstance(HABITS["Conv2D"], Fixed)
-    assert {"Exp", "RealDiv", "GeLU", "LogicalNot", "Dense"} <= known & HABITS.keys()
+    assert {"Exp", "Div", "GeLU", "LogicalNot", "Dense"} <= known & HABITS.keys()
+    assert set(GE_TYPES.values()) <= HABITS.keys()
 
 
 def part(primitive, parts=()):

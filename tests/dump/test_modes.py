@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from msdump import env
 from msdump.execute import runtime
 from tests.dump import nets, trees
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 O1 = {"device_target": "Ascend", "jit_level": "O1"}
+O2 = {"device_target": "Ascend", "jit_level": "O2"}
 CPU = {"device_target": "CPU"}
 GPU = {"device_target": "GPU"}
 
@@ -46,6 +48,43 @@ NAMES = {
     ("classic", "CPU"): (CPU, "Conv2D.Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy"),
     ("classic", "O0"): (O0, "Conv2D.Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy"),
 }
+
+
+def quotient():
+    """Return a model that divides in a scope."""
+    divided = nets.node("Div", "x y", "z", name="net/half/Div")
+    return nets.model([divided], [nets.value("x", [2]), nets.value("y", [2])], ["z"])
+
+
+@pytest.mark.parametrize(
+    "item", ["Div", "RealDiv", "Default/net/half/Div-op0", "Default/net/half/RealDiv-op0"]
+)
+@pytest.mark.parametrize(
+    ("context", "name"),
+    [(CPU, "Div"), (GPU, "Div"), (O0, "Div"), (O1, "Div"), (O2, "RealDiv")],
+    ids=["CPU", "GPU", "O0", "O1", "O2"],
+)
+def test_division(door, no_gpu, item, context, name):
+    """A division is a Div, in a compiled graph a RealDiv: names, types and ``kernels`` agree on it."""
+    feeds = {"x": np.float32([2, 3]), "y": np.float32([4, 5])}
+    selects = item in {name, f"Default/net/half/{name}-op0"} or (name == "RealDiv" and item == "Div")
+
+    network = door.dump(quotient(), feeds, context=context, dump_mode=1, kernels=[item])
+
+    assert [name] == [operator.op_type for operator in network.operators]
+    found = {file.name.partition("-op0")[0] for file in door.path.rglob("*Div.*")}
+    assert ({f"{name}.Default_net_half_{name}"} if selects else set()) == found
+
+
+def test_division_in_graph_files(door):
+    """The .ir file that O2 saves calls a division as the dump does."""
+    door.monkeypatch.setenv(env.SAVE_GRAPHS, "1")
+    door.monkeypatch.setenv(env.SAVE_GRAPHS_PATH, str(door.folder))
+
+    door.load(quotient(), **O2)
+
+    (file,) = door.folder.glob("trace_code_graph_*")
+    assert "full_name_with_scope: (Default/net/half/RealDiv-op0)" in file.read_text()
 
 
 @pytest.mark.parametrize(
