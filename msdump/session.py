@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
-import numpy as np
-
-from msdump.capture import watcher
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.device_image import DeviceImage
 from msdump.capture.dumps import Dump, Watching, dump_of
@@ -20,13 +16,12 @@ from msdump.capture.faulty_run import FaultyRun
 from msdump.capture.ge_files import graph_files
 from msdump.capture.ge_model import HostView
 from msdump.capture.held import Holder
-from msdump.capture.metered import Metered
 from msdump.capture.process import PROCESS, Process
+from msdump.capture.run_memory import RunMemory
 from msdump.capture.selection import inside
 from msdump.capture.single_dump import SingleOperator
 from msdump.device.ascend import Ascend
-from msdump.device.meter import MemoryMeter, MemoryUse
-from msdump.device.residence import Residence, residence
+from msdump.device.meter import MemoryUse
 from msdump.errors import ReentryError
 from msdump.execute import feeds, values
 from msdump.execute.compilation import Note, emulated
@@ -41,11 +36,6 @@ from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
 
 _log = logging.getLogger("msdump")
-
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-"""Names and shapes of the tensors that a network was fed."""
-
-_MOST_MEMORIES: Final = 64  # sets of input shapes whose addresses are kept
 
 
 class Network:
@@ -86,10 +76,6 @@ class Network:
         self._device = emulated(graph, plan, context, note=_graph_files(plan, context))
         self.graph = graph if self._device is None else self._device.graph
         self._is_compiled = context.jit_level is JitLevel.O2
-        self._memory_limit = context.memory_limit
-        self._memory: dict[Shapes, MemoryUse] = {}
-        self._memory_now: MemoryUse | None = None
-        self._inner_lives: dict[int, Residence] = {}
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
@@ -101,6 +87,9 @@ class Network:
         self._used = IterationSet(())
         self._marked: set[str] = set()
         self._changes: deque[tuple[tuple[str, ...], bool]] = deque()  # marks that the next run takes
+        self._memory = (
+            None if self._device is None else RunMemory(self._device, self.plan, context.memory_limit)
+        )
         if self.plan is not None or self._device is not None:
             _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
@@ -111,15 +100,13 @@ class Network:
         """Return the memory that faulty kernels write to, None where every kernel is sound."""
         if self._device is None or not any(stomped_bytes(node) for node in self.graph.nodes):
             return None
-        return DeviceImage(self.graph, Holder(self._device, lambda: self._memory_now))
+        return DeviceImage(self.graph, Holder(self._device, self._uses))
 
     def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
         if self.plan is None:
             return None
         probe(self.plan.path)
-        dump = dump_of(
-            self.graph, self.plan, self._process, self._device, memory=lambda: self._memory_now, model=model
-        )
+        dump = dump_of(self.graph, self.plan, self._process, self._device, memory=self._uses, model=model)
         dump.write_graph_files()
         return dump
 
@@ -191,36 +178,13 @@ class Network:
         fed = {
             name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
         }
-        shapes = tuple((name, np.shape(item)) for name, item in inputs.items() if _is_tensor(item))
-        if self._device is None:
+        if self._memory is None:
             return self._program.run(fed, capture)
         if self._image is not None and not _is_watched(self.plan):
             capture = FaultyRun(self._image, capture, len(self.graph.nodes))
-        if shapes in self._memory:
-            self._memory_now = self._memory[shapes]
-            return self._program.run(fed, capture)
-        meter = MemoryMeter(self._residence, self._memory_limit, {**self.graph.weights, **inputs})
-        self._memory_now = meter.use
-        outputs = self._program.run(fed, Metered(meter, capture, self.graph, self._lives))
-        if len(self._memory) >= _MOST_MEMORIES:
-            del self._memory[next(iter(self._memory))]
-        self._memory[shapes] = meter.use
+        outputs = self._program.run(fed, self._memory.begin(inputs, capture))
+        self._memory.end(inputs)
         return outputs
-
-    @functools.cached_property
-    def _residence(self) -> Residence:
-        assert self._device is not None
-        stays = watcher.resident(self.graph, self.plan) if _is_watched(self.plan) else ()
-        return residence(self.graph, self._device.placement, stays, prepares=self._device.is_compiled)
-
-    def _lives(self, body: Graph) -> Residence:
-        """Return what lies in device memory when, inside a branch or a loop body."""
-        if body.index not in self._inner_lives:
-            assert self._device is not None
-            device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
-            lives = residence(device.graph, device.placement, prepares=device.is_compiled)
-            self._inner_lives[body.index] = lives
-        return self._inner_lives[body.index]
 
     @property
     def device(self) -> Ascend | None:
@@ -234,7 +198,10 @@ class Network:
         It tells addresses from the moment at which an operator's tensors are captured:
         ``network.device_memory.block(position, io, slot)``.
         """
-        return self._memory_now
+        return self._uses()
+
+    def _uses(self) -> MemoryUse | None:
+        return None if self._memory is None else self._memory.now
 
     @property
     def iteration(self) -> int:
@@ -376,10 +343,6 @@ def _program(graph: Graph, device: Ascend | None, context: Context) -> Program:
     if device is not None:
         return Program(graph, device.roundings)
     return Program(graph, on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None)
-
-
-def _is_tensor(item: Any) -> bool:
-    return isinstance(item, np.ndarray)
 
 
 def _lies_in(scope: str, name: str) -> bool:

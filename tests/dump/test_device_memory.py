@@ -1,0 +1,131 @@
+"""The emulated device's memory over many runs: addresses and limits hold for what really ran."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from msdump.capture import run_memory
+from msdump.encode import dump_data
+from msdump.errors import DeviceMemoryError
+from msdump.execute.program import Program
+from tests.dump import nets, o2
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+ROWS = 64
+
+
+def found_elements():
+    """Return a network whose tensors are as large as its input has elements that are not zero."""
+    nodes = [nets.node("NonZero", "x", "at"), nets.node("Cast", "at", "y", to=1), nets.node("Neg", "y", "z")]
+    return nets.model(nodes, [nets.value("x", [ROWS, ROWS])], ["y", "z"])
+
+
+def elements(count):
+    """Return an input with a number of elements that are not zero."""
+    x = np.zeros((ROWS, ROWS), np.float32)
+    x.reshape(-1)[:count] = 1
+    return {"x": x}
+
+
+@pytest.mark.parametrize("context", [O0, o2.CONTEXT], ids=["O0", "O2"])
+@pytest.mark.parametrize("order", [(1, 4000), (4000, 1, 4000)], ids=["more", "less"])
+def test_sizes_that_contents_tell(door, context, order):
+    """A tensor whose size depends on contents has the block of its own run: peaks follow the run."""
+    expected = []
+    for count in order:
+        fresh = door.load(found_elements(), **context)
+        fresh.run(elements(count))
+        expected.append((fresh.device_memory.peak, dict(fresh.device_memory.blocks)))
+    network = door.load(found_elements(), **context)
+
+    found = []
+    for count in order:
+        network.run(elements(count))
+        found.append((network.device_memory.peak, dict(network.device_memory.blocks)))
+
+    assert expected == found
+    assert 1 < len({peak for peak, _ in found})
+
+
+def test_headers_do_not_overlap(door):
+    """In the files of a later run with more elements, tensors that live at once do not overlap."""
+    network = o2.load(door, found_elements(), file_format="bin")
+    for count in (1, 4000):
+        network.run(elements(count))
+
+    (path,) = door.path.glob("1/*/*/*/*/1/Cast*")
+    data, _ = dump_data.read_header(memoryview(path.read_bytes()))
+    tensors = sorted((info.address, info.address + info.size) for info in (*data.inputs, *data.outputs))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(tensors))
+    assert 2 * 4000 * 4 <= tensors[-1][1] - tensors[-1][0]
+
+
+def test_limit_holds_for_each_run(door):
+    """A limit is checked again where contents make tensors larger than they were."""
+    network = door.load(found_elements(), **O0, max_device_memory="64KB")
+    network.run(elements(1))
+
+    with pytest.raises(DeviceMemoryError, match="max_device_memory"):
+        network.run(elements(4000))
+
+
+def test_shapes_of_sequences(door):
+    """Sequences of other shapes have other addresses, though tensors beside them are the same."""
+    sequence = helper.make_tensor_sequence_value_info("s", 1, None)
+    nodes = [nets.node("ConcatFromSequence", "s", "y", axis=0)]
+    network = door.load(nets.model(nodes, [sequence], [nets.value("y", ["n"])]), **O0)
+
+    peaks = []
+    for sizes in ((8,), (4000,), (8, 4000)):
+        network.run({"s": [np.ones(size, np.float32) for size in sizes]})
+        peaks.append(network.device_memory.peak)
+
+    assert [512, 16384, 16384] == peaks
+
+
+def observed(door, monkeypatch, model, runs, **context):
+    """Return which undumped runs of a network were observed operator by operator."""
+    network, seen, execute = door.load(model, **context), [], Program.execute
+
+    def execute_and_note(program, frame, observer):
+        seen.append(observer is not None)
+        execute(program, frame, observer)
+
+    monkeypatch.setattr(Program, "execute", execute_and_note)
+    for feeds in runs:
+        network.run(feeds)
+    return seen
+
+
+def test_runs_with_known_sizes_are_not_observed(door, monkeypatch):
+    """Where shapes tell every size, only the first run of each shape is measured."""
+    runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 1, 2, 1, 2)]
+
+    assert [True, False, True, False, False] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
+
+
+def test_oldest_shapes_are_forgotten(door, monkeypatch):
+    """No more than the last sets of shapes are remembered; the oldest is measured anew."""
+    monkeypatch.setattr(run_memory, "_MOST", 2)
+    runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 2, 3, 2, 3, 1)]
+
+    assert [True, True, True, False, False, True] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
+
+
+def test_run_that_fails_is_not_remembered(door, monkeypatch):
+    """What a failed run needed is no layout for a later one of the same shapes."""
+    nodes = [nets.node("Gather", "x i", "a"), nets.node("Neg", "a", "y")]
+    inputs = [nets.value("x", [4, 64]), nets.value("i", [2], onnx.TensorProto.INT64)]
+    network = door.load(nets.model(nodes, inputs, ["y"]), **O0)
+    x = np.ones((4, 64), np.float32)
+    with pytest.raises(RuntimeError, match="Gather"):
+        network.run({"x": x, "i": np.array([0, 9])})
+
+    network.run({"x": x, "i": np.array([0, 1])})
+
+    assert {"x", "i", "a", "y"} == set(network.device_memory.blocks)
