@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.device_image import DeviceImage
 from msdump.capture.dumps import Dump, Watching, dump_of
-from msdump.capture.faulty_run import FaultyMemory
+from msdump.capture.faulty_run import FaultyRun
 from msdump.capture.ge_files import graph_files
 from msdump.capture.ge_model import HostView
+from msdump.capture.held import Holder
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.run_memory import RunMemory
 from msdump.capture.selection import inside
@@ -71,7 +73,7 @@ class Network:
             DumpWriteError: The dump path cannot be created or written.
         """
         context = plan.context if plan is not None else context or Context()
-        self._device = emulated(graph, plan, context, note=_graph_files(plan, context, process))
+        self._device = emulated(graph, plan, context, note=_graph_files(plan, context))
         self.graph = graph if self._device is None else self._device.graph
         self._is_compiled = context.jit_level is JitLevel.O2
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
@@ -91,15 +93,14 @@ class Network:
         if self.plan is not None or self._device is not None:
             _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
-        self._faults = self._faulty_memory()
+        self._image = self._device_image()
         self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
 
-    def _faulty_memory(self) -> FaultyMemory | None:
+    def _device_image(self) -> DeviceImage | None:
         """Return the memory that faulty kernels write to, None where every kernel is sound."""
-        nodes = (node for inner in self.graph.walk() for node in inner.nodes)
-        if self._device is None or not any(map(stomped_bytes, nodes)):
+        if self._device is None or not any(stomped_bytes(node) for node in self.graph.nodes):
             return None
-        return FaultyMemory(self._device, self._uses)
+        return DeviceImage(self.graph, Holder(self._device, self._uses))
 
     def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
         if self.plan is None:
@@ -179,8 +180,8 @@ class Network:
         }
         if self._memory is None:
             return self._program.run(fed, capture)
-        if self._faults is not None and not _is_watched(self.plan):
-            capture = self._faults.begin(capture)
+        if self._image is not None and not _is_watched(self.plan):
+            capture = FaultyRun(self._image, capture, len(self.graph.nodes))
         outputs = self._program.run(fed, self._memory.begin(inputs, capture))
         self._memory.end(inputs)
         return outputs
@@ -307,12 +308,12 @@ class Network:
         return f"<Network {self.graph.source} of {len(self.operators)} operators>"
 
 
-def _graph_files(plan: DumpPlan | None, context: Context, process: Process) -> Note | None:
+def _graph_files(plan: DumpPlan | None, context: Context) -> Note | None:
     """Return what writes the stages of a compilation, None where nobody wants to see them."""
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
     is_dumped = plan is not None and plan.is_enabled and plan.shows_graph
-    files = graph_files(context.device_id, is_dumped=is_dumped, write=process.stream(plan))
+    files = graph_files(context.device_id, is_dumped=is_dumped)
     if files is None:
         return None
     return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)

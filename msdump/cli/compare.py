@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import compare_text, messages
 from msdump.cli.program import FAILED, REFUSED
+from msdump.record import IO
 from msdump.tools import (
     algorithms,
     divergence,
     divergence_report,
     dump_folder,
     dump_folders,
-    file_compare,
     matching,
+    origins,
     reports,
 )
 from msdump.tools import identities as identity
-from msdump.tools.divergence import Limits, Verdict
 from msdump.tools.divergence_report import Located, Report
-from msdump.tools.dump_folder import FolderKind
+from msdump.tools.dump_folder import Folder, FolderKind
 from msdump.tools.dump_folders import FolderPair
 from msdump.tools.identities import Identities
+from msdump.tools.limits import COSINE, DISTANCES, Limits
+from msdump.tools.matching import Matched
+from msdump.tools.verdicts import AGREEING, BAD, Verdict
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
-_COLOURS: Final = {Verdict.DIFFERENT: "red", Verdict.FAILED: "red", Verdict.ALONE: "dim"}
-_PIPED_WIDTH: Final = 160
-_COLUMNS: Final = ("#", "operator", "type", "shape", "cosine", "distance", "max error", "")
-_MEASURES: Final = ("CosineSimilarity", "RelativeEuclideanDistance", "MaxAbsoluteError")
 
 
 @click.command(name="compare")
@@ -50,16 +49,20 @@ _MEASURES: Final = ("CosineSimilarity", "RelativeEuclideanDistance", "MaxAbsolut
 @click.option(
     "--cosine",
     type=click.FloatRange(0, 1),
-    default=Limits().cosine,
+    default=COSINE,
     show_default=True,
     help="Least similarity.",
 )
 @click.option(
     "--distance",
     type=click.FloatRange(0),
-    default=Limits().distance,
-    show_default=True,
+    show_default="by element type",
     help="Largest relative distance.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(tuple(DISTANCES)),
+    help="Coarsest type that either side computed in, where no tensor shows it.",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
 @messages.verbose
@@ -70,51 +73,108 @@ def command(
     graph: str | None,
     output: str,
     cosine: float,
-    distance: float,
+    distance: float | None,
+    precision: str | None,
     jobs: int | None,
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
     Either is a dump, a part of it, or a directory of golden tensors (name.output.time.npy);
     or both are .npy files. Two tensors agree if their cosine similarity is at least --cosine
-    and their relative Euclidean distance at most --distance. All numbers of all tensors go
-    to compare_{time}.csv, in the order of execution. Exit codes: 0 everything that has a
-    counterpart agrees, 1 something differs or cannot be read, 2 nothing could be compared,
-    130 interrupted.
+    and their relative Euclidean distance at most --distance; without it, at most what the
+    coarsest element type allows that they were computed in (float32 0.00012, float16 0.002,
+    bfloat16 0.016; integers and truth values must be the same). All numbers of all tensors,
+    inputs too, go to compare_{time}.csv, in the order of execution. Exit codes: 0 everything
+    that has a counterpart agrees, 1 something differs or cannot be compared, 2 nothing has a
+    counterpart, 130 interrupted.
     """
+    limits = Limits(cosine, distance, precision or "")
     if Path(mine).is_file() and Path(golden).is_file():
-        _print_scores(mine, golden)
+        _print_scores(mine, golden, limits)
         return
     pairs = dump_folders.pair(mine, golden)
-    report = Report()
+    comparison = _Comparison()
     for pair in pairs.pairs:
-        _compare(pair, graph, Limits(cosine, distance), jobs or 0, report)
-    if not report.compared:
+        comparison.add(pair, graph, limits, jobs or 0)
+    report = comparison.report
+    if not (report.compared or report.unreadable):
         messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], graph)}")
         click.get_current_context().exit(REFUSED)
-    _print(report)
+    _print(comparison)
     for path in pairs.alone:
         messages.say(f"warning: {path} has no counterpart")
+    for fault in report.unreadable:
+        messages.say(f"warning: {fault}")
     table = divergence_report.table(report.operators)
     print(f"written   {reports.write(output, reports.stamped('compare', '.csv'), [table])}")
-    if report.bad:
+    if report.bad or report.unreadable:
         click.get_current_context().exit(FAILED)
 
 
-def _print_scores(mine: str, golden: str) -> None:
-    scores = file_compare.compare(mine, golden)
-    print(file_compare.report(scores, algorithms.ALL), end="")
+def _print_scores(mine: str, golden: str, limits: Limits) -> None:
+    """Print the numbers of two files and the verdict; exit with 1 where they differ."""
+    result = divergence.files(mine, golden, limits)
+    for name, score in zip(
+        algorithms.ALL, result.found.scores, strict=False
+    ):  # none where nothing was compared
+        print(f"{name}: {score}")
+    print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
+    if result.verdict in BAD:
+        click.get_current_context().exit(FAILED)
 
 
-def _compare(pair: FolderPair, graph: str | None, limits: Limits, jobs: int, report: Report) -> None:
-    ours, theirs = dump_folder.read(pair.mine), dump_folder.read(pair.golden)
-    found = identity.read(graph, ours.kind, theirs.kind) if graph else Identities()
-    executions = matching.executions(ours, theirs, found)
-    with messages.bar("operators", len(executions)) as advance:
-        results = divergence.results(ours, theirs, executions, limits, jobs=jobs)
-        for order, result in enumerate(results, 1):
-            report.add(Located(pair.label, order, result))
-            advance()
+@dataclass(slots=True)
+class _Comparison:
+    """What was compared so far.
+
+    Attributes:
+        report: What is said of it.
+        sources: Golden directory and executions by the label of their directory.
+    """
+
+    report: Report = field(default_factory=Report)
+    sources: dict[str, tuple[Folder, Matched]] = field(default_factory=dict)
+
+    def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
+        """Compare two directories."""
+        ours, theirs = dump_folder.read(pair.mine), dump_folder.read(pair.golden)
+        found = identity.read(graph, ours.kind, theirs.kind) if graph else Identities()
+        matched = matching.match(ours, theirs, found)
+        self.sources[pair.label] = theirs, matched
+        if not graph:  # a compiled graph lacks the operators that it fused
+            self.report.missing += matched.missing
+        self.report.unreadable += matched.unreadable
+        before = self.report.compared
+        with messages.bar("operators", len(matched.executions)) as advance:
+            results = divergence.results(ours, theirs, matched.executions, limits, jobs=jobs)
+            for order, result in enumerate(results, 1):
+                self.report.add(Located(pair.label, order, result))
+                advance()
+        if pair.label and self.report.compared == before:
+            messages.say(f"warning: no tensor of {pair.mine} has a counterpart in {pair.golden}")
+
+    def origins(self) -> Iterator[str]:
+        """Yield what is known of where the inputs come from of the first operator that differs."""
+        first = self.report.first
+        if first is None:
+            return
+        alone = self.report.alone_before(first)
+        for tensor in first.wrong(IO.INPUT):
+            if tensor.verdict is Verdict.DIFFERENT:
+                yield self._origin(first, tensor.slot, alone)
+        if alone and not any(each.verdict in AGREEING | BAD for each in first.result.of(IO.INPUT)):
+            yield f"{alone[-1].result.name}, which ran before it, has no counterpart"
+
+    def _origin(self, first: Located, slot: int, alone: Sequence[Located]) -> str:
+        golden, matched = self.sources[first.label]
+        found = origins.writer(golden, matched.executions, first.order - 1, slot)
+        if found is None:
+            unless = f", unless {alone[-1].result.name} wrote it, which has no counterpart" if alone else ""
+            return f"what feeds input {slot} differs and lies outside the dump{unless}"
+        place, output = found
+        execution = matched.executions[place]
+        name = execution.name
+        return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
 
 
 def _why_nothing(pair: FolderPair, graph: str | None) -> str:
@@ -128,73 +188,12 @@ def _why_nothing(pair: FolderPair, graph: str | None) -> str:
     )
 
 
-def _print(report: Report) -> None:
+def _print(comparison: _Comparison) -> None:
+    report = comparison.report
     shown = report.operators
     if len(shown) > _SHOWN and not messages.verbosity():
         shown = report.bad[:_SHOWN]
     if shown:
-        _print_table(shown, has_labels=any(located.label for located in report.operators))
-    for line in _lines(report, len(shown)):
+        compare_text.print_table(shown, has_labels=any(located.label for located in report.operators))
+    for line in compare_text.lines(report, len(shown), tuple(comparison.origins())):
         print(line)
-
-
-def _print_table(shown: list[Located], *, has_labels: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for title, is_long in (("directory", True), *((title, title == "operator") for title in _COLUMNS)):
-        if title != "directory" or has_labels:
-            table.add_column(title, overflow="fold", no_wrap=not is_long)
-    for located in shown:
-        table.add_row(*([located.label] if has_labels else ()), *_cells(located), style=_style(located))
-    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
-
-
-def _cells(located: Located) -> tuple[str, ...]:
-    result, worst = located.result, located.result.worst
-    measured = (worst.score(name) if worst.scores else "" for name in _MEASURES)
-    shape = divergence_report.shape(worst)
-    return (str(located.order), result.name, result.op_type, shape, *measured, worst.verdict)
-
-
-def _style(located: Located) -> str:
-    return _COLOURS.get(located.result.verdict, "")
-
-
-def _lines(report: Report, shown: int) -> Iterator[str]:
-    first = report.first
-    if first is None:
-        yield "first     nothing differs"
-    else:
-        yield f"first     {_described(first, report)}"
-        if first.result.worst.note:
-            yield f"          {first.result.worst.note}"
-    counts = report.tensors
-    agreeing = counts[Verdict.EQUAL] + counts[Verdict.CLOSE]
-    yield (
-        f"compared  {_plural(report.compared, 'tensor')} of {_plural(len(report.operators), 'operator')}:"
-        f" {agreeing:,} agree ({counts[Verdict.EQUAL]:,} exactly), {counts[Verdict.DIFFERENT]:,} differ,"
-        f" {counts[Verdict.FAILED]:,} failed"
-    )
-    if counts[Verdict.ALONE]:
-        yield f"alone     {_plural(counts[Verdict.ALONE], 'tensor')} without a counterpart"
-    hidden = len(report.operators) - shown
-    if hidden:
-        yield f"          {_plural(hidden, 'more operator')} in the table (-v shows all)"
-
-
-def _described(located: Located, report: Report) -> str:
-    result, worst = located.result, located.result.worst
-    place = f" in {located.label}" if located.label else ""
-    what = (
-        f"{worst.io} {worst.slot} {'differs' if worst.verdict is Verdict.DIFFERENT else 'cannot be compared'}"
-    )
-    return (
-        f"{result.name} ({result.op_type}), operator {located.order} of {len(report.operators)}{place}:"
-        f" {what}, {located.inputs()}"
-    )
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

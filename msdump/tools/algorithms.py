@@ -36,14 +36,6 @@ class Score:
     text: str
     note: str = ""
 
-    @property
-    def value(self) -> float:
-        """The number; NaN where there is none, and for pairs of numbers."""
-        try:
-            return float(self.text)
-        except ValueError:
-            return math.nan
-
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:

@@ -2,126 +2,23 @@
 
 from __future__ import annotations
 
-import enum
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.record import IO
-from msdump.tools import algorithms, counterparts, operands, parallel
-from msdump.tools.algorithms import NAN
+from msdump.tools import agreement, algorithms, counterparts, file_compare, operands, parallel
 from msdump.tools.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.limits import Limits
 from msdump.tools.matching import Execution, Place
 from msdump.tools.operands import Operand
-
-_ZEROS: Final = 0.001  # largest absolute error where all elements of one side are zero
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What counts as agreement.
-
-    Attributes:
-        cosine: Least cosine similarity.
-        distance: Largest relative Euclidean distance.
-    """
-
-    cosine: float = 0.99
-    distance: float = 0.05
-
-
-class Verdict(enum.StrEnum):
-    """What a comparison of two tensors comes to."""
-
-    EQUAL = "equal"
-    CLOSE = "close"
-    DIFFERENT = "different"
-    ALONE = "alone"
-    """There is no counterpart."""
-    FAILED = "failed"
-    """A file cannot be read, or the shapes do not fit."""
-
-
-AGREEING: Final = frozenset({Verdict.EQUAL, Verdict.CLOSE})
-
-
-@dataclass(frozen=True, slots=True)
-class TensorResult:
-    """A tensor against its counterpart.
-
-    Attributes:
-        io: Input or output.
-        slot: Its number.
-        verdict: What the comparison comes to.
-        note: Why, where the numbers do not tell.
-        shape: That of the tensor on the host, where it is known.
-        mine_dtype: Its element type, "" where it is not known.
-        golden_dtype: That of the counterpart, "" where there is none.
-        scores: Texts of all algorithms; none where nothing was compared.
-    """
-
-    io: IO
-    slot: int
-    verdict: Verdict
-    note: str = ""
-    shape: tuple[int, ...] = ()
-    mine_dtype: str = ""
-    golden_dtype: str = ""
-    scores: tuple[str, ...] = ()
-
-    def score(self, name: str) -> str:
-        """Return the text of an algorithm, "NaN" where nothing was compared."""
-        return self.scores[algorithms.ALL.index(name)] if self.scores else NAN
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorResult:
-    """The tensors of one execution of an operator.
-
-    Attributes:
-        name: The operator as the names of files have it.
-        op_type: Its type.
-        tensors: What is said of each, inputs first.
-    """
-
-    name: str
-    op_type: str
-    tensors: tuple[TensorResult, ...]
-
-    def of(self, io: IO) -> tuple[TensorResult, ...]:
-        """Return what is said of the inputs or the outputs."""
-        return tuple(tensor for tensor in self.tensors if tensor.io is io)
-
-    @property
-    def worst(self) -> TensorResult:
-        """The output that agrees least; an input where no output was dumped."""
-        return max(self.of(IO.OUTPUT) or self.tensors, key=_badness)
-
-    @property
-    def verdict(self) -> Verdict:
-        """That of the output that agrees least."""
-        return self.worst.verdict
-
-
-_SEVERITY: Final = (Verdict.ALONE, Verdict.EQUAL, Verdict.CLOSE, Verdict.FAILED, Verdict.DIFFERENT)
-
-
-def _badness(tensor: TensorResult) -> tuple[int, float]:
-    cosine = _number(tensor.score("CosineSimilarity"))
-    return _SEVERITY.index(tensor.verdict), 1.0 if math.isnan(cosine) else -cosine
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+from msdump.tools.return_codes import ReturnCode
+from msdump.tools.verdicts import Compared, Judge, OperatorResult, TensorResult, Verdict
 
 
 def results(
@@ -132,44 +29,84 @@ def results(
     Args:
         mine: The directory that is examined.
         golden: The directory that it is compared with.
-        executions: What ``matching.executions`` gave.
+        executions: What ``matching.match`` gave.
         limits: What counts as agreement.
         jobs: Number of processes, 0: one for each core.
     """
-    work = partial(_result, replace(mine, operators={}), replace(golden, operators={}), limits)
+    work = partial(_compared, replace(mine, operators={}), replace(golden, operators={}))
     amount = sum(Path(file.path).stat().st_size for side in (mine, golden) for file in side.files)
-    yield from parallel.each(work, executions, amount=amount, jobs=jobs)
+    judge = Judge(limits)
+    found = parallel.each(work, executions, amount=amount, jobs=jobs)
+    for execution, tensors in zip(executions, found, strict=True):
+        last = execution.files[-1]
+        yield OperatorResult(
+            last.op_name, last.op_type, judge.results(tensors), execution.number, execution.replaces
+        )
 
 
-def _result(mine: Folder, golden: Folder, limits: Limits, execution: Execution) -> OperatorResult:
-    last = execution.files[-1]
-    try:
-        tensors = operands.read(mine, execution.files)
-    except DumpReadError as error:
-        failed = (TensorResult(IO.OUTPUT, 0, Verdict.FAILED, str(error)),)
-        return OperatorResult(last.op_name, last.op_type, failed)
+def files(mine: str, golden: str, limits: Limits) -> TensorResult:
+    """Return what is said of the tensors in two .npy files.
+
+    Args:
+        mine: The file that is examined.
+        golden: The file that it is compared with.
+        limits: What counts as agreement.
+
+    Raises:
+        ToolError: A file is missing or is no .npy file.
+    """
+    ours, theirs = file_compare.read(mine), file_compare.read(golden)
+    mine_dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (ours, theirs))
+    found = Compared(IO.OUTPUT, 0, ours.shape, mine_dtype, golden_dtype)
+    if ours.shape != theirs.shape:
+        found = replace(found, fault=Verdict.FAILED, note=f"shape {ours.shape} beside {theirs.shape}")
+    else:
+        found = _measured(found, ours, theirs)
+    return Judge(limits).results((found,))[0]
+
+
+def _compared(mine: Folder, golden: Folder, execution: Execution) -> tuple[Compared, ...]:
+    """Return what is found of an execution's tensors; runs in a process of its own."""
     places = execution.counterparts
-    found = tuple(
-        _tensor_result(tensor, golden, places.get((tensor.io, tensor.index)), limits) for tensor in tensors
-    )
-    return OperatorResult(last.op_name, last.op_type, found or (TensorResult(IO.OUTPUT, 0, Verdict.ALONE),))
+    found: list[Compared] = []
+    for files in _separate(mine, execution.files):
+        try:
+            tensors = operands.read(mine, files)
+        except DumpReadError as error:
+            file = files[-1]
+            found.append(Compared(file.io or IO.OUTPUT, file.slot, fault=Verdict.UNREADABLE, note=str(error)))
+            continue
+        found += (_pair(each, golden, places.get((each.io, each.index)), execution) for each in tensors)
+    found.sort(key=lambda each: (each.io, each.slot))
+    return tuple(found) or (Compared(IO.OUTPUT, 0, fault=Verdict.ALONE, note="no tensors"),)
 
 
-def _tensor_result(mine: Operand, folder: Folder, place: Place | None, limits: Limits) -> TensorResult:
-    shape = mine.host_shape or mine.shape
-    plain = partial(TensorResult, mine.io, mine.index, shape=shape, mine_dtype=mine.dtype)
+def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[NamedFile, ...]]:
+    """Yield files that are read at once; of those with one tensor each a bad one must not hide the others."""
+    if folder.kind is FolderKind.DUMPS:
+        yield files
+    else:
+        yield from ((file,) for file in files)
+
+
+def _pair(mine: Operand, folder: Folder, place: Place | None, execution: Execution) -> Compared:
+    plain = Compared(mine.io, mine.index, mine.host_shape or mine.shape, mine.dtype)
     if place is None:
-        return plain(Verdict.ALONE)
+        return replace(plain, fault=Verdict.ALONE)
     try:
-        golden = _golden(folder, *place)
+        golden = _golden(folder, place)
         ours, theirs = _in_one_layout(mine, golden, folder)
-        verdict, note, scores = _judged(ours, theirs, limits)
-    except (DumpReadError, FormatError, ToolError) as error:
-        return plain(Verdict.FAILED, str(error))
-    return plain(verdict, note, golden_dtype=golden.dtype, scores=scores)
+        return _measured(replace(plain, golden_dtype=golden.dtype), ours, theirs)
+    except DumpReadError as error:
+        return replace(plain, fault=Verdict.UNREADABLE, note=str(error))
+    except (FormatError, ToolError) as error:
+        if execution.replaces and getattr(error, "code", None) == ReturnCode.SHAPE:
+            return replace(plain, fault=Verdict.ALONE)  # what stands in its place does something else
+        return replace(plain, fault=Verdict.FAILED, note=str(error))
 
 
-def _golden(folder: Folder, file: NamedFile, io: IO, slot: int) -> Operand:
+def _golden(folder: Folder, place: Place) -> Operand:
+    file, io, slot = place
     found = operands.read(folder, (file,))
     return next(each for each in found if (each.io, each.index) == (io, slot))
 
@@ -180,20 +117,17 @@ def _in_one_layout(mine: Operand, golden: Operand, folder: Folder) -> tuple[np.n
     return counterparts.alike(mine, golden)
 
 
-def _judged(mine: np.ndarray, golden: np.ndarray, limits: Limits) -> tuple[Verdict, str, tuple[str, ...]]:
-    if mine.dtype == golden.dtype == np.bool_:
-        mine, golden = mine.view(np.uint8), golden.view(np.uint8)
-    scores = tuple(score.text for score in algorithms.compare(mine, golden))
-    if not mine.size:
-        return Verdict.EQUAL, "no elements", scores
-    cosine, largest, _, distance = map(_number, scores[:4])
-    if largest == 0:
-        return Verdict.EQUAL, "", scores
-    if math.isnan(largest) or math.isinf(largest):
-        if np.array_equal(mine, golden, equal_nan=mine.dtype.kind in "fcV"):
-            return Verdict.EQUAL, "with NaN or infinities", scores
-        return Verdict.DIFFERENT, "NaN or infinities", scores
-    if math.isnan(cosine):  # one side is zero
-        return (Verdict.CLOSE if largest <= _ZEROS else Verdict.DIFFERENT), "one side is zero", scores
-    agrees = cosine >= limits.cosine and distance <= limits.distance
-    return (Verdict.CLOSE if agrees else Verdict.DIFFERENT), "", scores
+def _measured(plain: Compared, ours: np.ndarray, theirs: np.ndarray) -> Compared:
+    """Compare two arrays; FormatError where they hold text or differ in their number of elements."""
+    if ours.dtype == theirs.dtype == np.bool_:
+        ours, theirs = ours.view(np.uint8), theirs.view(np.uint8)
+    scores = tuple(score.text for score in algorithms.compare(ours, theirs))
+    return replace(plain, scores=scores, agreement=agreement.measure(ours, theirs), note=_note(ours, theirs))
+
+
+def _note(ours: np.ndarray, theirs: np.ndarray) -> str:
+    if not ours.size:
+        return "no elements"
+    if ours.size == theirs.size and [n for n in ours.shape if n != 1] != [n for n in theirs.shape if n != 1]:
+        return f"shape {ours.shape} beside {theirs.shape}, compared in the order of the elements"
+    return ""

@@ -11,13 +11,15 @@ from typing import Final
 
 from msdump.record import IO
 from msdump.tools import algorithms
-from msdump.tools.divergence import AGREEING, OperatorResult, TensorResult, Verdict
+from msdump.tools.limits import DISTANCES
+from msdump.tools.verdicts import AGREEING, BAD, OperatorResult, TensorResult, Verdict
 
-_BAD: Final = frozenset({Verdict.DIFFERENT, Verdict.FAILED})
+_SUGGESTED: Final = ("float16", "bfloat16")  # what a device may compute in, whatever the types of its tensors
 _TITLES: Final = (
-    *("Directory", "Order", "Operator", "Type", "Tensor", "Shape", "DataType", "GoldenDataType", "Verdict"),
+    *("Directory", "Order", "Operator", "Type", "Pass", "Tensor", "Shape", "DataType", "GoldenDataType"),
+    "Verdict",
     *algorithms.ALL,
-    "Note",
+    *("Distance", "Limit", "Note"),
 )
 
 
@@ -37,16 +39,31 @@ class Located:
 
     @property
     def is_bad(self) -> bool:
-        """Whether an output differs, or could not be read."""
-        return self.result.verdict in _BAD
+        """Whether one of its tensors differs, or could not be compared with its counterpart."""
+        return self.result.verdict in BAD
 
-    def inputs(self) -> str:
-        """Return what is known of its inputs, in words."""
-        compared = [each for each in self.result.of(IO.INPUT) if each.verdict in AGREEING | _BAD]
-        wrong = [str(each.slot) for each in compared if each.verdict in _BAD]
-        if wrong:
-            return f"input {', '.join(wrong)} differs already"
-        return "its inputs agree" if compared else "its inputs were not compared"
+    def wrong(self, side: IO) -> tuple[TensorResult, ...]:
+        """Return the inputs or the outputs that differ or could not be compared."""
+        return tuple(each for each in self.result.of(side) if each.verdict in BAD)
+
+    def fault(self) -> str:
+        """Return in words what is wrong with it."""
+        parts = [_state(side, self.result.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
+        return ", ".join(parts if self.wrong(IO.OUTPUT) else reversed(parts))
+
+
+def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
+    bad = [each for each in tensors if each.verdict in BAD]
+    if bad:
+        differs = any(each.verdict is Verdict.DIFFERENT for each in bad)
+        slots = ", ".join(str(each.slot) for each in bad)
+        many = len(bad) > 1
+        what = f"differ{'s' * (not many)}" if differs else "cannot be compared"
+        return f"{side}{'s' * many} {slots} {what}{' already' * (differs and side is IO.INPUT)}"
+    distances = [each.found.agreement.distance for each in tensors if each.found.agreement is not None]
+    if distances:
+        return f"its {side}s agree{f' (distance {max(distances):.2g})' if max(distances) else ''}"
+    return f"its {side}s were not compared"
 
 
 @dataclass(slots=True)
@@ -56,10 +73,14 @@ class Report:
     Attributes:
         operators: What was compared, directory by directory, in the order of execution.
         tensors: Number of tensors by verdict.
+        missing: Golden operators that the other side lacks.
+        unreadable: What is wrong with golden files that cannot be read.
     """
 
     operators: list[Located] = field(default_factory=list)
     tensors: Counter[Verdict] = field(default_factory=Counter)
+    missing: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
 
     def add(self, located: Located) -> None:
         """Take an operator in."""
@@ -67,20 +88,54 @@ class Report:
         self.tensors.update(tensor.verdict for tensor in located.result.tensors)
 
     @property
+    def agreeing(self) -> int:
+        """Number of tensors that agree."""
+        return sum(self.tensors[verdict] for verdict in AGREEING)
+
+    @property
+    def failed(self) -> int:
+        """Number of tensors that have a counterpart and cannot be compared with it."""
+        return self.tensors[Verdict.FAILED] + self.tensors[Verdict.UNREADABLE]
+
+    @property
     def compared(self) -> int:
-        """Number of tensors that were compared."""
-        return sum(count for verdict, count in self.tensors.items() if verdict in AGREEING | _BAD)
+        """Number of tensors that have a counterpart."""
+        return self.tensors.total() - self.tensors[Verdict.ALONE]
 
     @property
     def bad(self) -> list[Located]:
-        """Operators with an output that differs or could not be read."""
+        """Operators with a tensor that differs or could not be compared with its counterpart."""
         return [located for located in self.operators if located.is_bad]
 
     @property
     def first(self) -> Located | None:
-        """The first operator whose output differs; without one, the first of which a file is bad."""
-        different = (each for each in self.bad if each.result.verdict is Verdict.DIFFERENT)
-        return next(different, next(iter(self.bad), None))
+        """The first operator with a tensor that differs or does not fit; else the first with a bad file."""
+        told = (each for each in self.bad if each.result.verdict is not Verdict.UNREADABLE)
+        return next(told, next(iter(self.bad), None))
+
+    def alone_before(self, located: Located) -> list[Located]:
+        """Return the operators without any counterpart that ran before one in its directory."""
+        place = self.operators.index(located)
+        return [
+            each
+            for each in self.operators[:place]
+            if each.label == located.label and each.result.verdict is Verdict.ALONE
+        ]
+
+    def precision(self) -> str:
+        """Return the element type within whose limits the first differences lie, "" where there is none."""
+        first = self.first
+        if first is None:
+            return ""
+        bad = [each for each in first.result.tensors if each.verdict in BAD]
+        return next((name for name in _SUGGESTED if all(_is_within(each, name) for each in bad)), "")
+
+
+def _is_within(tensor: TensorResult, dtype: str) -> bool:
+    numbers = tensor.found.agreement
+    if numbers is None or tensor.limit is None:
+        return False
+    return tensor.limit < numbers.distance <= DISTANCES[dtype]
 
 
 def table(operators: Iterable[Located]) -> str:
@@ -94,15 +149,25 @@ def table(operators: Iterable[Located]) -> str:
 
 def _rows(located: Located) -> Iterator[Sequence[object]]:
     result = located.result
+    number = "" if result.number is None else result.number
     for tensor in result.tensors:
+        found = tensor.found
         yield (
-            *(located.label, located.order, result.name, result.op_type, f"{tensor.io}:{tensor.slot}"),
-            *(shape(tensor), tensor.mine_dtype, tensor.golden_dtype, tensor.verdict),
-            *(tensor.scores or ("",) * len(algorithms.ALL)),
-            tensor.note,
+            *(located.label, located.order, result.name, result.op_type, number),
+            *(f"{tensor.io}:{tensor.slot}", shape(tensor), found.dtype, found.golden_dtype, tensor.verdict),
+            *(found.scores or ("",) * len(algorithms.ALL)),
+            "" if found.agreement is None else f"{found.agreement.distance:.6g}",
+            "" if tensor.limit is None else f"{tensor.limit:.6g}",
+            reason(result, tensor),
         )
 
 
 def shape(tensor: TensorResult) -> str:
     """Return a shape in a word, ``8x3x224x224``."""
-    return "x".join(map(str, tensor.shape))
+    return "x".join(map(str, tensor.found.shape))
+
+
+def reason(result: OperatorResult, tensor: TensorResult) -> str:
+    """Return what the numbers of a tensor do not tell."""
+    place = f"in the place of {result.replaces}" if result.replaces else ""
+    return "; ".join(filter(None, (place, tensor.note)))

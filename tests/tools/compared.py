@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import ml_dtypes
@@ -133,3 +134,27 @@ def fused(folder):
         operator("greater", "Greater", 8),
     )
     return mine, theirs, rules
+
+
+def table(tmp_path):
+    """Return the rows of the newest table."""
+    text = max((tmp_path / "out").glob("compare_*.csv")).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def verdicts(tmp_path):
+    """Return verdicts by operator and tensor, in the order of the table."""
+    return {(row["Operator"], row["Tensor"]): row["Verdict"] for row in table(tmp_path)}
+
+
+def tensor(folder, name, array, number=0, io="output", slot=0, form="DefaultFormat"):
+    """Write a tensor as MindSpore names it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / f"Add.{name}.0.0.{START + number}.{io}.{slot}.{form}.{array.dtype}.npy", array)
+
+
+def both(tmp_path, mine, golden, **options):
+    """Write a tensor on both sides; return the two directories."""
+    tensor(tmp_path / "mine", "a", mine, **options)
+    tensor(tmp_path / "golden", "a", golden, **options)
+    return tmp_path / "mine", tmp_path / "golden"

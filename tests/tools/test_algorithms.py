@@ -327,13 +327,6 @@ def test_numbers_of_several_blocks(size):
     assert ",".join(f"({mean:.3f};{std:.3f})" for mean, std in shown) == found["StandardDeviation"]
 
 
-def test_score_gives_its_number():
-    """A score's value is its number, NaN where there is none."""
-    assert 0.25 == Score("0.250000").value
-    assert math.isnan(Score("NaN", "why").value)
-    assert math.isnan(Score("(1.000;2.000),(1.000;2.000)").value)
-
-
 def test_each_algorithm_is_defined():
     """Each row of the table tells its formula."""
     assert all(row.definition for row in algorithms.ALGORITHMS)

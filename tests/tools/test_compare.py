@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import logging
 import re
 import shutil
 from pathlib import Path
@@ -25,15 +24,6 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 DONE, NO_FILE, PATH, PARAMETER, DUMP_DATA, INDEX, JSON = 0, 2, 3, 6, 11, 12, 13
 FILE_NAME, WRITE, DUMP_KIND, DATA_TYPE, SHAPE, FILE_TYPE, JSON_CONTENT = 18, 19, 20, 21, 23, 24, 29
 UNSUPPORTED, ALGORITHM, UNSAFE = 30, 31, 46
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Undo what the program does to the library's log."""
-    log = logging.getLogger("msdump")
-    before = log.handlers[:], log.level
-    yield
-    log.handlers[:], log.level = before
 
 
 @pytest.fixture

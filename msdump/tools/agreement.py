@@ -1,0 +1,145 @@
+"""How far two tensors are apart: numbers, of which nothing is rounded, cut off or cast to float32.
+
+Algorithms of reports (``algorithms.py``) have the definitions and the texts of CANN's tool; a
+verdict is drawn from what is found here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+_BLOCK: Final = 1 << 15  # elements; a few float64 blocks fit into a core's cache
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far two tensors are apart.
+
+    Attributes:
+        is_same: Every element has the same bits, once the narrower type is widened.
+        distance: Norm of the difference, divided by the norm of the golden tensor; infinite where
+            that is zero and the other is not, and where elements are misplaced.
+        cosine: Cosine similarity; NaN where one of the two is zero, and where elements are misplaced.
+        largest: Largest absolute difference of two elements; infinite where elements are misplaced.
+        misplaced: Number of elements that are NaN or infinite on one side, and not the same on the
+            other. Those that are NaN or the same infinity on both have no part in the numbers.
+    """
+
+    is_same: bool
+    distance: float = 0.0
+    cosine: float = 1.0
+    largest: float = 0.0
+    misplaced: int = 0
+
+
+def measure(mine: np.ndarray, golden: np.ndarray) -> Agreement:
+    """Return how far two tensors are apart.
+
+    Args:
+        mine: The tensor that is examined; any numeric or truth type.
+        golden: The tensor that it is compared with; as many elements, in the same order.
+    """
+    x, y = _in_one_type(mine.reshape(-1), golden.reshape(-1))
+    if all(_has_same_bits(a, b) for a, b in _blocks(x, y)):
+        return Agreement(is_same=True)
+    sums = _Sums(_scale(x, y))
+    with np.errstate(all="ignore"):
+        for a, b in _blocks(x, y):
+            sums.add(a.astype(np.float64), b.astype(np.float64))
+    return sums.agreement()
+
+
+def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors in a type that holds the elements of both; complex numbers as pairs of real ones."""
+    if x.dtype != y.dtype:
+        common = _common(x.dtype, y.dtype)
+        x, y = x.astype(common, copy=False), y.astype(common, copy=False)
+    return _real(x), _real(y)
+
+
+def _common(mine: np.dtype, golden: np.dtype) -> np.dtype:
+    try:
+        return np.promote_types(mine, golden)
+    except TypeError:  # two types of ml_dtypes, or one and a half: all are exact in float32
+        return np.dtype(np.float32)
+
+
+def _real(vector: np.ndarray) -> np.ndarray:
+    return vector.view(vector.real.dtype) if vector.dtype.kind == "c" else vector
+
+
+def _blocks(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for start in range(0, len(x), _BLOCK):
+        yield x[start : start + _BLOCK], y[start : start + _BLOCK]
+
+
+def _has_same_bits(x: np.ndarray, y: np.ndarray) -> bool:
+    bits = f"u{x.dtype.itemsize}"
+    return bool(np.array_equal(x.view(bits), y.view(bits)))
+
+
+def _scale(x: np.ndarray, y: np.ndarray) -> float:
+    """Return a power of two near the largest finite element; squares of float64 could overflow or vanish."""
+    if x.dtype.kind != "f" or x.dtype.itemsize < np.dtype(np.float64).itemsize:
+        return 1.0
+    largest = max(
+        float(np.abs(side, where=np.isfinite(side), out=np.zeros_like(side)).max())
+        for pair in _blocks(x, y)
+        for side in pair
+    )
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
+
+
+class _Sums:
+    """Sums over the elements that are finite on both sides."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale = scale
+        self._mine = self._golden = self._product = self._difference = 0.0
+        self._largest = 0.0
+        self._misplaced = 0
+
+    def add(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Take in a block of float64 elements, which may be overwritten."""
+        finite = np.isfinite(x) & np.isfinite(y)
+        if not finite.all():
+            alike = (x == y) | (np.isnan(x) & np.isnan(y))
+            self._misplaced += int(np.count_nonzero(~finite & ~alike))
+            x[~finite] = y[~finite] = 0
+        if self._scale != 1:
+            x /= self._scale
+            y /= self._scale
+        self._mine += float(np.add.reduce(x * x))
+        self._golden += float(np.add.reduce(y * y))
+        self._product += float(np.add.reduce(x * y))
+        x -= y
+        self._difference += float(np.add.reduce(x * x))
+        self._largest = max(self._largest, float(np.abs(x, out=x).max()))
+
+    def agreement(self) -> Agreement:
+        """Return what the sums come to."""
+        if self._misplaced:
+            return Agreement(False, math.inf, math.nan, math.inf, self._misplaced)
+        return Agreement(
+            is_same=False,
+            distance=_ratio(self._difference, self._golden),
+            cosine=self._cosine(),
+            largest=self._largest * self._scale,
+        )
+
+    def _cosine(self) -> float:
+        norms = math.sqrt(self._mine) * math.sqrt(self._golden)
+        if norms:
+            return min(1.0, max(-1.0, self._product / norms))
+        return 1.0 if self._mine == self._golden else math.nan
+
+
+def _ratio(difference: float, golden: float) -> float:
+    if not difference:
+        return 0.0
+    return math.sqrt(difference / golden) if golden else math.inf

@@ -1,0 +1,30 @@
+"""The command that compares dumps."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Undo what the program does to the library's log."""
+    log = logging.getLogger("msdump")
+    before = log.handlers[:], log.level
+    yield
+    log.handlers[:], log.level = before
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs ``msdump compare`` and returns what it printed."""
+
+    def compare(mine, golden, *options):
+        arguments = ["compare", str(mine), str(golden), "-out", str(tmp_path / "out"), *map(str, options)]
+        return CliRunner().invoke(main, arguments)
+
+    return compare
