@@ -7,10 +7,12 @@ through (one engine, several doors).
 from __future__ import annotations
 
 import enum
-import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
+
+from msdump.errors import ConfigValueError, Problem
+from msdump.expressions import expression
 
 
 class DeviceTarget(enum.StrEnum):
@@ -215,12 +217,16 @@ class KernelPattern:
         text: The expression, name or type.
         item: The item as the user wrote it, for messages.
         searches: For a regex: match anywhere in the name (O2) instead of the whole name.
+        translated: A regex in Python's syntax.
+        place: Where the item stands, for messages.
     """
 
     kind: PatternKind
     text: str
     item: str
     searches: bool = False
+    translated: str = ""
+    place: str = "kernels"
 
     def matches(self, full_name: str) -> bool:
         """Tell whether the item selects an operator or parameter by its full name.
@@ -229,6 +235,9 @@ class KernelPattern:
         and before the last "-" of the name (O0/O1 ``kernels``); it therefore
         also matches parameters, as the reference does. Spaces of a name do not
         count: the reader removes those of the item, as the reference does.
+
+        Raises:
+            ConfigValueError: Matching a regex takes too long.
         """
         full_name = full_name.replace(" ", "")
         if self.kind is PatternKind.NAME:
@@ -236,9 +245,14 @@ class KernelPattern:
         if self.kind is PatternKind.TYPE:
             component = full_name.rpartition("/")[2]
             return self.text.lower() in (component.rpartition("-")[0] or component).lower()
-        expression = re.compile(self.text)
-        found = expression.search(full_name) if self.searches else expression.fullmatch(full_name)
-        return found is not None
+        try:
+            return expression(self.translated, searches=self.searches).matches(full_name)
+        except TimeoutError:
+            message = (
+                f"{self.item!r} takes too long to match {full_name!r}; write it without repeated groups"
+                " whose parts overlap, as in (a+)+"
+            )
+            raise ConfigValueError(self.place, (Problem("", message),)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@
 #
 #     bash scripts/dump_async_dump.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 270 MB (a new one below out/ by default; its path may hold only
-# letters, digits, "-", "_" and "/").
+# FOLDER is where the dump goes, about 270 MB (a new one below out/ by default).
 # JIT_LEVEL (O0, O1), DEVICE_ID and STEPS (4) are taken from the environment; the device is always Ascend,
 # the only one that dumps asynchronously.
 set -euo pipefail

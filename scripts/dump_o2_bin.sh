@@ -4,8 +4,7 @@
 #
 #     bash scripts/dump_o2_bin.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 260 MB (a new one below out/ by default; its path may hold only
-# letters, digits, "-", "_" and "/").
+# FOLDER is where the dump goes, about 260 MB (a new one below out/ by default).
 # DEVICE_ID and STEPS (4) are taken from the environment; the device is always Ascend, the level O2.
 set -euo pipefail
 

@@ -4,8 +4,7 @@
 #
 #     bash scripts/dump_overflow.sh [FOLDER]
 #
-# FOLDER is where the dumps go, less than 100 KB (a new one below out/ by default; its path may hold only
-# letters, digits, "-", "_" and "/").
+# FOLDER is where the dumps go, less than 100 KB (a new one below out/ by default).
 # JIT_LEVEL (O0, O1), MS_ASCEND_CHECK_OVERFLOW_MODE (INFNAN_MODE, SATURATION_MODE), DEVICE_ID and STEPS (2)
 # are taken from the environment; the device is always Ascend, the only one that detects overflows.
 set -euo pipefail

@@ -4,8 +4,7 @@
 #
 #     bash scripts/dump_statistic.sh [FOLDER]
 #
-# FOLDER is where the dump goes, less than 100 KB (a new one below out/ by default; its path may hold only
-# letters, digits, "-", "_" and "/").
+# FOLDER is where the dump goes, less than 100 KB (a new one below out/ by default).
 # DEVICE_TARGET (Ascend, GPU; a CPU has no statistics), JIT_LEVEL (O0, O1), DEVICE_ID and STEPS (4) are
 # taken from the environment.
 set -euo pipefail

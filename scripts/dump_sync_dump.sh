@@ -3,8 +3,7 @@
 #
 #     bash scripts/dump_sync_dump.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 500 MB (a new one below out/ by default; its path may hold only
-# letters, digits, "-", "_" and "/").
+# FOLDER is where the dump goes, about 500 MB (a new one below out/ by default).
 # DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), DEVICE_ID and STEPS (4) are taken from the
 # environment.
 set -euo pipefail

@@ -93,6 +93,11 @@ class Report:
             for fault in error.faults
         ]
 
+    def place(self, path: Path) -> str:
+        """Return where the value at a path stands, for messages: file, line and path."""
+        line, _ = self._document.value_position(path)
+        return f"{self._document.source}:{line}: {json_path(path)}"
+
     def close(self) -> None:
         """Log every warning, then raise every fault at once.
 

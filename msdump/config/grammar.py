@@ -66,13 +66,14 @@ def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
         searches: A regex matches anywhere in a name (O2) instead of the whole name.
 
     Raises:
-        GrammarError: A regex has no closing bracket or does not compile.
+        GrammarError: A regex has no closing bracket or is none of ECMAScript.
     """
     text = item.replace(" ", "")  # vendor: all spaces of an item vanish, those inside a regex too
     if not text:
         return None
     if text.startswith(_REGEX_OPENS):
-        return KernelPattern(PatternKind.REGEX, _expression(text), item, searches)
+        expression, translated = _expression(text)
+        return KernelPattern(PatternKind.REGEX, expression, item, searches, translated)
     if "/" in text or "-op" in text:
         return KernelPattern(PatternKind.NAME, text, item)
     return KernelPattern(PatternKind.TYPE, text, item)
@@ -116,13 +117,15 @@ def _fault_of(segment: str, offset: int, message: str) -> Fault:
     return Fault(start, end, message) if start < end else Fault(offset, offset + len(segment), message)
 
 
-def _expression(text: str) -> str:
+def _expression(text: str) -> tuple[str, str]:
+    """Return the expression of an item, and the same in Python's syntax."""
     if not text.endswith(")"):
         message = "the bracket of name-regex( is not closed; write name-regex(expression)"
         raise GrammarError(text, Fault(len(text), len(text) + 1, message))
     offset = len(_REGEX_OPENS)
+    expression = text[offset:-1]
     try:
-        return translate(text[offset:-1])
+        return expression, translate(expression)
     except GrammarError as error:
         moved = [Fault(f.start + offset, f.end + offset, f.message) for f in error.faults]
         raise GrammarError(text, *moved) from None

@@ -127,8 +127,9 @@ def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Repo
         {"device_id": context.device_id, "is_enabled": True, "uses_ge_options": uses_ge_options}
     )
     for name, model in BLOCKS.items():
-        is_ignored = name == _E2E and mode is Mode.O2
-        settings.load(name, model, {} if is_ignored and name in top else top.get(name, ABSENT), report)
+        settings.load(name, model, top.get(name, ABSENT), report)
+    if mode is Mode.O2:  # the block is read, so that its faults are told, and has no effect
+        settings.use_defaults(BLOCKS[_E2E])
     return settings
 
 
@@ -180,7 +181,7 @@ def _root(settings: Settings, report: Report) -> str:
 
 def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPattern, ...]:
     """Return the patterns of ``kernels``, which only dump_mode 1 reads; those of another type are told."""
-    if not settings.is_usable("dump_mode") or settings["dump_mode"] != DumpMode.KERNELS:
+    if not settings.is_usable("dump_mode") or settings.given("dump_mode") != DumpMode.KERNELS:
         return ()
     patterns: dict[tuple[PatternKind, str], KernelPattern] = {}
     for index, item in enumerate(settings.items("kernels")):
@@ -205,7 +206,7 @@ def _pattern(item: str, path: Path, mode: Mode, report: Report) -> KernelPattern
     if pattern and mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
         hint = "Ascend O2 documents full names and name-regex(...), not types"
         report.warn(path, f"= {show(item)}: {hint}")
-    return pattern
+    return pattern and replace(pattern, place=report.place(path))
 
 
 def _plan(
@@ -216,6 +217,7 @@ def _plan(
     patterns: tuple[KernelPattern, ...],
 ) -> DumpPlan:
     mode = _mode(context)
+    mode_of_dump = DumpMode(settings["dump_mode"])
     file_format = FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY
     is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
     is_exception_dump = mode is Mode.O2 and (is_failure or _dumps_exceptions(context))
@@ -227,7 +229,7 @@ def _plan(
         net_name=settings["net_name"],
         iterations=settings["iteration"],
         initial_iteration=settings["initial_iteration"],
-        selector=Selector(DumpMode(settings["dump_mode"]), patterns),
+        selector=Selector(mode_of_dump, patterns if mode_of_dump is DumpMode.KERNELS else ()),
         keeps_inputs=settings["input_output"] in _WITH_INPUTS,
         keeps_outputs=settings["input_output"] in _WITH_OUTPUTS,
         keeps_tensors=settings["saved_data"] != "statistic",

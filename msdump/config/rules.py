@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from msdump.config.faults import Report, show
 from msdump.config.settings import Settings, UnusableError
-from msdump.plan import IterationSet, Trigger
+from msdump.plan import DumpMode, IterationSet, Trigger
 
 
 class Mode(enum.Enum):
@@ -298,15 +298,16 @@ RULES: Final = (
 )
 
 INERT: Final[dict[str, Callable[[Mode, Settings], bool]]] = {
-    "kernels[]": lambda _, s: s["dump_mode"] != 1,
+    "kernels[]": lambda _, s: s.given("dump_mode") != DumpMode.KERNELS,
     "statistic_category": lambda _, s: s["saved_data"] == "tensor",
     "statistic_category[]": lambda _, s: s["saved_data"] == "tensor",
-    "sample_num": lambda _, s: s["sample_mode"] == 0,
+    "sample_num": lambda _, s: s.given("sample_mode") == 0,
     "file_format": lambda mode, _: mode is not Mode.O2,
     "precision_mode": lambda mode, _: mode in _HOST,
     "fusion_switch": lambda mode, _: mode is not Mode.O2,
 }
-"""Keys whose wrong value only warns, and when: MindSpore does not look at them then."""
+"""Keys whose wrong value only warns, and when: MindSpore does not look at them then. It looks at the
+value that the file gives another key, also where it goes on with another one."""
 
 
 def is_inert(key: str, mode: Mode, settings: Settings) -> bool:

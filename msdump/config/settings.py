@@ -50,6 +50,7 @@ class Settings:
     def __init__(self, facts: Mapping[str, Any]) -> None:
         """Start with facts that do not come from the file, under names of their own."""
         self._values: dict[str, Any] = dict(facts)
+        self._forced: dict[str, Any] = {}
         self._paths: dict[str, Path] = {}
         self._given: set[str] = set()
         self._unusable: set[str] = set()
@@ -57,6 +58,16 @@ class Settings:
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a key.
+
+        Raises:
+            UnusableError: It is missing or wrong in the file.
+        """
+        if key in self._unusable:
+            raise UnusableError(key)
+        return self._forced.get(key, self._values[key])
+
+    def given(self, key: str) -> Any:
+        """Return the value that the file or the default gives a key, whatever replaced it since.
 
         Raises:
             UnusableError: It is missing or wrong in the file.
@@ -72,7 +83,7 @@ class Settings:
 
     def __setitem__(self, key: str, value: Any) -> None:
         """Replace a value."""
-        self._values[key] = value
+        self._forced[key] = value
 
     def has(self, key: str) -> bool:
         """Tell whether the file gives a key or a block."""
@@ -111,6 +122,11 @@ class Settings:
         elif required := _required(model):
             report.error((name,), f"is missing: it must hold {', '.join(required)}")
             self._unusable |= model.model_fields.keys()
+
+    def use_defaults(self, model: type[Block]) -> None:
+        """Replace the values of a block's keys by their defaults."""
+        for key, field in model.model_fields.items():
+            self[key] = field.get_default(call_default_factory=False)
 
     def _define(self, name: str, model: type[Block]) -> None:
         for key, field in model.model_fields.items():

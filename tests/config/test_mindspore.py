@@ -48,12 +48,16 @@ def test_level_is_explicit_or_implied(target, level, block, expected, compile_pl
     assert expected == (plan.context.jit_level, plan.is_async)
 
 
-def test_faults_of_an_ignored_block_do_not_matter(compile_plan):
-    """Under an explicit O2 whatever e2e_dump_settings holds is ignored with one warning."""
-    plan, warnings = compile_plan("O2", {"e2e_dump_settings": {"enable": "yes", "sample_mode": 9}})
+def test_block_without_effect_is_read(compile_plan):
+    """Under an explicit O2 e2e_dump_settings has no effect, with one warning; its faults are told."""
+    plan, warnings = compile_plan("O2", {"e2e_dump_settings": {"enable": True, "sample_mode": 1}})
 
     assert plan.sample_count is None
+    assert plan.is_async
     assert len(warnings) == 1
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan("O2", {"e2e_dump_settings": {"enable": "yes", "sample_mode": 9}})
+    assert ["enable", "sample_mode"] == [p.path.rpartition(".")[2] for p in caught.value.problems]
 
 
 def test_other_device_numbers_select(compile_plan):
@@ -253,7 +257,7 @@ def test_all_faults_come_at_once_sorted_by_line(caplog):
         "d.json:9: $.common_dump_settings.input_output = 3: "
         "must be 0 (inputs and outputs), 1 (inputs) or 2 (outputs)\n"
         "d.json:10: $.common_dump_settings.kernels[1] = 'name-regex(a[b)': "
-        "not a regular expression: unterminated character set\n"
+        "not a regular expression: the class of characters is not closed\n"
         "    name-regex(a[b)\n"
         "                ^\n"
         "d.json:13: $.e2e_dump_settings.enable = 'true': must be true or false (did you mean true?)"

@@ -266,6 +266,34 @@ def test_bad_value_that_another_key_brings_into_play_is_refused(changes, fragmen
     assert len(caught.value.problems) == 1
 
 
+@pytest.mark.parametrize("mode", ["CPU", "GPU", "O0", "O2"])
+@pytest.mark.parametrize("value", [0, -1, "1", 1.5, True, None])
+def test_sample_num_is_read_wherever_sample_mode_asks_for_it(mode, value, compile_plan):
+    """MindSpore looks at sample_num before it learns that this device or level samples nothing."""
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan(mode, {"sample_mode": 1, "sample_num": value, "op_debug_mode": 0})
+
+    assert ["$.e2e_dump_settings.sample_num"] == [problem.path for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "fragment"),
+    [
+        ("O0", {"dump_mode": 1, "op_debug_mode": 3, "kernels": ["name-regex(()"]}, "kernels[0] = 'name-"),
+        ("O0", {"dump_mode": 1, "op_debug_mode": 4, "kernels": [3]}, "kernels[0] = 3: must be a text"),
+        ("O0", {"sample_mode": 1, "op_debug_mode": 3, "sample_num": 0}, "sample_num = 0: must be a whole"),
+        ("O2", {"trans_flag": "no"}, "trans_flag = 'no': must be true or false"),
+        ("O2", {"stat_calc_mode": "gpu"}, "stat_calc_mode = 'gpu': must be 'host' or 'device'"),
+    ],
+)
+def test_value_is_checked_before_another_key_takes_its_effect(mode, changes, fragment, compile_plan):
+    """What op_debug_mode or the level makes useless was read before, and is an error where it is wrong."""
+    with pytest.raises(ConfigValueError) as caught:
+        compile_plan(mode, changes)
+
+    assert [fragment] == [fragment for problem in caught.value.problems if fragment in str(caught.value)]
+
+
 @pytest.mark.parametrize(
     ("mode", "changes", "fragment"),
     [

@@ -130,6 +130,22 @@ def test_configuration_value(door, changes, place):
     assert not door.path.exists()
 
 
+def test_expression_without_end(door):
+    """An expression that would search for ever is told at the load, with file, line, place and a name."""
+    file = door.configure(dump_mode=1, kernels=["Add", "name-regex(Default/(a|aa)+/ReLU-op1)"])
+    model = nets.model(
+        [nets.node("Relu", "x", "y", f"{80 * 'a'}/Relu")], [nets.value("x", [1])], [nets.value("y", [1])]
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        door.load(model)
+
+    line = 1 + file.read_text().splitlines().index('   "name-regex(Default/(a|aa)+/ReLU-op1)"')
+    assert f"{file}:{line}: $.common_dump_settings.kernels[1]: 'name-regex(" in str(caught.value)
+    assert f"takes too long to match 'Default/{80 * 'a'}/ReLU-op0'" in str(caught.value)
+    assert not door.path.exists() or {} == trees.tree(door.path)
+
+
 def test_longest_path_takes_a_whole_dump(door, caplog):
     """Below the longest path that is accepted every file finds its place: stand-ins, side files, rows."""
     root = f"{door.folder}/my.dump"
