@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -159,10 +158,10 @@ def test_unreadable_file_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "c.json"
     path.write_text("{}")
 
-    def refuse(_):
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("msdump.reading.read_bytes", refuse)
 
     with pytest.raises(ConfigSyntaxError, match=r"cannot be read \(Permission denied\); V must be"):
         read(str(path), "V")
