@@ -86,3 +86,14 @@ VARIABLES: Final = (
 def read(name: str) -> str | None:
     """Return the value of a variable of the table, None where it is unset or empty."""
     return os.environ.get(name) or None
+
+
+def number(text: str, most: int) -> int | None:
+    """Return the whole number that a text writes in digits, None where it writes none or one above most.
+
+    Numbers come from the environment and from options alike, of any length.
+    """
+    digits = text.lstrip("0") or text[-1:]
+    if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(most)) or int(digits) > most:
+        return None
+    return int(digits)

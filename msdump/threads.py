@@ -14,6 +14,10 @@ from msdump.errors import InputError
 T = TypeVar("T")
 R = TypeVar("R")
 
+MOST_THREADS: Final = 1024
+"""Threads of one operator that may be asked for: beyond it the system refuses them sooner or later."""
+
+_SHOWN: Final = 40  # characters of a value in a message
 _MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
 
 
@@ -21,15 +25,17 @@ def thread_count() -> int:
     """Return the threads of one operator: MSDUMP_THREADS, or the cores that the process may use up to 8.
 
     Raises:
-        InputError: The variable is no positive number.
+        InputError: The variable is no number of threads that a process can have.
     """
     text = env.read(env.THREADS)
     if text is None:
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return min(usable or 1, _MOST)
-    if not text.isdecimal() or int(text) == 0:
-        raise InputError(f"{env.THREADS} = {text!r}: a number of threads above 0 is expected")
-    return int(text)
+    count = env.number(text, MOST_THREADS)
+    if not count:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise InputError(f"{env.THREADS} = {shown!r}: a number from 1 to {MOST_THREADS} is expected")
+    return count
 
 
 def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:

@@ -682,3 +682,29 @@ class TestCheck:
         done = call("check", path, "--model", MINI)
 
         assert "more than max_bytes 1,000: what does not fit is skipped" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        (env.DEVICE_ID, 5000 * "1", f"DEVICE_ID = '{79 * '1'}...: a device number"),
+        (env.DEVICE_ID, "2147483648", "DEVICE_ID = '2147483648': a device number (0, 1, ... 2147483647) is"),
+    ],
+)
+def test_number_of_the_environment_that_is_too_large(monkeypatch, variable, text, message):
+    """A number that no device or process has is told with its variable before anything runs."""
+    monkeypatch.setenv(variable, text)
+
+    result = call("run", MINI)
+
+    assert 2 == result.exit_code
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_size_of_a_dimension_that_is_too_large():
+    """A size of any number of digits is told as the option that it belongs to."""
+    result = call("run", MINI, "--dim", f"N={5000 * '1'}")
+
+    assert 2 == result.exit_code
+    assert f"'N={78 * '1'}...' is not NAME=SIZE" in result.stderr

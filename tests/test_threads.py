@@ -29,12 +29,12 @@ def test_threads_are_the_cores_of_the_process(monkeypatch):
     assert 3 == threads.thread_count()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "99999999", "٣"])
 def test_faulty_threads(monkeypatch, text):
     """A number of threads that is none is refused with its variable."""
     monkeypatch.setenv(env.THREADS, text)
 
-    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': a number of threads above 0"):
+    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': a number from 1 to 1024"):
         threads.thread_count()
 
 

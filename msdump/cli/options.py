@@ -7,10 +7,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from msdump import env
 from msdump.cli import messages
+from msdump.frontends.settings import MOST_DEVICES
 from msdump.plan import DeviceTarget, JitLevel
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_BIGGEST_SIZE: Final = (1 << 63) - 1
+_LONGEST_SHOWN: Final = 80  # characters of a value in a message
 
 _DECORATORS: Final = (
     click.option(
@@ -25,7 +30,7 @@ _DECORATORS: Final = (
     ),
     click.option(
         "--device-id",
-        type=click.IntRange(min=0),
+        type=click.IntRange(min=0, max=MOST_DEVICES),
         help="Number of the device (default: $DEVICE_ID, else 0).",
     ),
     messages.verbose,
@@ -44,10 +49,12 @@ def _parse_dimensions(
 ) -> dict[str, int]:
     sizes = {}
     for text in given:
-        name, _, size = text.rpartition("=")
-        if not (name and size.isascii() and size.isdigit()):
-            raise click.BadParameter(f"{text!r} is not NAME=SIZE, such as N=8")
-        sizes[name] = int(size)
+        name, _, digits = text.rpartition("=")
+        size = env.number(digits, _BIGGEST_SIZE)
+        if not name or size is None:
+            shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+            raise click.BadParameter(f"{shown!r} is not NAME=SIZE, such as N=8")
+        sizes[name] = size
     return sizes
 
 

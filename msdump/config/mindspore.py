@@ -71,7 +71,10 @@ def parse(data: bytes, source: str, context: Context) -> DumpPlan:
     """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file; see ``read``."""
     document = parse_json(data, source)
     report = Report(document)
-    top = document.value if isinstance(document.value, dict) else {}
+    if not isinstance(document.value, dict):
+        report.error((), f"= {show(document.value)}: the file must hold one JSON object")
+        report.close()
+    top = document.value
     context = replace(context, jit_level=_level(context, top))
     mode = _mode(context)
     _warn_of_keys(document, top, report)

@@ -35,6 +35,7 @@ def _whole(value: Any) -> Any:
 
 Choice012: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_whole)]
 Unsigned: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
+_BIGGEST: Final = (1 << 63) - 1
 UNSIGNED: Final = Allowed("a whole number from 0 to 4294967295")
 BOOLEAN: Final = Allowed("true or false")
 
@@ -164,13 +165,17 @@ class MsdumpSettings(Block):
     naming: Annotated[Literal["2.5", "2.7", "classic"], Allowed("'2.5', '2.7' or 'classic'")] = "2.5"
     """Generation of MindSpore whose file names are written."""
 
-    queue_bytes: Annotated[int, Field(ge=1), Allowed("a whole number of bytes from 1")] = 256 << 20
+    queue_bytes: Annotated[int, Field(ge=1, le=_BIGGEST), Allowed("a whole number of bytes from 1")] = (
+        256 << 20
+    )
     """Most bytes that wait in the queue of an asynchronous dump."""
 
     writer_threads: Annotated[int, Field(ge=1, le=1024), Allowed("a whole number from 1 to 1024")] = 1
     """Threads that write large tensors."""
 
-    max_bytes: Annotated[int, Field(ge=0), Allowed("a whole number of bytes, 0 for no limit")] = 0
+    max_bytes: Annotated[
+        int, Field(ge=0, le=_BIGGEST), Allowed("a whole number of bytes, 0 for no limit")
+    ] = 0
     """Most bytes of tensor files of a process, 0: no limit."""
 
     on_write_error: Annotated[Literal["raise", "warn"], Allowed("'raise' or 'warn'")] = "raise"

@@ -18,9 +18,9 @@ Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document to a value."""
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+')
-_CONSTANTS: Final = ("NaN", "Infinity", "-Infinity")
 _LARGEST: Final = 64 << 20  # bytes of a file
-_LONGEST_NUMBER: Final = 4300  # digits; Python converts no longer one
+_FOREIGN: Final = re.compile("NaN|-?Infinity|-?[0-9]{4301}")  # Python converts 4,300 digits at most
+_HALF: Final = re.compile("[\ud800-\udfff]")  # of a pair of surrogates
 _BEFORE, _AFTER = 60, 40  # characters of a line that an excerpt keeps around a fault
 
 _HINTS: Final = (
@@ -117,10 +117,20 @@ def parse(data: bytes, source: str) -> Document:
     except RecursionError:
         _refuse(source, "not readable: brackets are nested too deeply")
     except ValueError:
-        token = next(token for token in _TOKEN.finditer(text) if _is_foreign(token[0]))
+        token = next(token for token in _TOKEN.finditer(text) if _FOREIGN.match(token[0]))
         _refuse_at(text, source, token.start(), f"{token[0][:20]} is no JSON number")
+    _check_texts(text, source)
     mark, duplicates = _scan(text)
     return Document(source, data, text, value, mark, tuple(duplicates))
+
+
+def _check_texts(text: str, source: str) -> None:
+    """Refuse a text with half a character, which neither MindSpore nor any file takes."""
+    if "\\u" not in text:
+        return
+    for token in _TOKEN.finditer(text):
+        if token[0][0] == '"' and _HALF.search(json.loads(token[0])):
+            _refuse_at(text, source, token.start(), "this text holds half of a pair of surrogates")
 
 
 def caret(text: str, start: int, end: int) -> str:
@@ -169,10 +179,6 @@ def _hinted(text: str, error: json.JSONDecodeError) -> str:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
-
-
-def _is_foreign(token: str) -> bool:
-    return token in _CONSTANTS or (token[0] != '"' and len(token) > _LONGEST_NUMBER)
 
 
 def _position(text: str, offset: int) -> tuple[int, int]:

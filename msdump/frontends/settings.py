@@ -19,6 +19,11 @@ Fields = dict[str, Any]
 
 Parse = Callable[[str, Any], Fields]
 
+MOST_DEVICES: Final = (1 << 31) - 1
+"""The largest number of a device; the products keep it in 32 bit."""
+
+_LONGEST_VALUE: Final = 80  # characters of a value in a message
+_MOST_MEMORY: Final = 1 << 60
 _MEMORY: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMG]?)B", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -54,20 +59,38 @@ def from_environment() -> Fields:
 def _choice(field: str, choices: type[StrEnum]) -> Parse:
     def parse(name: str, value: Any) -> Fields:
         for choice in choices:
-            if str(value).lower() == choice.lower():
+            if isinstance(value, str) and value.lower() == choice.lower():
                 return {field: choice}
-        raise InputError(f"{name} = {value!r}: {', '.join(choices)} are allowed")
+        raise InputError(f"{name} = {_shown(value)}: {', '.join(choices)} are allowed")
 
     return parse
 
 
 def _number(field: str) -> Parse:
     def parse(name: str, value: Any) -> Fields:
-        if isinstance(value, bool) or not str(value).isdecimal():
-            raise InputError(f"{name} = {value!r}: a device number (0, 1, ...) is expected")
-        return {field: int(value)}
+        number = None if isinstance(value, bool) else _digits(value)
+        if number is None:
+            raise InputError(
+                f"{name} = {_shown(value)}: a device number (0, 1, ... {MOST_DEVICES}) is expected"
+            )
+        return {field: number}
 
     return parse
+
+
+def _digits(value: Any) -> int | None:
+    """Return a number that is given as such or in digits, None where it is no number of a device."""
+    if isinstance(value, int):
+        return value if 0 <= value <= MOST_DEVICES else None
+    return env.number(str(value), MOST_DEVICES)
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message, a long one cut."""
+    if isinstance(value, int) and value.bit_length() > _LONGEST_VALUE:
+        return "a number of more digits"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def _flag(field: str) -> Parse:
@@ -80,10 +103,11 @@ def _flag(field: str) -> Parse:
 
 
 def _memory(name: str, value: Any) -> Fields:
-    match = _MEMORY.fullmatch(str(value).strip())
-    if match is None or float(match["number"]) == 0:
-        raise InputError(f"{name} = {value!r}: a size such as '32GB' or '512MB' is expected")
-    return {"memory_limit": int(float(match["number"]) * _UNITS[match["unit"].upper()])}
+    match = _MEMORY.fullmatch(value.strip()) if isinstance(value, str) else None
+    size = float(match["number"]) * _UNITS[match["unit"].upper()] if match else 0
+    if not 0 < size <= _MOST_MEMORY:
+        raise InputError(f"{name} = {_shown(value)}: a size such as '32GB' or '512MB' is expected")
+    return {"memory_limit": int(size)}
 
 
 def _ascend_config(name: str, value: Any) -> Fields:

@@ -220,6 +220,16 @@ def test_unknown_top_key_warns(compile_plan, caplog):
     ]
 
 
+@pytest.mark.parametrize("text", ["[]", "null", "5", '"x"', "[{}]"])
+def test_anything_but_an_object_is_refused(text):
+    """A file that holds a list, a number, a text or null is an error that shows it."""
+    with pytest.raises(ConfigValueError) as caught:
+        parse(text.encode(), "dump.json", Context())
+
+    shown = text.replace('"', "'")
+    assert f"dump.json:1: $ = {shown}: the file must hold one JSON object" == str(caught.value)
+
+
 ALL_FAULTS = b"""{
   "common_dump_settings": {
     "dump_mode": 0,
@@ -299,11 +309,10 @@ def test_a_faulty_key_does_not_cause_further_faults(compile_plan):
     assert len(caught.value.problems) == 1
 
 
-@pytest.mark.parametrize("text", [b"[]", b"null", b"5", b"{}", b'"x"'])
-def test_document_without_settings_is_refused(text):
-    """A JSON value without common_dump_settings is an error."""
+def test_document_without_settings_is_refused():
+    """An object without common_dump_settings is an error."""
     with pytest.raises(ConfigValueError, match=r"\$\.common_dump_settings is missing"):
-        parse(text, "d.json", Context())
+        parse(b"{}", "d.json", Context())
 
 
 def test_read_keeps_source_and_bytes(tmp_path, monkeypatch):

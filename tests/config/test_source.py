@@ -58,6 +58,34 @@ def test_syntax_error_shows_line_column_and_caret(data, expected):
     assert expected == str(caught.value)
 
 
+HALF = "s.json:1: invalid JSON at column 2: this text holds half of a pair of surrogates"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": [NaN\0]}', "s.json:1: invalid JSON at column 8: NaN\0 is no JSON number\n"),
+        (b"[NaNNaN]", "s.json:1: invalid JSON at column 2: NaNNaN is no JSON number\n"),
+        (b"[-" + 4301 * b"1" + b"]", f"s.json:1: invalid JSON at column 2: -{19 * '1'} is no JSON number\n"),
+        (
+            rb'["a\ud800"]',
+            HALF,
+        ),
+        (
+            rb'{"\uDFFF": 1}',
+            HALF,
+        ),
+    ],
+    ids=["constant", "constants", "digits", "half", "half key"],
+)
+def test_what_python_reads_and_json_has_not_is_refused(data, message):
+    """Constants, numbers of too many digits and halves of characters are errors with their place."""
+    with pytest.raises(ConfigSyntaxError) as caught:
+        parse(data, "s.json")
+
+    assert str(caught.value).startswith(message)
+
+
 @pytest.mark.parametrize(
     ("data", "hint"),
     [

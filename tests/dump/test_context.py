@@ -120,8 +120,11 @@ def test_context_of_each_network(door):
     [
         ({"device_target": "TPU"}, "device_target = 'TPU': CPU, GPU, Ascend are allowed"),
         ({"jit_level": "O3"}, "jit_level = 'O3': O0, O1, O2 are allowed"),
-        ({"device_id": -1}, r"device_id = -1: a device number \(0, 1, ...\) is expected"),
+        ({"device_id": -1}, r"device_id = -1: a device number \(0, 1, ... 2147483647\) is expected"),
         ({"device_id": True}, "device_id = True"),
+        ({"device_id": 1 << 31}, "device_id = 2147483648: a device number"),
+        ({"device_id": 10**5000}, "device_id = a number of more digits: a device number"),
+        ({"max_device_memory": f"{5000 * '9'}GB"}, f"max_device_memory = '{79 * '9'}...: a size such as"),
         ({"reserve_class_name_in_scope": 0}, "reserve_class_name_in_scope = 0: True or False is expected"),
         ({"mode": 0}, "set_context has no setting 'mode'; it has device_target, "),
         (
@@ -129,7 +132,10 @@ def test_context_of_each_network(door):
             r"ascend_config\['fusion_switch'\] = True: 'on' or 'off' is expected",
         ),
     ],
-    ids=["device", "level", "negative number", "bool as number", "number as bool", "unknown", "switch"],
+    ids=[
+        *("device", "level", "negative number", "bool as number", "large number", "long number", "memory"),
+        *("number as bool", "unknown", "switch"),
+    ],
 )
 def test_wrong_context(door, settings, message):
     """A wrong setting is refused with what is allowed, and changes nothing."""
