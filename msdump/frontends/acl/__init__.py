@@ -14,8 +14,7 @@ from msdump.config import acl_file
 from msdump.config.acl_codes import AclCode
 from msdump.config.acl_faults import invalid_argument
 from msdump.errors import AclError
-from msdump.frontends.acl import answers, state
-from msdump.frontends.acl import models as mdl
+from msdump.frontends.acl import answers, mdl, state
 from msdump.frontends.acl import operators as op
 from msdump.frontends.acl import pointers as util
 from msdump.frontends.acl import runtime as rt

@@ -19,6 +19,7 @@ from msdump.errors import (
     MsdumpError,
     NotAvailableError,
 )
+from msdump.frontends.acl.objects import Stream
 
 _log = logging.getLogger("msdump.acl")
 
@@ -74,6 +75,15 @@ def value(null: N) -> Callable[[Callable[P, T]], Callable[P, T | N]]:
         return answer
 
     return decorate
+
+
+def on_stream(stream: Stream, call: Callable[[], None]) -> None:
+    """Do a stream's work at once; what goes wrong is told when the stream is synchronised."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - the stream tells it
+        found = code_of(error)
+        stream.failure = stream.failure or found
 
 
 def recent_message() -> str:

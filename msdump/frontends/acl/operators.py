@@ -17,9 +17,9 @@ from msdump.dtypes import DTYPES, STRING, DType
 from msdump.encode import packing
 from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
 from msdump.frontends.acl import answers, state
+from msdump.frontends.acl.buffers import device_view, write_result
 from msdump.frontends.acl.dumps import Configuration, context
 from msdump.frontends.acl.loaded import nbytes, to_array
-from msdump.frontends.acl.models import device_view, on_stream, write_result
 from msdump.frontends.acl.objects import OperatorAttributes, TensorDesc
 from msdump.frontends.acl.state import State
 from msdump.graph import loader
@@ -160,7 +160,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
             for handle, desc, array in zip(outputs, expected, results.values(), strict=True):
                 write_result(now, handle, _result(array, desc))
 
-    on_stream(found, run)
+    answers.on_stream(found, run)
 
 
 def _network(

@@ -7,7 +7,6 @@ from typing import Any, Final
 from msdump.config.acl_codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
-from msdump.frontends.acl.models import on_stream
 from msdump.frontends.acl.objects import AclContext, Stream
 from msdump.frontends.acl.state import DEVICES, State
 
@@ -137,7 +136,7 @@ def memcpy_async(  # noqa: PLR0917 - pyACL's signature
 ) -> None:
     """Copy bytes on a stream; ``synchronize_stream`` tells whether it failed."""
     now = state.current()
-    on_stream(now.stream(stream), lambda: _copy(now, (dst, dst_size), (src, src_size), kind))
+    answers.on_stream(now.stream(stream), lambda: _copy(now, (dst, dst_size), (src, src_size), kind))
 
 
 @answers.code

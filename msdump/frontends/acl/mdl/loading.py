@@ -1,0 +1,86 @@
+"""``acl.mdl``: models from files and memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from msdump import reading
+from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.process import Process
+from msdump.config.acl_codes import AclCode
+from msdump.config.acl_faults import null_pointer
+from msdump.errors import AclError, GraphError
+from msdump.frontends.acl import answers, state
+from msdump.frontends.acl.arguments import path_text
+from msdump.frontends.acl.dumps import context
+from msdump.frontends.acl.loaded import LoadedModel
+from msdump.frontends.acl.state import State
+from msdump.graph import loader
+from msdump.graph.graph import Graph
+from msdump.session import Network
+
+
+@answers.value_and_code(0)
+def load_from_file(model_path: str | None) -> int:
+    """Load an .onnx file; return the model's number, from 1.
+
+    Codes: 145001 before ``acl.init``, 145002 for a file that is missing, empty or unreadable,
+    100013 for one that is no model, 100000 for None.
+    """
+    if model_path is None:
+        raise null_pointer("aclmdlLoadFromFile", "modelPath")
+    path = Path(path_text(model_path, "modelPath"))
+    try:
+        with reading.open_file(path) as file:
+            is_empty = os.fstat(file.fileno()).st_size == 0
+    except OSError as error:
+        raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: {error.strerror}") from error
+    if is_empty:
+        raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: the file is empty")
+    return _load(lambda: loader.load(path), path.stem)
+
+
+@answers.value_and_code(0)
+def load_from_mem(model: int, model_size: int) -> int:
+    """Load a model from its bytes in memory; return its number, from 1.
+
+    Codes: 145001 before ``acl.init``, 100000 for memory that is not there, 100013 for bytes that
+    are no model.
+    """
+    data = bytes(state.current().memory.view(model, model_size))
+    return _load(lambda: loader.load(data), "")
+
+
+@answers.code
+def unload(model_id: int) -> None:
+    """Unload a model; 145003 for a number that no loaded model has."""
+    now = state.current()
+    model = now.model(model_id)
+    with now.lock:
+        del now.models[model.model_id]
+
+
+def _load(read: Callable[[], Graph], file_name: str) -> int:
+    now = state.current()
+    now.require_initialised("load")
+    try:
+        graph = read()
+    except GraphError as error:
+        raise AclError(AclCode.PARSE_MODEL, str(error)) from error
+    with now.lock:
+        model_id = next(now.model_numbers)
+        now.models[model_id] = _loaded(now, graph, file_name, model_id)
+    return model_id
+
+
+def _loaded(now: State, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
+    device_id = now.current_device
+    dump = now.dumps.current(device_id)
+    if dump is None:
+        process = Process()
+        return LoadedModel(model_id, Network(graph, None, process, context(device_id)), process)
+    identity = ModelIdentity(file_name, model_id, dump.time)
+    network = Network(graph, dump.plan, dump.process, model=identity)
+    return LoadedModel(model_id, network, dump.process)
