@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from msdump.capture.compiled_dump import ModelIdentity
-from msdump.capture.device_image import DeviceImage
 from msdump.capture.dumps import Dump, Watching, dump_of
-from msdump.capture.faulty_run import FaultyRun
+from msdump.capture.faulty_run import FaultyMemory
 from msdump.capture.ge_files import graph_files
 from msdump.capture.ge_model import HostView
-from msdump.capture.held import Holder
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.run_memory import RunMemory
 from msdump.capture.selection import inside
@@ -93,14 +91,15 @@ class Network:
         if self.plan is not None or self._device is not None:
             _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
-        self._image = self._device_image()
+        self._faults = self._faulty_memory()
         self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
 
-    def _device_image(self) -> DeviceImage | None:
+    def _faulty_memory(self) -> FaultyMemory | None:
         """Return the memory that faulty kernels write to, None where every kernel is sound."""
-        if self._device is None or not any(stomped_bytes(node) for node in self.graph.nodes):
+        nodes = (node for inner in self.graph.walk() for node in inner.nodes)
+        if self._device is None or not any(map(stomped_bytes, nodes)):
             return None
-        return DeviceImage(self.graph, Holder(self._device, self._uses))
+        return FaultyMemory(self._device, self._uses)
 
     def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
         if self.plan is None:
@@ -180,8 +179,8 @@ class Network:
         }
         if self._memory is None:
             return self._program.run(fed, capture)
-        if self._image is not None and not _is_watched(self.plan):
-            capture = FaultyRun(self._image, capture, len(self.graph.nodes))
+        if self._faults is not None and not _is_watched(self.plan):
+            capture = self._faults.begin(capture)
         outputs = self._program.run(fed, self._memory.begin(inputs, capture))
         self._memory.end(inputs)
         return outputs

@@ -40,6 +40,7 @@ class CompiledCapture:
         holder: Holder,
         writer: OperatorWriter,
         *,
+        input_tasks: Mapping[str, Task],
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
         failure: ExceptionWriter | None = None,
     ) -> None:
@@ -51,6 +52,7 @@ class CompiledCapture:
             selection: Its operators and tensors that are dumped.
             holder: Shows tensors as the device holds them.
             writer: Writes operators.
+            input_tasks: The task that each input of the model goes with.
             overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
             failure: Writes the operator that fails, under ``op_debug_mode`` 4 and acl's exception scenes.
         """
@@ -63,6 +65,7 @@ class CompiledCapture:
         self._blocked = selection.blocked
         self._holder = holder
         self._writer = writer
+        self._input_tasks = input_tasks
         self._overflow = overflow
         self._failure = failure
         # MindSpore's op_debug_mode 4 promises the inputs alone.
@@ -70,16 +73,16 @@ class CompiledCapture:
         self._style = names.STYLES[plan.naming, plan.context.device_target]
         self._directory = ""
         self._iteration = 0
-        self._inputs: Mapping[str, Any] = {}
+        self._inputs: dict[str, Any] = {}
         self.bodies: Mapping[int, CompiledCapture] = {}
 
-    def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
+    def begin(self, directory: str, iteration: int, inputs: dict[str, Any]) -> None:
         """Direct the files of the operators that run from now on into an execution's directory.
 
         Args:
             directory: The directory.
             iteration: Number of the step, for messages.
-            inputs: What the network is fed.
+            inputs: What the network is fed and no file tells yet; what is written is taken out.
         """
         self._directory = directory
         self._iteration = iteration
@@ -106,7 +109,7 @@ class CompiledCapture:
                 return
             op_debug.write(self._directory, task, CLOCK.now())
         for name in self._data.get(position, ()):
-            self._write_data(name, task)
+            self._write_data(name)
         read = list(self._kept(position, IO.INPUT, inputs))
         made = list(self._kept(position, IO.OUTPUT, outputs))
         if operator.op_type.startswith(_COLLECTIVE):
@@ -136,11 +139,12 @@ class CompiledCapture:
         shown = [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
         return self._holder.hold(position, io, shown)
 
-    def _write_data(self, name: str, task: Task) -> None:
-        """Write the ``Data`` operator of a graph input, with the task of the operator that reads it."""
-        array = self._inputs.get(name)
+    def _write_data(self, name: str) -> None:
+        """Write the ``Data`` operator of a graph input, once in an execution."""
+        array = self._inputs.pop(name, None)
         if isinstance(array, np.ndarray):
-            self._write(OperatorRef(_DATA, name), task, [self._holder.given(name, array)])
+            held = self._holder.given(name, array)
+            self._write(OperatorRef(_DATA, name), self._input_tasks[name], [held])
 
     def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
         if not tensors:

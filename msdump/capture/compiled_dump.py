@@ -12,7 +12,7 @@ from typing import Any, Final
 from msdump.capture import acl_json, device_steps, model_selection, watcher
 from msdump.capture.compiled_capture import CompiledCapture
 from msdump.capture.exception_files import EXCEPTIONS, ExceptionWriter
-from msdump.capture.held import Addresses, Holder, Memory
+from msdump.capture.held import Holder, Memory, memory_of
 from msdump.capture.model_selection import ModelSelection
 from msdump.capture.op_debug_files import OpDebugWriter
 from msdump.capture.operator_files import DumpDataWriter, NpyWriter, OperatorWriter
@@ -21,7 +21,8 @@ from msdump.capture.process import Process
 from msdump.capture.selection import used_items
 from msdump.capture.statistic_rows import Statistics
 from msdump.capture.triggers import OverflowTrigger
-from msdump.capture.watcher import WatcherCapture
+from msdump.capture.watcher import Sight, WatcherCapture
+from msdump.device import tasks
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph, Node
@@ -97,6 +98,7 @@ class CompiledDump:
         self._warned = False
         self._memory = memory
         self._devices = tuple(device.walk())
+        self._input_tasks = tasks.of_inputs((inner.graph, inner.tasks) for inner in self._devices)
         self._writer = operator_writer(plan, self.sink)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
         self._failures = {
@@ -113,9 +115,18 @@ class CompiledDump:
         self._used = used_items(self.plan, names)
 
     def _watcher(self) -> WatcherCapture:
-        device = self._devices[0]
-        watcher.warn_of_unknown(device.graph, self.plan)
-        return WatcherCapture(self.plan, device, Holder(device, self._memory), self._writer)
+        watcher.warn_of_unknown(*_whole(self._devices), self.plan)
+        sight = Sight()
+        found = {
+            device.graph.index: WatcherCapture(self.plan, device, self._holder(device), self._writer, sight)
+            for device in self._devices
+        }
+        for capture in found.values():
+            capture.bodies = found
+        return found[self._devices[0].graph.index]
+
+    def _holder(self, device: Ascend) -> Holder:
+        return Holder(device, memory_of(device, self._devices[0], self._memory))
 
     def _main_capture(self, marked: frozenset[str]) -> CompiledCapture:
         selections = select_compiled(self._devices, self.plan, marked, self._file_name)
@@ -123,13 +134,13 @@ class CompiledDump:
 
     def _captures(self, device: Ascend, selections: Mapping[Ascend, ModelSelection]) -> CompiledCapture:
         """Return the observer of a graph, with those of the branches and loops in it."""
-        is_main = device is self._devices[0]
         capture = CompiledCapture(
             self.plan,
             device,
             selections[device],
-            Holder(device, self._memory if is_main else _inside(self._memory, device.graph.index)),
+            self._holder(device),
             self._writer,
+            input_tasks=self._input_tasks,
             overflow=self._trigger(device),
             failure=self._failures[device.graph.index],
         )
@@ -154,7 +165,7 @@ class CompiledDump:
         """
         self._process.use(self.plan, self._used)
         self._warn_of_no_target()
-        self._capture.begin(self._execution(iteration), iteration, inputs)
+        self._capture.begin(self._execution(iteration), iteration, dict(inputs))
         self._runs += 1
         return self._capture
 
@@ -208,15 +219,21 @@ def select_compiled(
     Returns:
         The selection of each graph.
     """
-    nodes = tuple(node for device in devices for node in device.graph.nodes)
-    runs = tuple(task is not None for device in devices for task in device.tasks)
-    whole = _select(replace(devices[0].graph, nodes=nodes), plan, marked, (file_name, runs))
+    graph, runs = _whole(devices)
+    whole = _select(graph, plan, marked, (file_name, runs))
     parts, start = [], 0
     for device in devices:
         end = start + len(device.graph.nodes)
         parts.append(_part(whole, range(start, end)))
         start = end
     return parts
+
+
+def _whole(devices: Sequence[Ascend]) -> tuple[Graph, tuple[bool, ...]]:
+    """Return a model with the operators of its branches and loops, and whether the device runs each."""
+    nodes = tuple(node for device in devices for node in device.graph.nodes)
+    runs = tuple(task is not None for device in devices for task in device.tasks)
+    return replace(devices[0].graph, nodes=nodes), runs
 
 
 def _select(
@@ -248,16 +265,6 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
     )
 
 
-def _inside(memory: Memory, index: int) -> Memory:
-    """Return what gives the addresses of a branch or loop body."""
-
-    def inner() -> Addresses | None:
-        use = memory()
-        return None if use is None else use.inside(index)
-
-    return inner
-
-
 def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
     name = names.sanitize(model_selection.directory_name(plan, file_name, graph_name))
     return name[:LONGEST_NAME] or _UNNAMED  # its number tells two of the same beginning apart
@@ -277,8 +284,8 @@ def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
 def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
     if plan.trigger is not Trigger.OVERFLOW:
         return None
-    tasks = [task for device in devices for task in device.tasks]
-    return OpDebugWriter(sink, tasks, model_id, is_json=plan.file_format is FileFormat.NPY)
+    known = [task for device in devices for task in device.tasks]
+    return OpDebugWriter(sink, known, model_id, is_json=plan.file_format is FileFormat.NPY)
 
 
 def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:

@@ -6,22 +6,49 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from msdump.capture.device_image import DeviceImage
+from msdump.capture.device_image import DeviceImage, GraphImage
 from msdump.capture.dumps import Arrays, Watching
+from msdump.capture.held import Holder, Memory, memory_of
+from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 
 
+class FaultyMemory:
+    """The memory that the faulty kernels of a model write to, whatever graph they stand in."""
+
+    def __init__(self, device: Ascend, memory: Memory) -> None:
+        """Look at a device.
+
+        Args:
+            device: The emulated device with the main graph.
+            memory: Gives the addresses of the run that goes on.
+        """
+        self._image = DeviceImage()
+        self._main = device.graph.index
+        self._graphs = {
+            inner.graph.index: GraphImage(
+                inner.graph, Holder(inner, memory_of(inner, device, memory)), self._image
+            )
+            for inner in device.walk()
+        }
+
+    def begin(self, capture: Watching | None) -> FaultyRun:
+        """Return the observer of a run, which begins with empty memory; it passes on what a capture sees."""
+        self._image.clear()
+        return FaultyRun(self._graphs, self._main, capture)
+
+
 class FaultyRun:
-    """Lets faulty kernels do their harm in one run, and passes on what a capture wants to see."""
+    """Lets the faulty kernels of one graph do their harm, and passes on what a capture wants to see."""
 
     wants_outputs = True
 
-    def __init__(self, image: DeviceImage, capture: Watching | None, count: int) -> None:
-        """Join memory and a capture for a graph of ``count`` operators."""
-        image.clear()
-        self._image = image
+    def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Watching | None) -> None:
+        """Join memory and a capture for the graph of an index."""
+        self._graphs = graphs
+        self._image = graphs[index]
         self._capture = capture
-        self.watched: Sequence[bool] = (True,) * count
+        self.watched: Sequence[bool] = (True,) * self._image.count
         self.wants_inputs = capture is not None and capture.wants_inputs
 
     def ran(
@@ -33,9 +60,10 @@ class FaultyRun:
             self._capture.ran(position, inputs, shown, saturated=saturated)
         return self._image.stomp(position, self._image.put(position, outputs))
 
-    def enter(self, body: Graph) -> Watching | None:
-        """Let the capture see a branch or the body of a loop."""
-        return None if self._capture is None else self._capture.enter(body)
+    def enter(self, body: Graph) -> FaultyRun:
+        """Let faulty kernels and the capture see a branch or the body of a loop."""
+        capture = None if self._capture is None else self._capture.enter(body)
+        return FaultyRun(self._graphs, body.index, capture)
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a failed operator."""

@@ -38,6 +38,22 @@ Memory = Callable[[], Addresses | None]
 """Gives the device memory of the run that goes on, None where there is none."""
 
 
+def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
+    """Return what gives the addresses of a device's graph.
+
+    Args:
+        device: The device with the main graph, or with a branch or loop body of it.
+        main: The device with the main graph.
+        memory: Gives the addresses of the main graph.
+    """
+
+    def inner() -> Addresses | None:
+        use = memory()
+        return None if use is None else use.inside(device.graph.index)
+
+    return memory if device is main else inner
+
+
 Lay = Callable[[np.ndarray, DeviceTensor], np.ndarray]
 """Returns an array as it lies in device memory; FormatError where the format cannot hold it."""
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.capture.selection import inside
+from msdump.capture import model_warnings
+from msdump.capture.model_names import all_names, kinds, names
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Blocked, DumpPlan, ModelItem
 from msdump.record import IO
@@ -58,15 +59,15 @@ def select_model(
         runs: For each node, whether the device runs it at all; None: it runs them all. What has
             no task of its own is never dumped and ends no range.
     """
-    items = Items.of(plan.models or (), file_name, graph.name)
+    items = Items.of(plan.models or (), file_name, graph.name, plan.source)
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
     in_layer = items.selected(graph.nodes)
     in_range = within(items.ranges, graph.nodes, present)
     watched = tuple(
         runs and (named or ranged) for runs, named, ranged in zip(present, in_layer, in_range, strict=True)
     )
-    items.warn_of_unknown(graph, plan.source)
-    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes, plan.source))
+    model_warnings.warn_of_selection(graph, items, present, plan.source)
+    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes))
 
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
@@ -82,21 +83,28 @@ class Items:
     Attributes:
         deciding: The item that says which operators are dumped, None: the model is not listed.
         ranges: First and last operator of each range.
-        all: Every item for this model, in order.
+        blocked_types: Inputs and outputs that the black lists of all items leave out, by operator type.
+        blocked_names: The same by operator name.
     """
 
     deciding: ModelItem | None
     ranges: tuple[tuple[str, str], ...]
-    all: tuple[ModelItem, ...]
+    blocked_types: Mapping[str, frozenset[Slot]]
+    blocked_names: Mapping[str, frozenset[Slot]]
 
     @classmethod
-    def of(cls, models: Iterable[ModelItem], file_name: str, graph_name: str) -> Items:
-        """Choose the items for a model by the name of its file and its own."""
+    def of(cls, models: Iterable[ModelItem], file_name: str, graph_name: str, source: str = "") -> Items:
+        """Choose the items for a model by the name of its file and its own; ``source`` is for messages."""
         keys = {None, file_name, graph_name}
         mine = tuple(item for item in models if item.model_name in keys)
         last = {item.model_name: item for item in mine}
         named = last.get(file_name) or last.get(graph_name)
-        return cls(last.get(None) or named, named.ranges if named else (), mine)
+        return cls(
+            last.get(None) or named,
+            named.ranges if named else (),
+            _slots((entry for item in mine for entry in item.blocked_types), source),
+            _slots((entry for item in mine for entry in item.blocked_names), source),
+        )
 
     def selected(self, nodes: Sequence[Node]) -> tuple[bool, ...]:
         """Tell for each node whether ``layer`` selects it."""
@@ -108,48 +116,17 @@ class Items:
         layers = frozenset(item.layers)
         return tuple(not layers.isdisjoint(all_names(node)) for node in nodes)
 
-    def blocked(self, nodes: Sequence[Node], source: str) -> dict[int, frozenset[Slot]]:
+    def blocked(self, nodes: Sequence[Node]) -> dict[int, frozenset[Slot]]:
         """Return the inputs and outputs that the black lists leave out, by the node's position."""
-        by_type = _slots((entry for item in self.all for entry in item.blocked_types), source)
-        by_name = _slots((entry for item in self.all for entry in item.blocked_names), source)
         found = {}
         for position, node in enumerate(nodes):
-            kinds = {node.operator.op_type, node.op_type}
             slots = frozenset().union(
-                *(by_type.get(kind, frozenset()) for kind in kinds),
-                *(by_name.get(name, frozenset()) for name in names(node)),
+                *(self.blocked_types.get(kind, frozenset()) for kind in kinds(node)),
+                *(self.blocked_names.get(name, frozenset()) for name in names(node)),
             )
             if slots:
                 found[position] = slots
         return found
-
-    def warn_of_unknown(self, graph: Graph, source: str) -> None:
-        """Log the names that no operator of the model has."""
-        known = {name: node for node in graph.nodes for name in all_names(node)}
-        for layer in self.deciding.layers if self.deciding else ():
-            if layer not in known:
-                _log.warning("%s: layer %r: model %s has no such operator", source, layer, graph.name)
-        compiled = {name for node in graph.nodes for name in names(node)}
-        for end in dict.fromkeys(end for both in self.ranges for end in both):
-            if end not in known:
-                _log.warning("%s: opname_range %r: model %s has no such operator", source, end, graph.name)
-            elif end not in compiled:
-                why = inside(end, known[end].operator.full_name)
-                _log.warning("%s: opname_range: %s", source, why)
-
-
-def names(node: Node) -> frozenset[str]:
-    """Return the names of an operator of the compiled graph: full name and ONNX name.
-
-    A fused operator has the joined ONNX names of its parts, ``conv1conv1_relu``.
-    """
-    return frozenset({node.operator.full_name, node.name, "".join(part.name for part in node.members)})
-
-
-def all_names(node: Node) -> frozenset[str]:
-    """Return the names of an operator and of the original operators in it."""
-    originals = (name for part in node.parts for name in (part.operator.full_name, part.name))
-    return names(node).union(originals)
 
 
 class _State(enum.Enum):
@@ -222,6 +199,8 @@ def _slots(entries: Iterable[Blocked], source: str) -> dict[str, frozenset[Slot]
 
 
 def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
+    if not entry.positions:
+        _log.warning("%s: the black list entry %r has no pos, so it leaves nothing out", source, entry.name)
     slots = set()
     for text in entry.positions:
         match = _POSITION.fullmatch(text)

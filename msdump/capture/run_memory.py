@@ -81,18 +81,20 @@ class RunMemory:
 
     @functools.cached_property
     def _lives(self) -> Residence:
-        device, plan = self._device, self._plan
-        is_watched = plan is not None and plan.scene is Scene.WATCHER
-        stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
-        return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
+        return self._residence(self._device)
 
     def _lives_inside(self, body: Graph) -> Residence:
         """Return what lies in device memory when, inside a branch or a loop body."""
         if body.index not in self._inner_lives:
             device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
-            lives = residence(device.graph, device.placement, prepares=device.is_compiled)
-            self._inner_lives[body.index] = lives
+            self._inner_lives[body.index] = self._residence(device)
         return self._inner_lives[body.index]
+
+    def _residence(self, device: Ascend) -> Residence:
+        plan = self._plan
+        is_watched = plan is not None and plan.scene is Scene.WATCHER
+        stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
+        return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
 
 
 def _sizes(item: Any) -> Hashable:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.capture import model_selection
-from msdump.capture.device_image import DeviceImage, Lying
+from msdump.capture import model_names
+from msdump.capture.device_image import DeviceImage, GraphImage, Lying
 from msdump.capture.held import Arrays, Holder
+from msdump.capture.model_warnings import warn_of_watch
 from msdump.capture.operator_files import OperatorWriter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
@@ -58,7 +59,7 @@ def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
     item = _item(plan)
     wanted, layers = frozenset(item.watched), frozenset(item.layers)
     watched = tuple(
-        is_run and not wanted.isdisjoint(model_selection.names(node))
+        is_run and not wanted.isdisjoint(model_names.names(node))
         for is_run, node in zip(runs, graph.nodes, strict=True)
     )
     return Watch(
@@ -82,16 +83,15 @@ def resident(graph: Graph, plan: DumpPlan) -> tuple[str, ...]:
     )
 
 
-def warn_of_unknown(graph: Graph, plan: DumpPlan) -> None:
-    """Log the names that no operator of a graph has, and watched ones that fusion has hidden."""
-    item = _item(plan)
-    known = {name for node in graph.nodes for name in model_selection.all_names(node)}
-    compiled = {name for node in graph.nodes for name in model_selection.names(node)}
-    for key, listed, allowed in (("layer", item.layers, known), ("watcher_nodes", item.watched, compiled)):
-        for name in listed:
-            if name not in allowed:
-                why = "is the name before fusion" if name in known else "is no operator"
-                _log.warning("%s: %s: %r %s of model %s", plan.source, key, name, why, graph.name)
+def warn_of_unknown(graph: Graph, runs: Sequence[bool], plan: DumpPlan) -> None:
+    """Log the names that no operator of a model has, and watched ones that fusion has hidden.
+
+    Args:
+        graph: The compiled graph, with the operators of its branches and loops.
+        runs: For each node, whether the device runs it.
+        plan: The plan.
+    """
+    warn_of_watch(graph, _item(plan), runs, plan.source)
 
 
 def _item(plan: DumpPlan) -> ModelItem:
@@ -101,16 +101,50 @@ def _item(plan: DumpPlan) -> ModelItem:
 def _is_layer(node: Node, layers: frozenset[str]) -> bool:
     if node.operator.op_type.startswith(_COLLECTIVE):
         return False
-    return not layers or not layers.isdisjoint(model_selection.all_names(node))
+    return not layers or not layers.isdisjoint(model_names.all_names(node))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The results of a watched operator that has run.
+
+    Attributes:
+        operator: The operator.
+        made: Its results in device memory.
+    """
+
+    operator: OperatorRef
+    made: tuple[Lying, ...]
+
+
+@dataclass(slots=True)
+class Sight:
+    """What the watchers of a model's graphs see of one run.
+
+    Attributes:
+        memory: Device memory.
+        seen: Watched operators that have run, by the index of their graph and their position in it.
+        directory: Where files of the run go.
+    """
+
+    memory: DeviceImage = field(default_factory=DeviceImage)
+    seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    directory: str = ""
 
 
 class WatcherCapture:
-    """The watcher of one graph: an observer of its operators while an iteration runs."""
+    """The watcher of one graph: an observer of its operators while an iteration runs.
+
+    Attributes:
+        bodies: The watchers of the model's graphs by their index; they share what they have seen.
+    """
 
     wants_inputs = False
     wants_outputs = True
 
-    def __init__(self, plan: DumpPlan, device: Ascend, holder: Holder, writer: OperatorWriter) -> None:
+    def __init__(
+        self, plan: DumpPlan, device: Ascend, holder: Holder, writer: OperatorWriter, sight: Sight
+    ) -> None:
         """Compile a plan for a graph.
 
         Args:
@@ -118,27 +152,29 @@ class WatcherCapture:
             device: The emulated device with the compiled graph.
             holder: Shows tensors as the device holds them.
             writer: Writes operators.
+            sight: What the watchers of all graphs of the model see.
         """
+        self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
         self.watched: Sequence[bool] = (True,) * len(self._nodes)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
-        self._image = DeviceImage(device.graph, holder)
+        self._image = GraphImage(device.graph, holder, sight.memory)
+        self._sight = sight
         self._writer = writer
         self._style = names.STYLES[plan.naming, plan.context.device_target]
-        self._directory = ""
-        self._seen: dict[int, tuple[Lying, ...]] = {}
+        self.bodies: Mapping[int, WatcherCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
         """Direct the files of the operators that run from now on into an execution's directory."""
         del iteration, inputs
-        self._directory = directory
         self.end()
+        self._sight.directory = directory
 
     def end(self) -> None:
         """Let go of the memory."""
-        self._image.clear()
-        self._seen = {}
+        self._sight.memory.clear()
+        self._sight.seen.clear()
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
@@ -151,32 +187,35 @@ class WatcherCapture:
         del inputs, saturated
         made = self._image.put(position, outputs)
         if self._watch.watched[position]:
-            self._seen[position] = made
+            operator = self._nodes[position].operator
+            self._sight.seen[self._index, position] = Seen(operator, made)
         changed = self._image.stomp(position, made)
         task = self._tasks[position]
         if task is not None:
             self._look(position, task)
         return changed
 
-    def enter(self, body: Graph) -> None:
-        """See nothing of branches and loops: static graphs are watched."""
+    def enter(self, body: Graph) -> WatcherCapture | None:
+        """Return the watcher of a branch or the body of a loop."""
+        return self.bodies.get(body.index)
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write nothing."""
 
     def _look(self, position: int, task: Task) -> None:
         """Write the operator's own outputs if they are watched, or those of others after it."""
+        seen = self._sight.seen
         if self._watch.watched[position]:
-            operator = self._nodes[position].operator
-            self._write(operator, task, self._seen[position])
+            own = seen[self._index, position]
+            self._write(own.operator, task, own.made)
         elif self._watch.layers[position]:
             layer = self._nodes[position].operator.full_name
-            for seen, made in self._seen.items():
-                watched = self._nodes[seen].operator
-                self._write(OperatorRef(watched.op_type, f"{layer}_To_{watched.full_name}"), task, made)
+            for watched in seen.values():
+                name = f"{layer}_To_{watched.operator.full_name}"
+                self._write(OperatorRef(watched.operator.op_type, name), task, watched.made)
 
     def _write(self, operator: OperatorRef, task: Task, made: Sequence[Lying]) -> None:
-        tensors = [replace(lying.held, array=self._image.array(lying)) for lying in made]
+        tensors = [replace(lying.held, array=self._sight.memory.array(lying)) for lying in made]
         if tensors:
             name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
-            self._writer.write(self._directory, operator, name, tensors)
+            self._writer.write(self._sight.directory, operator, name, tensors)

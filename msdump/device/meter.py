@@ -212,7 +212,8 @@ class BodyMeter(Meter):
     """Follows a branch or loop body, each time it runs.
 
     What it gives stays until it has run once more, as the next iteration of a loop reads it, or
-    until control flow has ended. Its own weights stay.
+    until control flow has ended; what was asked to stay, until the body has run twice more. Its own
+    weights stay.
     """
 
     def __init__(
@@ -254,13 +255,16 @@ class BodyMeter(Meter):
     def leave(self) -> None:
         """Release what the last two turns left."""
         self._drop(self._turn - 1)
-        self._drop(self._turn)
+        self._placed[self._turn] = self._drop(self._turn, self._lives.stays)
 
-    def _drop(self, turn: int) -> None:
-        for form in self._placed.pop(turn, ()) if turn > 0 else ():
+    def _drop(self, turn: int, kept: frozenset[Form] = frozenset()) -> set[Form]:
+        """Release what a turn placed; return what was kept."""
+        placed = self._placed.pop(turn, set()) if turn > 0 else set()
+        for form in placed - kept:
             key = (self._index, turn, form)
             if key in self._memory.blocks:
                 self._memory.release(key)
+        return placed & kept
 
     def _place(self, forms: Iterable[Form], position: int) -> None:
         kept = tuple(forms)

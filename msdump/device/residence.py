@@ -72,10 +72,12 @@ class Residence:
     Attributes:
         first: Weights, then graph inputs: they are there before the first operator runs.
         steps: One for each operator.
+        stays: Forms that were asked to stay, whoever reads them.
     """
 
     first: tuple[Form, ...]
     steps: tuple[Step, ...]
+    stays: frozenset[Form] = frozenset()
 
 
 def residence(
@@ -123,9 +125,10 @@ class _Walk:
     def run(self, placed: Sequence[NodePlacement], stays: Iterable[str]) -> Residence:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
         kept = {form for form in self._first if form.value in self._graph.weights}
-        kept |= {self._made[name] for name in stays}
+        asked = frozenset(self._owner(self._made[name]) for name in stays)
+        kept |= asked
         kept |= set(map(self._result, self._outputs))
-        return Residence(self._first, tuple(self._with_ends(steps, kept)))
+        return Residence(self._first, tuple(self._with_ends(steps, kept)), asked)
 
     def _step(self, node: Node, placed: NodePlacement) -> Step:
         taken = _forms(node.inputs, placed.inputs)

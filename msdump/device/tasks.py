@@ -7,6 +7,7 @@ change of shape, which moves nothing (``_no_task``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +60,22 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
         tasks.append(Task(count, graph.index) if has_task else None)
         count += has_task
     return tuple(tasks)
+
+
+def of_inputs(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str, Task]:
+    """Return the task that the inputs of a model go with: that of the first operator that reads each.
+
+    It depends on the model alone, so that an input keeps its task whatever is dumped.
+
+    Args:
+        graphs: The main graph, then those of its branches and loops, with the tasks of their operators.
+    """
+    found: dict[str, Task] = {}
+    for graph, tasks in graphs:
+        for node, task in zip(graph.nodes, tasks, strict=True):
+            if task is not None:
+                found |= {name: task for name in node.inputs if name not in found}
+    return found
 
 
 def runs_on_device(node: Node) -> bool:

@@ -60,7 +60,7 @@ def row(  # noqa: PLR0917 - the fields of the line in their order
         f"{op_type},{op_name},{task_id},{stream_id},{record.timestamp},{record.io},{record.slot},"
         f'{data_size(record)},{record.dtype.name},"({shape})"'
     )
-    # vendor: the reference ends every row, but not the header, with a comma, which shifts readers' columns.
+    # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
     return f"{','.join((fields, *map(text, cells)))}\n".encode()
 
 

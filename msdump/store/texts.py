@@ -133,14 +133,18 @@ def read_statistics(path: str) -> tuple[Row, ...]:
         found = _cells(path, offset, line)
         if titles is None or (found and found[0] in _FIRST_TITLES):
             titles = found
-        elif len(found) != len(titles):
-            raise DumpReadError(path, f"a row has {len(found)} cells, the header has {len(titles)}", offset)
         else:
             rows.append(_row(path, offset, titles, found))
     return tuple(rows)
 
 
 def _row(path: str, offset: int, titles: list[str], found: list[str]) -> Row:
+    if len(found) == len(titles) + 1 and not found[-1]:
+        # vendor: the reference ends every row, but not the header, with a comma. An empty cell at the
+        # end of a row as wide as the header is a statistic that was not computed.
+        found = found[:-1]
+    if len(found) != len(titles):
+        raise DumpReadError(path, f"a row has {len(found)} cells, the header has {len(titles)}", offset)
     try:
         return {title: cells.read(title, text) for title, text in zip(titles, found, strict=True)}
     except ValueError as error:
@@ -156,11 +160,9 @@ def _number(path: str, offset: int, digits: str) -> int:
 
 def _cells(path: str, offset: int, line: str) -> list[str]:
     try:
-        found = next(csv.reader([line]), [])
+        return next(csv.reader([line]), [])
     except csv.Error as error:
         raise DumpReadError(path, f"not a row of comma-separated cells: {error}", offset) from error
-    # vendor: the reference ends every row, but not the header, with a comma.
-    return found[:-1] if line.endswith(",") else found
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:

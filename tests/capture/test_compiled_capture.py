@@ -44,6 +44,9 @@ class Memory:
         return Block(1000 * position + 100 * (io is IO.OUTPUT) + slot, 512)
 
 
+INPUT_TASKS = {"x": Task(2, 3)}
+
+
 def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
     """Return the observer of one operator and what it hands on."""
     operator = OperatorRef(op_type, f"Default/{op_type}-op0")
@@ -58,7 +61,7 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
     )
     selection = ModelSelection((True,), {0: tuple(data)}, {0: frozenset(blocked)})
     recorder = Recorder()
-    made = CompiledCapture(plan, device, selection, Holder(device, Memory), recorder)
+    made = CompiledCapture(plan, device, selection, Holder(device, Memory), recorder, input_tasks=INPUT_TASKS)
     made.begin("/d", 0, {"x": ARRAYS[0]})
     return made, recorder
 
@@ -138,18 +141,20 @@ def test_absent_tensors():
     assert [("Default/Add-op0", [IN1, OUT0])] == slots(recorder)
 
 
-def test_data_has_its_readers_task():
-    """A graph input is the operator Data, written before its reader with the reader's task."""
+def test_data_has_the_task_of_the_input():
+    """A graph input is the operator Data, written once before its first reader with a task of its own."""
     observer, recorder = capture(data=["x"])
 
     observer.ran(0, ARRAYS, RESULTS)
 
     (_, full_name, name, tensors), (_, reader, _, _) = recorder.files
-    assert ("x", "Data", 4, 7, [("output", 0, 512)]) == (
+    assert ("x", "Data", 2, 3, [("output", 0, 512)]) == (
         *(full_name, name.op_type),
         *(name.task_id, name.stream_id, tensors),
     )
     assert "Default/Add-op0" == reader
+    observer.ran(0, ARRAYS, RESULTS)
+    assert "Default/Add-op0" == recorder.files[2][1]
 
 
 def test_inputs_are_let_go():

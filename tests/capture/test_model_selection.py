@@ -120,7 +120,7 @@ def test_fused_operator_answers_to_every_name(layer):
 def test_range_takes_compiled_names_only(caplog):
     """A range that names an original operator selects nothing and says which operator holds it."""
     assert [] == selected(FUSED, ModelItem("file", ranges=(("conv1", "pool1"),)))
-    assert "conv1 is fused into Default/conv1conv1_relu/Relu-op0" in caplog.text
+    assert "'conv1': is fused into 'Default/conv1conv1_relu/Relu-op0'" in caplog.text
 
 
 def test_unknown_names_are_told(caplog):
@@ -130,10 +130,11 @@ def test_unknown_names_are_told(caplog):
     with caplog.at_level(logging.WARNING):
         found = selected(CHAIN, item)
 
+    has = "; it has 'A', 'Default/A/Relu-op0', 'B', ..."
     assert [A, B, C, D, E] == found
     assert [
-        "acl.json: layer 'conv9': model inner has no such operator",
-        "acl.json: opname_range 'pool9': model inner has no such operator",
+        f"acl.json: layer 'conv9': model inner has no such operator{has}",
+        f"acl.json: opname_range 'pool9': model inner has no such operator{has}",
     ] == caplog.messages
 
 
@@ -209,6 +210,42 @@ def test_wrong_position_is_told(caplog):
     select_model(CHAIN, plan(ModelItem(blocked_names=(Blocked(A, ("inputs",)),))))
 
     assert "pos 'inputs' of 'A' is ignored" in caplog.text
+
+
+USELESS = {
+    "name": (
+        ModelItem(blocked_names=(Blocked("conv", ("input0",)),)),
+        "opname_blacklist 'conv': model inner has no such operator;"
+        " it has 'conv2', 'conv1', 'Default/conv1/Conv-op0', ...",
+    ),
+    "type": (
+        ModelItem(blocked_types=(Blocked("Conv2", ("input0",)),)),
+        "optype_blacklist 'Conv2': model inner has no such operator; it has 'Conv'",
+    ),
+    "position": (
+        ModelItem(blocked_types=(Blocked("Conv", ("input0", "output3")),)),
+        "optype_blacklist 'Conv': pos 'output3': there are 1, counted from 0 in model inner",
+    ),
+    "no position": (
+        ModelItem(blocked_names=(Blocked("conv1"),)),
+        "the black list entry 'conv1' has no pos, so it leaves nothing out",
+    ),
+    "no task": (
+        ModelItem(layers=("conv2",)),
+        "layer 'conv2': the device runs no task for it, so it is never dumped of model inner",
+    ),
+}
+
+
+@pytest.mark.parametrize(("item", "message"), USELESS.values(), ids=USELESS)
+def test_selections_that_meet_nothing_are_told_once(item, message, caplog):
+    """What an item names in vain is one warning, with what the model has."""
+    graph = model(operator("conv1", op_type="Conv"), operator("conv2", op_type="Conv"))
+
+    with caplog.at_level(logging.WARNING):
+        select_model(graph, plan(item), runs=(True, False))
+
+    assert [f"acl.json: {message}"] == caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import stat
 
 import numpy as np
 import pytest
 
 from msdump import acl, env
+from msdump.frontends.acl import state
 from tests.dump.nets import model, node, value
 from tests.frontends.acl_script import read
 
@@ -205,6 +207,24 @@ def test_fused_operators(script, layers, switch, expected):
     script.run(script.load(images()), IMAGE)
 
     assert sorted(expected) == sorted(operators(script))
+
+
+@pytest.mark.parametrize("layer", ["conv1", "pool1", "softmax", "transpose"])
+def test_names_depend_on_the_model_alone(script, layer):
+    """Whatever is dumped, Data operators too, has the tasks and streams that it has where everything is."""
+    found = []
+    for items in ([{}], [{"layer": [layer]}]):
+        state.replace(state.State())
+        script.begin({"dump_list": items, "dump_mode": "all"})
+        script.run(script.load(images(), "images"), IMAGE)
+        script.run(script.load(THREE), X)
+        found.append({name.rpartition("/")[2] for name in script.files()})
+        acl.finalize()
+        shutil.rmtree(script.path)
+
+    everything, chosen = found
+    assert chosen
+    assert chosen <= everything
 
 
 def test_black_lists(script):

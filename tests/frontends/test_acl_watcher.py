@@ -8,6 +8,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import msdump
 from msdump import acl
@@ -316,8 +317,89 @@ def test_names_that_are_of_no_use_are_told(script, caplog):
     messages = [record.getMessage() for record in caplog.records]
     said = [message.partition(": ")[2] for message in messages if "acl.json" in message]
     assert [
-        "layer: 'nowhere' is no operator of model graph",
-        "watcher_nodes: 'relu' is the name before fusion of model graph",
-        "watcher_nodes: 'none' is no operator of model graph",
+        "layer 'nowhere': model graph has no such operator; it has 'conv', 'convrelu', 'relu', ...",
+        "watcher_nodes 'relu': is fused into 'convrelu' and cannot be seen inside it; name that",
+        "watcher_nodes 'none': model graph has no such operator; it has 'conv', 'convrelu', 'relu', ...",
     ] == said
     assert [] == names(script)
+
+
+def branching(*, stomped=None):
+    """Return Softmax, then in a branch Neg and Softmax of it, then Softplus; Neg may be faulty."""
+    inner = [node("Neg", "s", "n", "neg"), node("Softmax", "n", "a", "again")]
+    if stomped is not None:
+        inner[0].metadata_props.append(onnx.StringStringEntryProto(key="msdump.stomp", value=stomped))
+    branches = {
+        "then_branch": helper.make_graph(inner, "yes", [], [value("a")]),
+        "else_branch": helper.make_graph([node("Abs", "s", "b", "abs")], "no", [], [value("b")]),
+    }
+    nodes = [
+        node("Softmax", "x", "s", "softmax"),
+        node("ReduceMax", "s", "m", "largest", keepdims=0),
+        node("Greater", "m zero", "flag", "flag"),
+        node("If", "flag", "c", "choice", **branches),
+        node("Softplus", "c", "p", "softplus"),
+        node("Transpose", "p", "y", "back"),
+    ]
+    return model(nodes, [value("x", [2, 64])], ["y"], {"zero": np.zeros((), np.float32)})
+
+
+INSIDE = {
+    "watched inside": (
+        {"watcher_nodes": ["neg"]},
+        ["Neg.neg.0.1", "Neg.again_To_neg.1.1", "Neg.softplus_To_neg.3.0", "Neg.back_To_neg.4.0"],
+    ),
+    "layer inside": (
+        {"watcher_nodes": ["softmax"], "layer": ["again"]},
+        ["Softmax.softmax.0.0", "Softmax.again_To_softmax.1.1"],
+    ),
+    "not taken": ({"watcher_nodes": ["abs"]}, []),
+}
+
+
+@pytest.mark.parametrize(("item", "expected"), INSIDE.values(), ids=INSIDE)
+def test_branches_are_watched(script, item, expected, caplog):
+    """Operators of a branch that runs are watched and layers, as ``layer`` of a data dump finds them."""
+    with caplog.at_level(logging.WARNING, "msdump"):
+        watch(script, item, branching())
+
+    assert expected == names(script)
+    assert [] == [record for record in caplog.records if "no such operator" in record.getMessage()]
+    tensors = [tensor for _, tensor in outputs(script, "Neg.*")]
+    assert all(np.allclose(-SOFTMAX, tensor, atol=1e-6) for tensor in tensors)
+
+
+def test_branches_share_the_memory_around_them(script):
+    """Memory that a branch has watched is given to nobody else, and is new in every run."""
+    begin(script, {"watcher_nodes": ["neg", "softmax"], "layer": ["back"]})
+    model_id = script.load(branching())
+
+    for factor in (1, 2):
+        assert 0 == script.run(model_id, X * np.float32(factor))[0]
+
+    for run, factor in enumerate((1, 2)):
+        scaled = np.exp(X * factor) / np.exp(X * factor).sum(1, keepdims=True)
+        (folder,) = script.path.glob(f"*/0/graph/1/{run}")
+        files = [next(folder.glob(pattern)) for pattern in ("Neg.neg.*", "Neg.back_To_neg.*")]
+        found = [read(file)[1]["output", 0] for file in files]
+        assert all(np.allclose(-scaled, tensor, atol=1e-6) for tensor in found)
+        assert np.allclose(scaled, read(next(folder.glob("Softmax.back*")))[1]["output", 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_fault_inside_a_branch_is_seen_around_it(script, is_watched):
+    """What a kernel of a branch overwrites reads so in the graph around it, watched or not."""
+    if is_watched:
+        begin(script, {"watcher_nodes": ["neg"], "layer": ["softplus"]})
+    else:
+        script.begin({"dump_list": [{}], "dump_mode": "output"}, **PLAIN)
+    proto = branching(stomped="512")
+    proto.graph.node[5].op_type = "Mul"
+    proto.graph.node[5].input.append("s")
+
+    ret, (output,) = script.run(script.load(proto), X)
+
+    assert 0 == ret
+    again = np.exp(-SOFTMAX) / np.exp(-SOFTMAX).sum(1, keepdims=True)
+    sound = np.log1p(np.exp(again)) * SOFTMAX
+    assert not np.allclose(sound, output, atol=1e-5)
