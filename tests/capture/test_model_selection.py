@@ -215,8 +215,10 @@ def test_wrong_position_is_told(caplog):
 USELESS = {
     "name": (
         ModelItem(blocked_names=(Blocked("conv", ("input0",)),)),
-        "opname_blacklist 'conv': model inner has no such operator;"
-        " it has 'conv2', 'conv1', 'Default/conv1/Conv-op0', ...",
+        (
+            "opname_blacklist 'conv': model inner has no such operator;"
+            " it has 'conv2', 'conv1', 'Default/conv1/Conv-op0', ..."
+        ),
     ),
     "type": (
         ModelItem(blocked_types=(Blocked("Conv2", ("input0",)),)),
