@@ -115,8 +115,7 @@ _UNDEFINED: Final = 0
 _TENSOR: Final = 14
 _TUPLE: Final = 31
 _LIST: Final = 32
-_DICT: Final = 33
-_KINDS: Final = {"sequence": _LIST, "map": _DICT}
+_KINDS: Final = {"sequence": _TUPLE, "map": _TUPLE}  # MindInsight takes no list or dictionary for an output
 
 _BOOL: Final = dtypes.from_name("bool").ir
 _INT64: Final = dtypes.from_name("int64").ir
@@ -242,6 +241,8 @@ def _set_type(target: Any, known: Type) -> None:
         _set_tensor_type(target.tensor_type, known)
     else:
         target.data_type = _KINDS.get(known.kind, _UNDEFINED)
+        if known.kind == "sequence" and known.dtype is not None:
+            _set_type(target.sequence_type.elem_types.add(), ValueType(known.dtype, known.shape))
 
 
 def _set_tensor_type(target: Any, known: ValueType) -> None:

@@ -149,7 +149,8 @@ TYPES = {
     "scalar": (("bool",), (14, 1, [])),
     "bfloat16": (("bfloat16", 2), (14, 46, [2])),
     "unknown element type": (ValueType(None, (2,)), (14, 0, [2])),
-    "sequence": (ValueType(kind="sequence"), (32, 0, [])),
+    "sequence": (ValueType(kind="sequence"), (31, 0, [])),
+    "map": (ValueType(kind="map"), (31, 0, [])),
     "nothing": (None, (0, 0, [])),
 }
 
@@ -163,6 +164,18 @@ def test_types(make_node, make_graph, known, expected):
 
     shape = [dim.size for dim in output.tensor_type.shape.dim]
     assert expected == (output.data_type, output.tensor_type.elem_type, shape)
+
+
+def test_elements_of_a_sequence(make_node, make_graph):
+    """A sequence is a tuple, which MindInsight reads, of one element that stands for all."""
+    graph = make_graph([make_node("Op")], {"y": ValueType(dtypes.from_name("float32"), (2,), "sequence")})
+
+    written = ir_proto.decode(ir_proto.encode(graph, 0)).graph.node[0].output_type
+
+    assert 31 == written.data_type
+    assert [(14, 11)] == [
+        (item.data_type, item.tensor_type.elem_type) for item in written.sequence_type.elem_types
+    ]
 
 
 def test_several_outputs_are_a_tuple(make_node, make_graph):
