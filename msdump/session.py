@@ -71,7 +71,7 @@ class Network:
             DumpWriteError: The dump path cannot be created or written.
         """
         context = plan.context if plan is not None else context or Context()
-        self._device = emulated(graph, plan, context, note=_graph_files(plan, context))
+        self._device = emulated(graph, plan, context, note=_graph_files(plan, context, process))
         self.graph = graph if self._device is None else self._device.graph
         self._is_compiled = context.jit_level is JitLevel.O2
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
@@ -307,12 +307,12 @@ class Network:
         return f"<Network {self.graph.source} of {len(self.operators)} operators>"
 
 
-def _graph_files(plan: DumpPlan | None, context: Context) -> Note | None:
+def _graph_files(plan: DumpPlan | None, context: Context, process: Process) -> Note | None:
     """Return what writes the stages of a compilation, None where nobody wants to see them."""
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
     is_dumped = plan is not None and plan.is_enabled and plan.shows_graph
-    files = graph_files(context.device_id, is_dumped=is_dumped)
+    files = graph_files(context.device_id, is_dumped=is_dumped, write=process.stream(plan))
     if files is None:
         return None
     return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)

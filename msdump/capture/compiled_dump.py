@@ -154,7 +154,8 @@ class CompiledDump:
         return OverflowTrigger(limit, device_steps.reader(device)), self._op_debug
 
     def write_graph_files(self) -> None:
-        """Write nothing: O2 saves no .ir files by itself."""
+        """Tell whether the files of the compilation were written; O2 saves no .ir files by itself."""
+        self.sink.flush()
 
     def begin(self, iteration: int, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
         """Return the observer of a dumped iteration.

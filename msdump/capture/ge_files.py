@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from msdump import env
@@ -21,7 +22,7 @@ from msdump.capture import ge_model
 from msdump.capture.ge_model import View
 from msdump.encode import ge_onnx, ge_text
 from msdump.graph.compile import BEGUN, BUILT
-from msdump.store.streams import write_stream
+from msdump.store.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump")
 
@@ -63,13 +64,15 @@ class Asked:
 class GraphFiles:
     """Writes the stages of one graph."""
 
-    def __init__(self, asked: Asked, *, is_dumped: bool) -> None:
+    def __init__(self, asked: Asked, *, is_dumped: bool, write: WriteStream = write_stream) -> None:
         """Give the graph its number; nothing is written yet.
 
         Args:
             asked: What the environment asks for.
             is_dumped: Whether GE dumps the graph, and so must show its last stage.
+            write: Writes a file; what it raises is raised.
         """
+        self._write = write
         self._asked = asked
         self._is_dumped = is_dumped
         self._graph = next(_graphs)
@@ -84,28 +87,30 @@ class GraphFiles:
         if not formats:
             return
         name = f"{next(_numbers):08}_graph_{self._graph}_{stage}"
+        directory = str(Path(self._asked.directory).absolute())
         message = ge_model.model(view, with_data=self._asked.content == _ALL)
         if _PROTO in formats:
             pieces = ge_text.text([field for field in message if field[0] == "graph"])
-            write_stream(self._asked.directory, f"ge_proto_{name}.txt", pieces)
+            self._write(directory, f"ge_proto_{name}.txt", pieces)
         if _ONNX in formats:
             shown = ge_onnx.onnx_model(message, only_relations=self._asked.content == _RELATIONS)
-            write_stream(self._asked.directory, f"ge_onnx_{name}.pbtxt", ge_text.text(shown))
+            self._write(directory, f"ge_onnx_{name}.pbtxt", ge_text.text(shown))
 
     def _formats(self, stage: str) -> frozenset[str]:
         wanted = self._asked.formats if self._asked.wants(stage) else frozenset()
         return wanted | {_PROTO} if self._is_dumped and stage == BUILT else wanted
 
 
-def graph_files(device_id: int, *, is_dumped: bool) -> GraphFiles | None:
+def graph_files(device_id: int, *, is_dumped: bool, write: WriteStream = write_stream) -> GraphFiles | None:
     """Return what writes a graph's files, None where nobody wants any.
 
     Args:
         device_id: Number of the device.
         is_dumped: Whether GE dumps the graph.
+        write: Writes a file.
     """
     found = asked(device_id)
-    return GraphFiles(found, is_dumped=is_dumped) if found.content or is_dumped else None
+    return GraphFiles(found, is_dumped=is_dumped, write=write) if found.content or is_dumped else None
 
 
 def asked(device_id: int) -> Asked:

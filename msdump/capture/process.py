@@ -19,6 +19,7 @@ from msdump.store.async_sink import AsyncSink
 from msdump.store.clock import CLOCK
 from msdump.store.files import DUMP_MODE, FILE_MODE, DiskFiles
 from msdump.store.sinks import Budget, Sink, SyncSink
+from msdump.store.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump")
 
@@ -123,6 +124,14 @@ class Process:
     def sink(self, plan: DumpPlan) -> Sink:
         """Return the sink of a configuration; all networks share it and its byte limit."""
         return self._output(plan).sink
+
+    def stream(self, plan: DumpPlan | None) -> WriteStream:
+        """Return what writes the graph files that are not part of a dump's tree.
+
+        With a dump its sink does: what cannot be written is logged, counted and raised as the plan says.
+        Without one it is raised.
+        """
+        return write_stream if plan is None or not plan.is_enabled else self.sink(plan).stream
 
     def configured(self, plan: DumpPlan) -> str:
         """Return when a configuration first took effect, ``YYYYMMDDHHMMSS``."""

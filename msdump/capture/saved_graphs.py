@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+from pathlib import Path
 from typing import Final
 
 from msdump import env
 from msdump.device.ascend import Ascend
 from msdump.graph import dot, ir_text
 from msdump.graph.graph import Graph
-from msdump.store.streams import write_stream
+from msdump.store.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump")
 
@@ -26,12 +27,13 @@ _WITH_BUILT, _WITH_PICTURES = 2, 3
 _numbers = itertools.count()
 
 
-def save(graph: Graph, device: Ascend | None = None) -> None:
+def save(graph: Graph, device: Ascend | None = None, write: WriteStream = write_stream) -> None:
     """Save a graph and those of its branches and loops, where the environment asks for it.
 
     Args:
         graph: The model as it was loaded.
         device: The emulated device whose graph the backend gets; None: it gets the model itself.
+        write: Writes a file.
 
     Raises:
         DumpWriteError: A file cannot be written.
@@ -41,10 +43,19 @@ def save(graph: Graph, device: Ascend | None = None) -> None:
         return
     if level >= _WITH_BUILT:
         for inner in graph.walk():
-            _write(f"graph_build_{inner.index}_{next(_numbers):04}", ".ir", inner, None, level)
+            _write(
+                f"graph_build_{inner.index}_{next(_numbers):04}", ".ir", inner, None, level=level, write=write
+            )
     devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
     for inner in (graph if device is None else device.graph).walk():
-        _write(f"trace_code_graph_{next(_numbers):04}", "", inner, devices.get(inner.index), level)
+        _write(
+            f"trace_code_graph_{next(_numbers):04}",
+            "",
+            inner,
+            devices.get(inner.index),
+            level=level,
+            write=write,
+        )
 
 
 def _level() -> int:
@@ -57,9 +68,11 @@ def _level() -> int:
     return 0
 
 
-def _write(name: str, suffix: str, graph: Graph, device: Ascend | None, level: int) -> None:
-    directory = env.read(env.SAVE_GRAPHS_PATH) or "."
+def _write(
+    name: str, suffix: str, graph: Graph, device: Ascend | None, *, level: int, write: WriteStream
+) -> None:
+    directory = str(Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute())
     view = None if device is None else device.view()
-    write_stream(directory, f"{name}{suffix}", [ir_text.text(graph, graph.index, view).encode()])
+    write(directory, f"{name}{suffix}", [ir_text.text(graph, graph.index, view).encode()])
     if level >= _WITH_PICTURES:
-        write_stream(directory, f"{name}.dot", [dot.text(graph, name).encode()])
+        write(directory, f"{name}.dot", [dot.text(graph, name).encode()])

@@ -176,7 +176,7 @@ class MsdumpSettings(Block):
     max_bytes: Annotated[
         int, Field(ge=0, le=_BIGGEST), Allowed("a whole number of bytes, 0 for no limit")
     ] = 0
-    """Most bytes of tensor files of a process, 0: no limit."""
+    """Most bytes of tensor files and of saved graphs of a process, 0: no limit."""
 
     on_write_error: Annotated[Literal["raise", "warn"], Allowed("'raise' or 'warn'")] = "raise"
     """What a file that cannot be written does to the run, beyond the log line."""

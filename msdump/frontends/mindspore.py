@@ -116,10 +116,11 @@ def load(model: Any) -> Network:
         network.take_names()
         _state.networks.add(network)
     where = context if plan is None else plan.context
+    write = _state.process.stream(plan)
     if where.jit_level is JitLevel.O2:
-        saved_graphs.save(compile_graph(graph, fuses=False))
+        saved_graphs.save(compile_graph(graph, fuses=False), write=write)
     else:
-        saved_graphs.save(graph, network.device)
+        saved_graphs.save(graph, network.device, write)
     return network
 
 

@@ -24,9 +24,9 @@ from msdump.store.standins import StandIns
 from msdump.store.writer_queue import Job, WriterQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from msdump.record import Artifact
+    from msdump.record import Artifact, Buffer
     from msdump.store.files import Files
     from msdump.store.sinks import Budget
 
@@ -97,6 +97,12 @@ class AsyncSink(SyncSink):
             self._catch_up()
             replace = partial(super().replace, artifact)
             self._do(replace, replace)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
+        """Write a file for people piece by piece before the call returns."""
+        with self._lock:
+            self._catch_up()
+            super().stream(directory, name, pieces)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Add whole rows to a csv file before the call returns, the header first where it is new."""

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.store.buffers import size_of
-from msdump.store.files import DiskFiles
+from msdump.store.files import DUMP_MODE, DiskFiles
 from msdump.store.memory import MemoryFiles
 from msdump.store.standins import StandIns, is_too_long
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from msdump.record import Artifact
+    from msdump.record import Artifact, Buffer
     from msdump.store.files import Files
 
 _LOG: Final = logging.getLogger(__name__)
@@ -102,6 +102,17 @@ class Sink(Protocol):
             header: Header line with its line feed, or nothing.
         """
 
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
+        """Write a file for people piece by piece, in place of an older one; DumpWriteError as in ``write``.
+
+        Its bytes are taken from those of tensor files: it may show the elements of weights.
+
+        Args:
+            directory: Absolute directory.
+            name: File name.
+            pieces: Its contents.
+        """
+
     def skip(self, reason: str) -> None:
         """Count a tensor that is not written on purpose."""
 
@@ -134,6 +145,10 @@ class Budget:
     def give_back(self, size: int) -> None:
         """Return bytes that were not written."""
         self.used -= size
+
+
+class _OverLimitError(Exception):
+    """A file that is written piece by piece has more bytes than may still be written."""
 
 
 class _Replaced:
@@ -225,6 +240,31 @@ class SyncSink:
             self._count += is_new
             self._bytes += len(rows) + (len(header) if is_new else 0)
 
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
+        """Write a file for people piece by piece, in place of an older one."""
+        taken: list[int] = []
+        path = f"{directory}/{name}"
+        with self._lock:
+            try:
+                self._bytes += self._files.stream(directory, name, self._metered(pieces, taken), DUMP_MODE)
+            except OSError as error:
+                self._budget.give_back(sum(taken))
+                self._lose(path, error)
+            except _OverLimitError:
+                self._budget.give_back(sum(taken))
+                self._skip_over_limit(path, sum(taken))
+            else:
+                self._count += 1
+
+    def _metered(self, pieces: Iterable[Buffer], taken: list[int]) -> Iterator[Buffer]:
+        """Yield the pieces, taking their bytes from the budget; the last that is noted may not fit."""
+        for piece in pieces:
+            size = size_of((piece,))
+            if not self._budget.take(size):
+                raise _OverLimitError
+            taken.append(size)
+            yield piece
+
     def skip(self, reason: str) -> None:
         """Count a tensor that is not written on purpose."""
         with self._lock:
@@ -249,7 +289,7 @@ class SyncSink:
         """Take the bytes of a file from the budget, or skip it."""
         if not artifact.tensor_bytes or self._budget.take(size):
             return True
-        self._skip_over_limit(artifact, size)
+        self._skip_over_limit(path_of(artifact), size)
         return False
 
     def _create(self, artifact: Artifact, size: int) -> None:
@@ -267,12 +307,12 @@ class SyncSink:
             return self._stand_ins.name(artifact.directory, artifact.name)
         return artifact.name
 
-    def _skip_over_limit(self, artifact: Artifact, size: int) -> None:
+    def _skip_over_limit(self, path: str, size: int) -> None:
         if OVER_LIMIT not in self._skipped:
             _LOG.warning(
                 "%s of %d bytes is skipped: %d of max_bytes %d are used; "
                 "it and every other file that does not fit is counted as skipped",
-                path_of(artifact),
+                path,
                 size,
                 self._budget.used,
                 self._budget.most,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 from msdump.errors import DumpWriteError
 from msdump.record import Buffer
 from msdump.store.files import DUMP_MODE, DiskFiles
 from msdump.store.sinks import reason
+
+WriteStream: TypeAlias = Callable[[str, str, Iterable[Buffer]], object]
+"""Writes a file piece by piece: directory, name and contents."""
 
 
 def write_stream(directory: str, name: str, pieces: Iterable[Buffer]) -> int:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from msdump import env
+from msdump.errors import DumpWriteError
 from tests.dump import nets, o2
 from tests.encode.ge_oracle import parsed
 
@@ -120,3 +121,60 @@ def test_a_dump_through_ge_shows_its_graph(place, through_ge, expected):
     o2.load(place, nets.exp_plus_one())
 
     assert expected == ge_files(place)
+
+
+ASKED = {
+    "saved": ({env.SAVE_GRAPHS: "3"}, CPU, env.SAVE_GRAPHS_PATH, 4),
+    "GE": ({env.GE_GRAPH: "1"}, o2.CONTEXT, env.GE_GRAPH_PATH, 10),
+}
+
+
+def ask(door, kind, place, **own):
+    """Load a network that is dumped and whose graph files are asked for; return it and how many they are."""
+    variables, context, variable, count = ASKED[kind]
+    for name, value in variables.items():
+        door.monkeypatch.setenv(name, value)
+    door.monkeypatch.setenv(variable, str(place))
+    if kind == "saved":
+        door.configure(**own)
+        return door.load(nets.exp_plus_one(), **context), count
+    blocks = o2.configuration(door.path)
+    blocks["msdump"] = blocks.get("msdump", {}) | own
+    door.configure(blocks)
+    return door.load(nets.exp_plus_one(), **context), count
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_dump_counts_graph_files(door, tmp_path, kind):
+    """Graph files beside a dump are in its summary like those of its tree."""
+    network, count = ask(door, kind, tmp_path / "graphs")
+
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "data_dump.json"]
+    files += door.path.rglob("data_dump.json")
+    assert count == len([path for path in (tmp_path / "graphs").rglob("*") if path.is_file()])
+    assert (len(files), sum(path.stat().st_size for path in files)) == (
+        network.summary.files,
+        network.summary.bytes,
+    )
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_policy_of_a_dump_holds_for_graph_files(door, tmp_path, kind):
+    """Graph files that cannot be written are counted as lost, and raised only where the plan says so."""
+    (tmp_path / "file").touch()
+
+    network, count = ask(door, kind, tmp_path / "file" / "x", on_write_error="warn")
+    door.again()
+    with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/x/.*': Not a directory"):
+        ask(door, kind, tmp_path / "file" / "x", on_write_error="raise")
+
+    assert {"Not a directory": count} == network.summary.lost
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_graph_files_have_a_largest_size(door, tmp_path, kind):
+    """Graph files beside a dump over max_bytes are skipped and counted; nothing is left of them."""
+    network, count = ask(door, kind, tmp_path / "graphs", max_bytes=100)
+
+    assert {"over max_bytes": count} == network.summary.skipped
+    assert [] == [path for path in (tmp_path / "graphs").rglob("*") if path.is_file()]

@@ -131,12 +131,15 @@ class CapturedGraph:
         graph = loader.load(exported.model)
         device, shown = self._device, self._device.settings.graph_dump
         named = compile_graph(graph, fuses=False, keeps_node_names=True)
-        graph_dump.write_original(self.model_id, self._gm, named, exported.origins, shown)
+        write = device.process.stream(device.plan)
+        graph_dump.write_original(
+            self.model_id, self._gm, named, exported.origins, settings=shown, write=write
+        )
         plan = device.plan and scope.with_marked(device.plan, self._gm, exported.origins)
         identity = ModelIdentity(self.name, self.model_id, device.time, is_stepped=True)
         network = Network(graph, plan, device.process, device.context, model=identity)
         if network.device is not None:
-            graph_dump.write_optimized(self.name, network.device, shown)
+            graph_dump.write_optimized(self.name, network.device, shown, write)
         return Model(exported, network)
 
 

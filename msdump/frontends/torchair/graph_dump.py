@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from msdump.capture import ge_model
@@ -22,7 +23,7 @@ from msdump.encode.ge_text import Message
 from msdump.frontends.torchair import rank
 from msdump.graph.compile import compile_graph
 from msdump.graph.graph import Graph
-from msdump.store.streams import write_stream
+from msdump.store.streams import WriteStream
 
 _TENSOR_NAME: Final = "_fx_tensor_name"
 _NO_NAME: Final = re.compile(r"\W")
@@ -31,7 +32,9 @@ _DATA: Final = "Data"
 _RESULT: Final = "NetOutput"
 
 
-def write_original(graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, str], settings: Any) -> None:
+def write_original(
+    graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, str], *, settings: Any, write: WriteStream
+) -> None:
     """Write a captured graph before the device compiles it, where the settings ask for it.
 
     Args:
@@ -40,6 +43,7 @@ def write_original(graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, s
         graph: The same as operators.
         origins: Name of each operator -> name of the captured node that it was made from.
         settings: ``config.debug.graph_dump``.
+        write: Writes a file.
 
     Raises:
         DumpWriteError: The file cannot be written.
@@ -47,22 +51,23 @@ def write_original(graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, s
     if settings.type.value:
         names = tensor_names(gm, graph, origins)
         named = compile_graph(graph, fuses=False, keeps_node_names=True)
-        _write(f"dynamo_original_graph_{graph_id}", HostView(named), names, settings)
+        _write(f"dynamo_original_graph_{graph_id}", HostView(named), names, settings, write)
 
 
-def write_optimized(name: str, view: View, settings: Any) -> None:
+def write_optimized(name: str, view: View, settings: Any, write: WriteStream) -> None:
     """Write a graph as the device runs it, where the settings ask for it.
 
     Args:
         name: What the graph is called.
         view: The graph on its device.
         settings: ``config.debug.graph_dump``.
+        write: Writes a file.
 
     Raises:
         DumpWriteError: The file cannot be written.
     """
     if settings.type.value:
-        _write(f"dynamo_optimized_{name}", view, {}, settings)
+        _write(f"dynamo_optimized_{name}", view, {}, settings, write)
 
 
 def tensor_names(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str, str]:
@@ -82,12 +87,13 @@ def captured_name(node: Any) -> str:
     return f"{node.name}-{target}"
 
 
-def _write(stem: str, view: View, names: Mapping[str, str], settings: Any) -> None:
+def _write(stem: str, view: View, names: Mapping[str, str], settings: Any, write: WriteStream) -> None:
     kind = settings.type.value
     time = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")
     file = f"{stem}_rank_{rank.world()[1]}_pid_{os.getpid()}_ts_{time}.{kind}"
     main = next(value for field, value in ge_model.model(view) if field == "graph")
-    write_stream(settings.path.value or ".", file, _FORMS[kind](_named(main, names)))
+    directory = str(Path(settings.path.value or ".").absolute())
+    write(directory, file, _FORMS[kind](_named(main, names)))
 
 
 def _named(main: Message, names: Mapping[str, str]) -> Message:
