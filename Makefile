@@ -1,7 +1,7 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all bench demo conformance schema check
+.PHONY: setup fmt lint type test test-all bench soak demo conformance schema check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -10,6 +10,8 @@ type: ; .venv/bin/mypy
 test: ; bash scripts/test.sh
 test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench"
 bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async convert o2 compare; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
+# Kills, signals, full disks, threads and mutated inputs: make soak SECONDS=1200
+soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
 schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md

@@ -1,0 +1,172 @@
+"""Valid files, changed at random, given to every reader: each reads them or says what is wrong, soon."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import traceback
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from msdump.capture import ge_model
+from msdump.config import acl_file, mindspore, source
+from msdump.encode import npy
+from msdump.errors import MsdumpError
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, JitLevel
+from msdump.session import emulated
+from msdump.store import texts
+from msdump.store.reader import open_dump
+from msdump.tools import convert, convert_sources, fusion_rules, inputs
+from msdump.tools.convert_result import Target
+from msdump.tools.graph_file import FORMS
+from tests.dump.conftest import config
+from tests.soak import deaths, networks
+from tests.soak.children import Child
+
+BATCH = 200
+SECONDS, BYTES = 10, 2 << 30  # what one input may take
+NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 62, (1 << 64) - 1)
+WORDS = (b"NaN", b"-1", b"1e999", b"\0", b'"', b"[", b"{", b",", b"\n", b"\xff\xfe", b"9" * 5000, b"[" * 3000)
+
+
+def mutate(data, chance):
+    """Return bytes with one to four changes."""
+    data = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(7):
+            case 0:
+                data[at : at + 1] = bytes([chance.randrange(256)])
+            case 1:
+                del data[at:]
+            case 2:
+                del data[at : at + chance.randrange(1, 64)]
+            case 3:
+                data[at:at] = chance.choice(WORDS)
+            case 4:
+                size = chance.choice((1, 2, 4, 8))
+                number = chance.choice(NUMBERS) & ((1 << 8 * size) - 1)
+                data[at : at + size] = number.to_bytes(size, chance.choice(("little", "big")))
+            case 5:
+                start = chance.randrange(len(data) + 1)
+                data[at:at] = data[start : start + chance.randrange(1, 200)]
+            case _ if at < len(data):
+                data[at] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def batch(seed, folder, count=BATCH):
+    """Give inputs to readers in a process of its own; return what went wrong, each with its number."""
+    told, code = Child(_read_all, seed, folder, count).end()
+    lines = told.decode(errors="replace").strip("\0").split("\0")
+    found = [line for line in lines if line and not line.isdigit()]
+    if code != 0:
+        last = [line for line in lines if line.isdigit()][-1:]
+        found.append(f"input {last} of batch {seed}: the process ended with {code}")
+    return found
+
+
+def _read_all(report, seed, folder, count):
+    corpus = valid_files(str(folder))
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115, PTH123
+    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGALRM, _too_long)
+    for number in range(count):
+        report(b"%d\0" % number)
+        chance = random.Random(f"{seed}-{number}")
+        name, place, data, read = chance.choice(corpus)
+        path = folder / "mutated" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(mutate(data, chance))
+        signal.alarm(SECONDS)
+        try:
+            read(path)
+        except MsdumpError:
+            pass
+        except BaseException:  # noqa: BLE001 - the violation
+            report(f"input {number} of batch {seed}: {name}: {traceback.format_exc()}\0".encode())
+        finally:
+            signal.alarm(0)
+
+
+def _too_long(number, frame):
+    raise TimeoutError(f"an input took more than {SECONDS} seconds")
+
+
+@cache
+def valid_files(folder):
+    """Return names, places, contents and readers of files that are as they should be."""
+    return [(name, *item) for name, item in _made(folder)]
+
+
+def _made(folder):
+    root = Path(folder) / "valid"
+    for setup in (networks.SETUPS[1], networks.SETUPS[2], networks.SETUPS[6]):
+        place = root / setup.name.replace(" ", "_").replace(",", "")
+        place.mkdir(parents=True)
+        deaths.dump(lambda _: None, setup, place, networks.network(), 1)
+        for path in sorted((place / "dump").rglob("*")):
+            if path.is_file():
+                yield path.name, (path.name, path.read_bytes(), READERS.get(path.suffix, _operator_file))
+    data, feeds = networks.network()
+    yield "model", ("m.onnx", data, loader.load)
+    yield "branches", ("m.onnx", _branches(), loader.load)
+    yield "configuration", ("c.json", json.dumps(config("/tmp/d")).encode(), _configuration)  # noqa: S108
+    yield (
+        "acl",
+        ("acl.json", b'{"dump": {"dump_path": "/tmp", "dump_list": []}}', lambda p: acl_file.read(str(p))),
+    )
+    path = root / "x.npz"
+    np.savez(path, **feeds)
+    graph = loader.load(data)
+    yield "inputs", ("x.npz", path.read_bytes(), lambda path: inputs.from_file(graph, str(path)))
+    yield "rules", ("graph.json", _rules(data), lambda path: fusion_rules.read(str(path)))
+
+
+def _branches():
+    """Return the bytes of a model with branches."""
+    return (Path(__file__).resolve().parents[2] / "graphs" / "if.onnx").read_bytes()
+
+
+def _rules(data):
+    context = Context(DeviceTarget.ASCEND, jit_level=JitLevel.O2)
+    device = emulated(loader.load(data), None, context)
+    return b"".join(FORMS[".json"](ge_model.model(device)))
+
+
+def _configuration(path):
+    mindspore.parse(source.read(str(path), "CONFIG"), str(path), Context())
+
+
+def _array(path):
+    npy.decode(path.read_bytes(), str(path))
+
+
+def _csv(path):
+    if path.name == "statistic.csv":
+        texts.read_statistics(str(path))
+    elif "global" in path.name:
+        texts.read_iterations_run(str(path))
+    else:
+        texts.read_execution_order(str(path))
+
+
+def _operator_file(path):
+    found = convert_sources.find([str(path)], str(path.parent / "out"))
+    convert.convert(found, str(path.parent / "out"), Target(), jobs=1)
+    for record in open_dump(path.parent).records:
+        assert record.array is not None
+
+
+READERS = {
+    ".npy": _array,
+    ".csv": _csv,
+    ".json": lambda path: texts.read_json(str(path)),
+    ".ir": lambda path: texts.read_parameters(str(path)),
+    ".pb": lambda path: texts.read_bytes(str(path)),
+}

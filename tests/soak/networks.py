@@ -1,0 +1,80 @@
+"""What the soak dumps: small networks under every kind of configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+import msdump
+from msdump import env
+from msdump.capture.process import Process
+from msdump.frontends import mindspore
+from tests.dump import nets, o2
+from tests.dump.conftest import config
+
+ASCEND_O0 = {"device_target": "Ascend", "jit_level": "O0"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A configuration and where it holds.
+
+    Attributes:
+        name: For messages.
+        context: Of ``msdump.set_context``.
+        changes: Keys of the configuration.
+        compiled: Whether the whole graph is compiled (O2), which has keys of its own.
+    """
+
+    name: str
+    context: dict
+    changes: dict = field(default_factory=dict)
+    compiled: bool = False
+
+    def configure(self, folder, **changes):
+        """Write the configuration into a folder, point the environment to it, begin with a fresh process."""
+        given = self.changes | changes
+        if self.compiled:
+            own = {key: given.pop(key) for key in ("on_write_error",) if key in given}
+            blocks = o2.configuration(folder / "dump", **given)
+            blocks["msdump"] |= own
+        else:
+            blocks = config(folder / "dump", **given)
+        (folder / "data_dump.json").write_text(json.dumps(blocks))
+        for variable in env.VARIABLES:
+            os.environ.pop(variable.name, None)
+        os.environ[env.DUMP_CONFIG] = str(folder / "data_dump.json")
+        os.environ[env.THREADS] = "1"
+        mindspore._state = mindspore.State(process=Process())
+        msdump.set_context(**self.context)
+
+
+SETUPS = (
+    Setup("CPU, tensors", {"device_target": "CPU"}),
+    Setup("GPU, tensors and statistics", {"device_target": "GPU"}, {"saved_data": "full"}),
+    Setup("CPU, kernel arguments", {"device_target": "CPU"}, {"save_kernel_args": True}),
+    Setup("Ascend, sync", ASCEND_O0, {"saved_data": "full"}),
+    Setup("Ascend, async", ASCEND_O0, {"enable": False, "saved_data": "full"}),
+    Setup("Ascend, small queue", ASCEND_O0, {"enable": False, "queue_bytes": 1 << 16, "writer_threads": 2}),
+    Setup("O2, files of operators", o2.CONTEXT, compiled=True),
+    Setup("O2, npy", o2.CONTEXT, {"file_format": "npy"}, compiled=True),
+)
+
+
+@cache
+def network():
+    """Return the bytes of a model, and what it is fed."""
+    return nets.mini().SerializeToString(), nets.mini_feeds()
+
+
+@cache
+def wide():
+    """Return the bytes of a model whose tensors go through the queue of an asynchronous dump."""
+    x = nets.value("x", [40, 1000])
+    nodes = [nets.node("Relu", f"v{n}" if n else "x", f"v{n + 1}", f"relu{n}") for n in range(6)]
+    model = nets.model(nodes, [x], [nets.value("v6", [40, 1000])])
+    return model.SerializeToString(), {"x": np.ones((40, 1000), np.float32)}

@@ -1,0 +1,108 @@
+"""The soak itself: it runs, it counts, and it sees what it looks for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.soak import deaths, mutations, run, wholeness
+from tests.soak.children import Child
+
+ROOT = Path(__file__).resolve().parents[2]
+VERDICT = re.compile(
+    r"soak: (\d+) kills, (\d+) signals, (\d+) full disks, (\d+) threads, ([\d,]+) mutated inputs, "
+    r"(\d+) violations in \d+ s"
+)
+
+
+@pytest.mark.timeout(180)
+def test_a_short_soak_ends_clean():
+    """Every subject has its turn, the last line is the verdict, and the exit code agrees with it."""
+    command = [sys.executable, "-m", "tests.soak.run", "--seconds", "1", "--jobs", "1", "--seed", "1"]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
+
+    last = VERDICT.fullmatch(done.stdout.splitlines()[-1])
+    assert last, done.stdout + done.stderr
+    assert 0 == done.returncode, done.stdout
+    *counts, violations = (int(text.replace(",", "")) for text in last.groups())
+    assert min(counts) >= 1
+    assert 0 == violations
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("a.npy", b"\x93NUMPY", "Error"),
+        ("a.json", b'{"a": ', "JSONDecodeError"),
+        ("statistic.csv", b"Op Type,Op Name,Max\nAdd,a,1", "the last row is torn"),
+        ("statistic.csv", b"Op Type,Op Name,Max\nAdd,a\n", "cells"),
+        ("statistic.csv", b"Add,a,1\n", "no header"),
+        ("statistic.csv", b"", "empty"),
+        ("graph.ir", b"subgraph {", "the text has no end"),
+        ("Add.a.1.2.3", b"\x08\x00", "Error"),
+        (".msdump-0.tmp", b"x", "a temporary name is left"),
+    ],
+)
+def test_torn_files_are_seen(tmp_path, name, data, told):
+    """A file that is not whole is a violation."""
+    np.save(tmp_path / "whole.npy", np.zeros((3, 4), np.float32))
+    (tmp_path / name).write_bytes(data)
+
+    (found,) = wholeness.violations(tmp_path)
+
+    assert f"{tmp_path / name}: " in found
+    assert told in found
+
+
+def test_changed_files_of_others_are_seen(tmp_path):
+    """A file of somebody else's that changed or went is a violation."""
+    foreign = deaths.plant(tmp_path)
+    foreign[0].write_bytes(b"x")
+    foreign[1].unlink()
+
+    assert [f"{path}: changed" for path in foreign[:2]] == deaths.changed(foreign)
+
+
+def test_readers_that_break_are_seen(tmp_path, monkeypatch):
+    """An error that is not msdump's own is a violation that names input and batch."""
+
+    def broken(path):
+        raise KeyError(path.name)
+
+    monkeypatch.setattr(mutations, "valid_files", lambda _: [("file", "f", b"abc", broken)])
+
+    found = mutations.batch(7, tmp_path, 3)
+
+    assert [f"input {number} of batch 7: file" for number in range(3)] == [text[:24] for text in found]
+    assert all("KeyError: 'f'" in text for text in found)
+
+
+def test_a_child_that_dies_is_seen(tmp_path):
+    """The end of a child is told like that of a process; what it reported is kept."""
+
+    def die(report):
+        report(b"begun")
+        raise ValueError("told")
+
+    told, code = Child(die).end()
+
+    assert 70 == code
+    assert told.startswith(b"begun\n")
+    assert b"ValueError: told" in told
+
+
+def test_violations_are_counted_and_named(monkeypatch, capfd):
+    """Each violation is printed with its subject and seed; their number is the verdict."""
+    monkeypatch.setattr(run, "SUBJECTS", {"kills": (lambda seed, _: [f"torn {seed}"], 1, 1)})
+
+    assert 1 == run.soak(0, 1, 40)
+
+    first, last = capfd.readouterr().out.splitlines()
+    assert "VIOLATION --subject 'kills' --seed 40: torn 40" == first
+    assert "soak: 1 kills, 1 violations in 0 s" == last
