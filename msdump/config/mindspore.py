@@ -67,9 +67,12 @@ def read(path: str, context: Context) -> DumpPlan:
     return parse(read_bytes(path, env.DUMP_CONFIG), path, context)
 
 
-def parse(data: bytes, source: str, context: Context) -> DumpPlan:
-    """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file; see ``read``."""
-    document = parse_json(data, source)
+def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True) -> DumpPlan:
+    """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file; see ``read``.
+
+    Messages tell lines where ``has_lines`` says that the bytes are those of a file.
+    """
+    document = parse_json(data, source, has_lines=has_lines)
     report = Report(document)
     if not isinstance(document.value, dict):
         report.error((), f"= {show(document.value)}: the file must hold one JSON object")

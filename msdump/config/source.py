@@ -51,6 +51,7 @@ class Document:
         value: The value of the whole.
         mark: Where that value and all below it stand.
         duplicates: Paths of keys that stand more than once in their object; the last one counts.
+        has_lines: Whether lines and columns mean something to who reads of them.
     """
 
     source: str
@@ -59,14 +60,18 @@ class Document:
     value: Any
     mark: Mark
     duplicates: tuple[Path, ...]
+    has_lines: bool = True
 
     def value_position(self, path: Path) -> tuple[int, int]:
         """Return line and column, from 1, of a value, or of what encloses it where it is missing."""
-        return _position(self.text, self._mark(path).start)
+        return self._position(self._mark(path).start)
 
     def key_position(self, path: Path) -> tuple[int, int]:
         """Return line and column, from 1, of the key (the value, in a list) at a path."""
-        return _position(self.text, self._mark(path).key)
+        return self._position(self._mark(path).key)
+
+    def _position(self, at: int) -> tuple[int, int]:
+        return _position(self.text, at) if self.has_lines else (0, 0)
 
     def _mark(self, path: Path) -> Mark:
         mark = self.mark
@@ -101,8 +106,8 @@ def read(path: str, giver: str) -> bytes:
     return data
 
 
-def parse(data: bytes, source: str) -> Document:
-    """Return the document that the bytes of a JSON file hold.
+def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
+    """Return the document that the bytes of a JSON file hold; ``has_lines`` as in ``Document``.
 
     A UTF-8 byte order mark is skipped. Of a key that stands twice the last one counts.
 
@@ -121,7 +126,7 @@ def parse(data: bytes, source: str) -> Document:
         _refuse_at(text, source, token.start(), f"{token[0][:20]} is no JSON number")
     _check_texts(text, source)
     mark, duplicates = _scan(text)
-    return Document(source, data, text, value, mark, tuple(duplicates))
+    return Document(source, data, text, value, mark, tuple(duplicates), has_lines)
 
 
 def _check_texts(text: str, source: str) -> None:

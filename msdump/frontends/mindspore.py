@@ -6,20 +6,19 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from msdump import env
 from msdump.capture import saved_graphs
 from msdump.capture.process import PROCESS, Process
-from msdump.config import mindspore as config
-from msdump.config.source import read as read_config
 from msdump.errors import InputError
 from msdump.frontends import settings
+from msdump.frontends.configurations import Config, Configurations
 from msdump.graph import loader
 from msdump.graph.compile import compile_graph
-from msdump.plan import Context, DumpPlan, JitLevel, Tree
+from msdump.graph.graph import Graph
+from msdump.plan import Context, JitLevel, Tree
 from msdump.session import Network
+from msdump.store.streams import WriteStream
 from msdump.targets import Operator, Scope
 
 
@@ -31,21 +30,15 @@ class State:
         process: What all networks share.
         options: Values of command line options; they beat the environment.
         calls: Values of ``set_context`` calls; they beat both.
-        given: The path of a configuration file that stands in for MINDSPORE_DUMP_CONFIG, and what gave it.
-        config: The configuration file and its bytes, read at the first load; a faulty one is
-            read again at the next.
-        plans: The plan of each context that a network was loaded in.
+        configurations: What networks dump.
         networks: The networks that are in use, for ``set_dump`` by name.
-        lock: Held while the configuration is read, and while networks and marks meet.
+        lock: Held while networks and marks meet.
     """
 
     process: Process = PROCESS
     options: dict[str, Any] = field(default_factory=dict)
     calls: dict[str, Any] = field(default_factory=dict)
-    given: tuple[str, str] | None = None
-    config: tuple[str, bytes] | None = None
-    is_read: bool = False
-    plans: dict[Context, DumpPlan] = field(default_factory=dict)
+    configurations: Configurations = field(default_factory=Configurations)
     networks: weakref.WeakSet[Network] = field(default_factory=weakref.WeakSet)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -82,7 +75,7 @@ def set_config(path: str, giver: str) -> None:
         path: The file, absolute or relative.
         giver: What gave the path, for messages: a command line option.
     """
-    _state.given = (path, giver)
+    _state.configurations.given = (path, giver)
 
 
 def current_context() -> Context:
@@ -94,55 +87,44 @@ def current_context() -> Context:
     return replace(Context(), **(settings.from_environment() | _state.options | _state.calls))
 
 
-def load(model: Any) -> Network:
-    """Compile a model; its runs dump as MINDSPORE_DUMP_CONFIG says.
+def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any] | None = None) -> Network:
+    """Compile a model; its runs dump as its configuration says.
 
-    The configuration is read once, at the first load of the process; without one
-    nothing is written and nothing is slower.
+    Without ``config`` that is MINDSPORE_DUMP_CONFIG's, which is read once, at the first load of the
+    process; where there is none nothing is written and nothing is slower. Networks of one
+    configuration share the iteration counter, ``max_bytes`` and ``overflow_number``; those of
+    another one count by themselves. What is said to the process (``dump_start``, ``set_init_iter``,
+    ``set_dump`` by name, ...) holds for all of them.
 
     Args:
         model: Path of an .onnx file, an ``onnx.ModelProto``, or a serialised one.
+        config: What this network dumps, in place of MINDSPORE_DUMP_CONFIG: the path of a file like
+            that of the variable, read now, or a dictionary of the same contents.
+        context: Settings of ``set_context`` for this network alone; they beat all others.
 
     Raises:
         ConfigError: The configuration is faulty; every fault is told.
         GraphError: The model is.
         DumpWriteError: The dump path cannot be written.
+        ValueError: An unknown setting or value.
     """
-    context = current_context()
-    plan = _plan(context)
-    graph = loader.load(model, keeps_classes=context.reserves_class_names)
-    network = Network(graph, plan, _state.process, context)
+    where = replace(current_context(), **settings.checked(context or {}))
+    plans = _state.configurations
+    plan = plans.default(where) if config is None else plans.own(config, where)
+    graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    network = Network(graph, plan, _state.process, where)
     with _state.lock:
         network.take_names()
         _state.networks.add(network)
-    where = context if plan is None else plan.context
-    write = _state.process.stream(plan)
+    _save_graphs(graph, network, where if plan is None else plan.context, _state.process.stream(plan))
+    return network
+
+
+def _save_graphs(graph: Graph, network: Network, where: Context, write: WriteStream) -> None:
     if where.jit_level is JitLevel.O2:
         saved_graphs.save(compile_graph(graph, fuses=False), write=write)
     else:
         saved_graphs.save(graph, network.device, write)
-    return network
-
-
-def _plan(context: Context) -> DumpPlan | None:
-    with _state.lock:
-        return _configured(context)
-
-
-def _configured(context: Context) -> DumpPlan | None:
-    if not _state.is_read:
-        path, giver = _state.given or (env.read(env.DUMP_CONFIG), env.DUMP_CONFIG)
-        if path is not None:
-            plan = config.parse(read_config(path, giver), path, context)
-            _state.config = (str(Path(path).absolute()), plan.source_bytes)
-            _state.plans[context] = replace(plan, source=_state.config[0])
-        _state.is_read = True
-    if _state.config is None:
-        return None
-    if context not in _state.plans:
-        source, data = _state.config
-        _state.plans[context] = config.parse(data, source, context)
-    return _state.plans[context]
 
 
 def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - MindSpore's signature
