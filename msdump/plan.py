@@ -69,6 +69,14 @@ class OnWriteError(enum.StrEnum):
     WARN = "warn"
 
 
+class Existing(enum.StrEnum):
+    """What is done about files that earlier programs dumped where a run is about to write."""
+
+    KEEP = "keep"
+    REFUSE = "refuse"
+    REPLACE = "replace"
+
+
 class PrecisionMode(enum.StrEnum):
     """When a float32 network may compute in a smaller type (``precision_mode``)."""
 
@@ -358,6 +366,7 @@ class DumpPlan:
         drops_useless: Outputs that an operator declares useless are not dumped (Ascend and GPU).
         naming: Generation of the file names.
         on_write_error: Raise or warn.
+        existing: What is done about files that earlier programs left in the same place.
         is_enabled: False where ``support_device`` leaves this device out.
         precision_mode: Precision mode of the emulated device, None: not said here.
         queue_bytes: Most bytes that wait in the asynchronous queue.
@@ -396,6 +405,7 @@ class DumpPlan:
     drops_useless: bool = True
     naming: Naming = Naming.V2_5
     on_write_error: OnWriteError = OnWriteError.RAISE
+    existing: Existing = Existing.KEEP
     is_enabled: bool = True
     precision_mode: PrecisionMode | None = None
     queue_bytes: int = 256 << 20

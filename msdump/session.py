@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from msdump.capture.claims import claim
 from msdump.capture.compiled_dump import ModelIdentity
 from msdump.capture.dumps import Dump, Watching, dump_of
 from msdump.capture.faulty_run import FaultyMemory
@@ -105,6 +106,7 @@ class Network:
         if self.plan is None:
             return None
         probe(self.plan.path)
+        claim(self.plan, self._process)
         dump = dump_of(self.graph, self.plan, self._process, self._device, memory=self._uses, model=model)
         dump.write_graph_files()
         return dump

@@ -30,6 +30,7 @@ from msdump.plan import DumpLevel, DumpPlan, ExceptionDump, FileFormat, Scene, T
 from msdump.record import Artifact
 from msdump.store import layouts, names
 from msdump.store.clock import CLOCK
+from msdump.store.existing import free_time
 from msdump.store.layouts import ModelLayout
 from msdump.store.sinks import Sink
 from msdump.store.standins import LONGEST_NAME
@@ -93,6 +94,7 @@ class CompiledDump:
         self._process = process
         self._file_name = model.file_name
         self._time = model.time
+        self._has_own_time = False  # no other program writes into the directory of this time
         self._runs = 0
         self._is_stepped = model.is_stepped
         self._warned = False
@@ -190,10 +192,19 @@ class CompiledDump:
 
     def _execution(self, iteration: int) -> str:
         if self.plan.tree is not Tree.STEPS:
-            runs = iteration if self._is_stepped else self._runs
-            return self._layout.execution(self._time or self._process.configured(self.plan), runs)
+            return self._of_configuration(iteration if self._is_stepped else self._runs)
         self._configure(f"{self.plan.path.rstrip('/')}/{iteration}", is_dumped=True)
-        return self._layout.execution(CLOCK.seconds(), self._runs, iteration)
+        time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, self._runs, iteration))
+        return self._layout.execution(time, self._runs, iteration)
+
+    def _of_configuration(self, run: int) -> str:
+        """Return the directory of a run below the time at which the dump was configured."""
+        if not self._has_own_time:
+            configured = self._time or self._process.configured(self.plan)
+            self._time = free_time(configured, lambda time: self._layout.execution(time, run))
+            self._has_own_time = True
+        assert self._time
+        return self._layout.execution(self._time, run)
 
     def _configure(self, root: str, *, is_dumped: bool) -> None:
         """Write the acl.json of a step, as MindSpore does before each one."""

@@ -22,7 +22,7 @@ from msdump.store.layouts import Layout
 
 _log = logging.getLogger("msdump")
 
-_RANK: Final = 0  # of a run that no launcher distributed, whatever RANK_ID says
+RANK: Final = 0  # of a run that no launcher distributed, whatever RANK_ID says
 
 VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "2.10.0"}
 """The MindSpore version that ``.dump_metadata/config.json`` names for each generation of names."""
@@ -49,7 +49,7 @@ class NetworkDump:
         self.sink = process.sink(plan)
         self._process = process
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
-        self._layout = Layout(plan.path, _RANK, plan.net_name)
+        self._layout = Layout(plan.path, RANK, plan.net_name)
         devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
         self._graphs = tuple(
             GraphDump(inner, plan, process, self._layout, devices.get(inner.index)) for inner in graph.walk()

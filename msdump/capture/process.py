@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import threading
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -67,6 +68,7 @@ class Process:
         self.marks: dict[str, bool] = {}
         self.found: set[str] = set()
         self._lock = threading.RLock()  # reentrant: a signal handler may close what the frame below it opens
+        self._places: set[Hashable] = set()
         self._counted: dict[str, int] = {}
         self._stepped: int | None = None
         self._graphs = itertools.count()
@@ -108,6 +110,13 @@ class Process:
                 _log.warning("dump_step has no effect before set_init_iter")
                 return
             self._stepped += count
+
+    def settle(self, place: Hashable, settle: Callable[[], None]) -> None:
+        """Call a function the first time that this process dumps into a place; others wait until it is done."""
+        with self._lock:
+            if place not in self._places:
+                settle()
+                self._places.add(place)
 
     def overflow_limit(self, plan: DumpPlan) -> OverflowLimit:
         """Return the count of overflowing operators of the whole process."""

@@ -181,6 +181,12 @@ class MsdumpSettings(Block):
     on_write_error: Annotated[Literal["raise", "warn"], Allowed("'raise' or 'warn'")] = "raise"
     """What a file that cannot be written does to the run, beyond the log line."""
 
+    existing: Annotated[Literal["keep", "refuse", "replace"], Allowed("'keep', 'refuse' or 'replace'")] = (
+        "keep"
+    )
+    """What is done about files that earlier programs dumped in the same place: 'keep' adds to them with a
+    warning, 'refuse' is an error before anything runs, 'replace' removes those that bear names of msdump."""
+
     precision_mode: Annotated[
         Literal[
             "allow_fp32_to_fp16",

@@ -9,6 +9,7 @@ from msdump.capture.exception_files import EXCEPTIONS
 from msdump.plan import (
     DumpMode,
     DumpPlan,
+    Existing,
     FileFormat,
     KernelPattern,
     Naming,
@@ -120,6 +121,8 @@ def _limits(plan: DumpPlan) -> str:
         (f"at most {_size(plan.max_bytes)} of tensor files", plan.max_bytes),
         (f"{plan.writer_threads} writer threads", plan.writer_threads > 1),
         ("a failed write only warns", plan.on_write_error is OnWriteError.WARN),
+        ("what lies there already is removed", plan.existing is Existing.REPLACE),
+        ("refused where files lie there already", plan.existing is Existing.REFUSE),
         (f"precision_mode {plan.precision_mode}", plan.precision_mode),
         ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.saves_kernel_args),

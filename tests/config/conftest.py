@@ -19,7 +19,15 @@ E2E_KEYS = (
     "sample_num",
     "save_kernel_args",
 )
-OWN_KEYS = ("naming", "queue_bytes", "writer_threads", "max_bytes", "on_write_error", "precision_mode")
+OWN_KEYS = (
+    "naming",
+    "queue_bytes",
+    "writer_threads",
+    "max_bytes",
+    "on_write_error",
+    "existing",
+    "precision_mode",
+)
 BLOCKS = ("common_dump_settings", "e2e_dump_settings", "msdump")
 CONTEXTS = {
     "CPU": Context(),

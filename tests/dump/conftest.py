@@ -19,7 +19,15 @@ from msdump.frontends import mindspore
 from sample_nets.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
-_OWN = ("naming", "max_bytes", "on_write_error", "precision_mode", "queue_bytes", "writer_threads")
+_OWN = (
+    "naming",
+    "max_bytes",
+    "on_write_error",
+    "existing",
+    "precision_mode",
+    "queue_bytes",
+    "writer_threads",
+)
 _E2E = (
     *("enable", "trans_flag", "save_kernel_args", "stat_calc_mode"),
     *("device_stat_precision_mode", "sample_mode", "sample_num"),

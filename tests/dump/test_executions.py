@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from msdump import open_dump
-from msdump.errors import DumpReadError
+from msdump.errors import DumpReadError, DumpWriteError
 from msdump.tools import dump_folder
 from tests.dump import nets
 from tests.dump.test_control_flow import NESTED, feeds, model_of
@@ -159,3 +159,96 @@ def test_loops_of_compiled_graphs(door):
 
     assert {0, 1, 2} == {record.pass_number for record in iteration.records}
     assert 1 == len(iteration.executions)
+
+
+EXISTING = {
+    "CPU": ({}, {}),
+    "O0 asynchronous": (O0, {"enable": False}),
+    "O0 statistics": (O0, {"saved_data": "statistic"}),
+    "O2 npy": (O2, {}),
+    "O2 bin": (O2, {"file_format": "bin"}),
+}
+
+
+def held(door):
+    """Return the dumped files by path."""
+    return {path: path.read_bytes() for path in door.path.rglob("*.0.0.*") if path.is_file()} | {
+        path: path.read_bytes() for path in door.path.rglob("statistic.csv")
+    }
+
+
+@pytest.mark.parametrize(("context", "changes"), EXISTING.values(), ids=EXISTING)
+class TestExisting:
+    """``msdump.existing``: what is done about the files of earlier programs."""
+
+    def test_refuse(self, door, context, changes):
+        """Before anything runs a run is refused, and nothing that lies there changes."""
+        door.dump(nets.dense(), X, context=context, existing="refuse", **changes)
+        door.again()
+        before = held(door)
+
+        with pytest.raises(DumpWriteError, match=r"already holds \d files .* msdump.existing is 'refuse'"):
+            door.dump(nets.dense(), X, context=context, existing="refuse", **changes)
+
+        assert before == held(door)
+        assert before
+
+    def test_replace(self, door, context, changes, caplog):
+        """The files of the earlier program go, those of somebody else stay."""
+        door.dump(nets.dense(), X, steps=3, context=context, **changes)
+        door.again()
+        foreign = next(iter(held(door))).parent / "notes.txt"
+        foreign.write_text("mine")
+
+        door.dump(nets.dense(), {"x": 5 * X["x"]}, context=context, existing="replace", **changes)
+        door.again()
+
+        iterations = [each for each in open_dump(door.path).iterations if each.records or each.statistics]
+        assert 1 == len(iterations)
+        assert "mine" == foreign.read_text()
+        assert any("removed" in record.getMessage() for record in caplog.records)
+
+    def test_networks_of_one_process(self, door, context, changes, caplog):
+        """What the process itself wrote is not in its way."""
+        door.configure(existing="refuse", **changes)
+        for _ in range(2):
+            door.load(nets.dense(), **context).run(X)
+
+        assert not [r for r in caplog.records if "already holds" in r.getMessage()]
+        assert 2 == len(open_dump(door.path).iterations)
+
+
+def test_keep_counts(door, caplog):
+    """One warning at load counts what lies there, and says what else there is."""
+    door.dump(nets.dense(), X, steps=2, context=O0)
+    door.again()
+    caplog.clear()
+
+    door.dump(nets.dense(), X, context=O0)
+    door.load(nets.dense())
+
+    (message,) = [r.getMessage() for r in caplog.records if "already holds" in r.getMessage()]
+    assert "already holds 12 files (" in message
+    assert "of network Net in 2 directories" in message
+    assert "'replace' removes them first" in message
+
+
+def test_a_run_that_goes_on(door, caplog):
+    """A program that begins where another one ended is not refused."""
+    door.dump(nets.dense(), X, steps=2, context=O0)
+    door.again()
+
+    door.dump(nets.dense(), X, context=O0, initial_iteration=2, existing="refuse")
+
+    assert [0, 1, 2] == [each.number for each in open_dump(door.path).iterations]
+
+
+def test_programs_of_one_second(door, monkeypatch):
+    """Programs that start in the same second have directories of their own under O2."""
+    monkeypatch.setattr("msdump.store.clock.Clock.seconds", lambda _: "20261122030405")
+    for factor in (1, 2):
+        door.dump(nets.dense(), {"x": factor * X["x"]}, context=O2)
+        door.again()
+
+    found = [iteration.key.time for iteration in open_dump(door.path).iterations]
+    assert ["20261122030405", "20261122030406"] == found

@@ -1,0 +1,79 @@
+"""What a run does about files that earlier programs dumped where it is about to write."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+
+from msdump.capture.network_dump import RANK
+from msdump.capture.process import Process
+from msdump.errors import DumpWriteError
+from msdump.plan import DumpPlan, Existing, Tree
+from msdump.store import existing
+from msdump.store.existing import Found, Place
+from msdump.store.sinks import reason
+
+_log = logging.getLogger("msdump")
+
+
+def claim(plan: DumpPlan, process: Process) -> None:
+    """Keep, refuse or remove what lies where a plan's files go; what this process wrote is its own.
+
+    A place is a network of a rank, or a device of a compiled graph. In MindSpore's tree only iterations
+    from the plan's first one on count, so that a run may go on where another one ended.
+
+    Raises:
+        DumpWriteError: Something lies there and the plan refuses it, or it cannot be removed.
+    """
+    place = _place(plan)
+    own = (os.path.realpath(place.root), place.rank, place.net, place.device)
+    process.settle(own, partial(_settle, plan, place))
+
+
+def _place(plan: DumpPlan) -> Place:
+    if plan.tree is Tree.RANKS:
+        return Place(plan.path, RANK, plan.net_name, first=plan.initial_iteration)
+    return Place(plan.path, device=plan.context.device_id, first=plan.initial_iteration)
+
+
+def _settle(plan: DumpPlan, place: Place) -> None:
+    is_apart = plan.tree is not Tree.RANKS  # a directory for each program, named after its time
+    if plan.existing is Existing.KEEP and is_apart:
+        return
+    if plan.existing is Existing.REPLACE:
+        _remove(plan, place)
+        return
+    found = existing.find(place)
+    if not found.files:
+        return
+    if plan.existing is Existing.REFUSE:
+        raise DumpWriteError(
+            f"{plan.source}: {_told(plan, found)}, and msdump.existing is 'refuse'; choose another path,"
+            " begin after them (initial_iteration), or say 'keep' or 'replace'"
+        )
+    _log.warning(
+        "%s: %s; this run adds to them, and readers keep the executions apart"
+        " (msdump.existing: 'replace' removes them first, 'refuse' stops instead)",
+        plan.source,
+        _told(plan, found),
+    )
+
+
+def _remove(plan: DumpPlan, place: Place) -> None:
+    try:
+        count = existing.remove(place)
+    except OSError as error:
+        raise DumpWriteError(
+            f"dump path {place.root!r}: what an earlier run left cannot be removed: {reason(error)}"
+        ) from error
+    if count:
+        _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.path)
+
+
+def _told(plan: DumpPlan, found: Found) -> str:
+    whose = f"network {plan.net_name}" if plan.tree is Tree.RANKS else f"device {plan.context.device_id}"
+    return (
+        f"{plan.path} already holds {found.files:,} files ({found.bytes:,} bytes) of {whose}"
+        f" in {found.iterations:,} directories"
+    )

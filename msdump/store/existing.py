@@ -1,0 +1,194 @@
+"""What earlier programs left where a run is about to write: counted, or removed.
+
+Only what the grammar of the layouts and of the names knows counts, in the directories that this run
+can write into. Links and files of somebody else are neither counted nor touched; directories are
+opened without following links, and files are removed through them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time as calendar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msdump.store import layouts, names
+from msdump.store.layouts import Key, Kind
+from msdump.store.standins import parse_mapping
+
+_RANK_FILES: Final = frozenset({"graphs", "execution_order"})
+_TENSOR_PLACES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS, Kind.EXECUTION, Kind.SINGLE})
+_TABLES: Final = frozenset({layouts.MAPPING, layouts.STATISTICS})
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_STAND_IN: Final = re.compile(r"[0-9]+(?:\.npy|\.json|\.csv)?")
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TIME: Final = "%Y%m%d%H%M%S"
+_MOST_MAPPING: Final = 64 << 20  # bytes of a mapping.csv that are read
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run writes: a network of a rank, or a device of Ascend O2, GE and acl.
+
+    Attributes:
+        root: Absolute directory of the dump.
+        rank: Number of the rank, None for a device.
+        net: Directory of the network, "" for a device.
+        device: Number of the device, None for a rank.
+        first: Number of the first iteration or step; earlier ones are left alone.
+    """
+
+    root: str
+    rank: int | None = None
+    net: str = ""
+    device: int | None = None
+    first: int = 0
+
+    def holds(self, key: Key) -> bool:
+        """Tell whether a directory is, or may hold, one that the run writes into."""
+        number = key.step if self.rank is None else key.iteration
+        if number is not None and number < self.first:
+            return False
+        if self.rank is None:
+            return key.rank is None and key.device in {None, self.device}
+        if key.rank != self.rank or key.world is not None:
+            return False
+        is_of_all = key.kind in {Kind.METADATA, Kind.CONSTANTS} or key.net in _RANK_FILES
+        if is_of_all and self.first:  # the run goes on where another one ended
+            return False
+        return key.net in {None, self.net, *_RANK_FILES}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What lies there.
+
+    Attributes:
+        files: Number of files with tensors or statistics.
+        bytes: Their size.
+        iterations: Number of the directories that hold them.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    iterations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    folder: str
+    kind: Kind
+    size: int
+    remove: Callable[[], None]
+
+
+def find(place: Place) -> Found:
+    """Count the tensors and statistics that lie where a run writes."""
+    held = [file for file in _files(place) if file.kind in _TENSOR_PLACES]
+    return Found(len(held), sum(file.size for file in held), len({file.folder for file in held}))
+
+
+def remove(place: Place) -> int:
+    """Remove the files of earlier runs and the directories that they leave empty; return their number.
+
+    Raises:
+        OSError: One of them cannot be removed.
+    """
+    count, folders = 0, set()
+    for file in _files(place):
+        file.remove()
+        folders.add(file.folder)
+        count += 1
+    for folder in sorted(folders, key=len, reverse=True):
+        _remove_empty(Path(folder), Path(os.path.realpath(place.root)))
+    return count
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    while folder != root:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def _files(place: Place) -> Iterator[_File]:
+    root = os.path.realpath(place.root)
+    for folder, below, held, fd in os.fwalk(root):
+        relative = "" if folder == root else os.path.relpath(folder, root)
+        key = layouts.parse(relative, is_directory=True) if relative else None
+        below[:] = [name for name in below if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
+        is_ours = _ours(relative, key, fd)
+        for name in held:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and is_ours(name):
+                kind = Kind.RANK if key is None else key.kind
+                yield _File(folder, kind, status.st_size, partial(os.unlink, name, dir_fd=fd))
+
+
+def _is_wanted(relative: str, place: Place) -> bool:
+    key = layouts.parse(relative, is_directory=True)
+    return key is not None and place.holds(key)
+
+
+def _ours(relative: str, key: Key | None, fd: int) -> Callable[[str], bool]:
+    """Return what tells whether a file of a directory has a name that a run gives."""
+    if key is None or key.kind not in _TENSOR_PLACES:
+        return lambda name: _stands_alone(f"{relative}/{name}")
+    originals = _originals(fd)
+
+    def is_ours(name: str) -> bool:
+        if name in _TABLES:
+            return True
+        is_stand_in = _STAND_IN.fullmatch(name) is not None
+        return is_grammatical(originals.get(name, "") if is_stand_in else name)
+
+    return is_ours
+
+
+def _stands_alone(path: str) -> bool:
+    """Tell whether a file beside the tensors is one of a rank: graph files, lists, metadata."""
+    key = layouts.parse(path, is_directory=False)
+    return key is not None and key.rank is not None and key.name is None and key.iteration is None
+
+
+def is_grammatical(name: str) -> bool:
+    """Tell whether a run gives such a name to a tensor, an operator's file or its arguments."""
+    if _PLAIN.fullmatch(name) is None:
+        return False
+    tensor = names.parse(name)
+    operator = names.parse_operator(name.removesuffix(".csv")) or names.parse_op_debug_json(name)
+    if tensor is not None:
+        return str(tensor) == name
+    return operator is not None or names.parse_kernel_args_name(name) is not None
+
+
+def _originals(fd: int) -> dict[str, str]:
+    try:
+        opened = os.open(layouts.MAPPING, _READ, dir_fd=fd)
+    except OSError:
+        return {}
+    with os.fdopen(opened, "rb") as file:
+        is_regular = stat.S_ISREG(os.fstat(opened).st_mode)
+        return parse_mapping(file.read(_MOST_MAPPING)) if is_regular else {}
+
+
+def free_time(time: str, path_at: Callable[[str], str]) -> str:
+    """Return the first time, ``YYYYMMDDHHMMSS``, at which nothing stands yet.
+
+    Two programs that start in the same second would share the directory that the time names.
+
+    Args:
+        time: The first one to try.
+        path_at: Gives the directory of a time.
+    """
+    while os.path.lexists(path_at(time)):
+        seconds = calendar.mktime(calendar.strptime(time, _TIME)) + 1
+        time = calendar.strftime(_TIME, calendar.localtime(seconds))
+    return time
