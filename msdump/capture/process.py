@@ -112,7 +112,7 @@ class Process:
             self._stepped += count
 
     def settle(self, place: Hashable, settle: Callable[[], None]) -> None:
-        """Call a function the first time that this process dumps into a place; others wait until it is done."""
+        """Call a function the first time that this process dumps into a place; other threads wait for it."""
         with self._lock:
             if place not in self._places:
                 settle()
