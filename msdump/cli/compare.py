@@ -107,7 +107,7 @@ def command(
         messages.say(f"warning: {fault}")
     table = divergence_report.table(report.operators)
     print(f"written   {reports.write(output, reports.stamped('compare', '.csv'), [table])}")
-    if report.bad or report.unreadable:
+    if not report.agrees:
         click.get_current_context().exit(FAILED)
 
 
@@ -144,6 +144,7 @@ class _Comparison:
         if not graph:  # a compiled graph lacks the operators that it fused
             self.report.missing += matched.missing
         self.report.unreadable += matched.unreadable
+        self.report.uneven += matched.uneven
         before = self.report.compared
         with messages.bar("operators", len(matched.executions)) as advance:
             results = divergence.results(ours, theirs, matched.executions, limits, jobs=jobs)

@@ -84,6 +84,9 @@ def lines(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
     )
     if counts[Verdict.ALONE]:
         yield f"alone     {plural(counts[Verdict.ALONE], 'tensor')} without a counterpart"
+    for uneven in report.uneven[:1]:
+        more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
+        yield f"passes    {uneven.name} ran {_times(uneven.mine)}, in golden {_times(uneven.golden)}{more}"
     if report.missing:
         yield f"missing   {plural(len(report.missing), 'operator')} of golden, such as {report.missing[0]}"
     if precision := report.precision():
@@ -96,7 +99,7 @@ def lines(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
 def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
     first = report.first
     if first is None:
-        yield "first     nothing differs"
+        yield f"first     {'no tensor' if report.uneven else 'nothing'} differs"
         return
     result = first.result
     directory = f" in {first.label}" if first.label else ""
@@ -107,6 +110,10 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
     reason = divergence_report.reason(result, result.worst)
     for line in (*([reason] if reason else ()), *origins):
         yield f"          {line}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def plural(count: int, noun: str) -> str:

@@ -71,6 +71,7 @@ def advise(rows: Sequence[Row], names: Sequence[str], inputs: Sequence[str]) -> 
         inputs: Names of the graph's inputs, none where they are not known.
     """
     at = names.index(_SIMILARITY) if _SIMILARITY in names else None
+    # vendor: the tool reads its own table, so what the six decimals round up counts as enough.
     similarities = [math.nan if at is None else _number(row.scores[at]) for row in rows]
     evidence = Evidence(rows, similarities, inputs)
     found = (check(evidence) for check in _CHECKS)
@@ -106,7 +107,9 @@ def _consistency(evidence: Evidence) -> Advice | None:
         return None
     row = evidence.first_below()
     if row is None:
-        text = "All tensors agree. If the network is still wrong, look at what is made of its outputs."
+        failed = sum(bool(row.pair.fault) for row in evidence.rows)
+        others = f" that could be compared agree; {failed} could not" if failed else " agree"
+        text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
         return Advice("Global Consistency", _NONE, text)
     is_result_good = known[-1] >= _ENOUGH
     text = (

@@ -12,6 +12,7 @@ from typing import Final
 from msdump.record import IO
 from msdump.tools import algorithms
 from msdump.tools.limits import DISTANCES
+from msdump.tools.matching import Uneven
 from msdump.tools.verdicts import AGREEING, BAD, OperatorResult, TensorResult, Verdict
 
 _SUGGESTED: Final = ("float16", "bfloat16")  # what a device may compute in, whatever the types of its tensors
@@ -75,12 +76,14 @@ class Report:
         tensors: Number of tensors by verdict.
         missing: Golden operators that the other side lacks.
         unreadable: What is wrong with golden files that cannot be read.
+        uneven: Operators of loops that did not run equally often.
     """
 
     operators: list[Located] = field(default_factory=list)
     tensors: Counter[Verdict] = field(default_factory=Counter)
     missing: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    uneven: list[Uneven] = field(default_factory=list)
 
     def add(self, located: Located) -> None:
         """Take an operator in."""
@@ -106,6 +109,11 @@ class Report:
     def bad(self) -> list[Located]:
         """Operators with a tensor that differs or could not be compared with its counterpart."""
         return [located for located in self.operators if located.is_bad]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that has a counterpart could be compared with it and agrees."""
+        return not (self.bad or self.unreadable or self.uneven)
 
     @property
     def first(self) -> Located | None:

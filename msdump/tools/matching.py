@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msdump.errors import DumpReadError
@@ -40,6 +40,21 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class Uneven:
+    """An operator of a loop that ran more often on one side.
+
+    Attributes:
+        name: The operator as the names of files have it.
+        mine: How often it ran on the side that is examined.
+        golden: How often on the other one.
+    """
+
+    name: str
+    mine: int
+    golden: int
+
+
+@dataclass(frozen=True, slots=True)
 class Matched:
     """The executions of one directory, and what the other one has beyond them.
 
@@ -47,11 +62,13 @@ class Matched:
         executions: In the order in which they ran.
         missing: Golden operators of which no tensor is a counterpart, in the order of execution.
         unreadable: What is wrong with golden files that cannot be read.
+        uneven: Operators that did not run equally often.
     """
 
     executions: tuple[Execution, ...]
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+    uneven: tuple[Uneven, ...] = ()
 
 
 def match(mine: Folder, golden: Folder, identities: Identities) -> Matched:
@@ -69,15 +86,17 @@ def match(mine: Folder, golden: Folder, identities: Identities) -> Matched:
     known = _Known(theirs, identities.golden)
     torn = {(run.name, run.number): run for run in theirs if run.fault}
     found = [_execution(run, known, identities.mine, torn) for run in ours]
-    if FolderKind.GOLDEN not in {mine.kind, golden.kind}:  # golden tensors are in no order
+    uneven: tuple[Uneven, ...] = ()
+    if FolderKind.GOLDEN not in {mine.kind, golden.kind}:  # those have no order, and one pass is enough
         found = _with_replacements(found, theirs)
+        uneven = tuple(_uneven(ours, theirs))
     used = {file.op_name for each in found for file, _, _ in each.counterparts.values()}
     missing = dict.fromkeys(
         run.name
         for run in theirs
         if run.tensors and run.name not in used and run.files[-1].op_type != names.PARAMETER
     )
-    return Matched(tuple(found), tuple(missing), tuple(run.fault for run in theirs if run.fault))
+    return Matched(tuple(found), tuple(missing), tuple(run.fault for run in theirs if run.fault), uneven)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +141,13 @@ def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _R
     except DumpReadError as error:
         return _Run(files, number, (), str(error))
     return _Run(files, number, tuple((files[-1], each.io, each.index) for each in found))
+
+
+def _uneven(ours: Iterable[_Run], theirs: Iterable[_Run]) -> Iterator[Uneven]:
+    mine, golden = (Counter(run.name for run in runs) for runs in (ours, theirs))
+    for name, count in mine.items():
+        if count != golden.get(name, count):
+            yield Uneven(name, count, golden[name])
 
 
 class _Known:

@@ -152,6 +152,21 @@ class TestByName:
         assert ["1.000000", "NaN"] == [row["CosineSimilarity"] for row in rows(text)]
         assert "shape (6,) of ND does not fit (3,) of ND" in rows(text)[1]["CompareFailReason"]
 
+    def test_tensor_that_one_side_lacks_is_told(self, tmp_path):
+        """A tensor whose number the other side does not have is a row with the reason, on either side."""
+        whole = [compared.device(SHORT), compared.device(SHORT)]
+        for side, (more, fewer) in (("mine", "ab"), ("golden", "ba")):
+            compared.put(tmp_path / side, f"Add.{more}.1.0", 1, *whole)
+            compared.put(tmp_path / side, f"Add.{fewer}.1.0", 2, *whole[:1])
+
+        code, text = compare(tmp_path / "mine", tmp_path / "golden")
+
+        found = {row["TensorIndex"]: row["CompareFailReason"] for row in rows(text)}
+        assert ReturnCode.NO_DUMP_FILE == code
+        assert "golden has no a:output:1" == found["a:output:1"]
+        assert "mine has no b:output:1" == found["b:output:1"]
+        assert not found["a:output:0"]
+
     def test_formats_that_differ_meet_on_the_host(self, tmp_path):
         """A tensor in NC1HWC0 is compared with one in NCHW element by element."""
         mine = compared.put(tmp_path / "mine", "Add.a.1.0", 1, compared.device(RESULT, "NC1HWC0")).parent
@@ -199,6 +214,18 @@ class TestByGraphFile:
 
         found = {row["TensorIndex"]: row["MaxAbsoluteError"] for row in rows(text)}
         assert "0.000000" == found["conv1relu1:input:1"]
+
+    @pytest.mark.parametrize(("side", "name"), [("mine", "MatMul.fc_op"), ("golden", "fc.0")])
+    def test_torn_file_is_told(self, tmp_path, side, name):
+        """With a graph file too a file that cannot be read is a row with the reason, on either side."""
+        mine, golden, rules = compared.fused(tmp_path)
+        torn = next((tmp_path / side).glob(f"{name}.*"))
+        torn.write_bytes(torn.read_bytes()[:50])
+
+        _, text = compare(mine, golden, "-f", rules)
+
+        reasons = [row["CompareFailReason"] for row in rows(text) if row["NPUDump"] == "fc_op"]
+        assert any(torn.name in reason for reason in reasons)
 
     def test_dump_without_fusion(self, tmp_path):
         """With -cf golden is a dump of the unfused graph, found by the originals of its operators."""
@@ -331,6 +358,18 @@ class TestOptions:
         assert "OverFlow" in text
         advice = (tmp_path / "out" / "advisor_summary.txt").read_text(encoding="utf-8")
         assert f"Detection Type: {expected}\nExpert Advice: " in advice
+
+    def test_advisor_does_not_call_a_failure_agreement(self, tmp_path):
+        """Where tensors could not be compared the advice says so."""
+        for side in ("mine", "golden"):
+            compared.put(tmp_path / side, "Add.a.1.0", 1, compared.device(SHORT))
+            other = SHORT if side == "mine" else RESULT
+            compared.put(tmp_path / side, "Add.b.2.0", 2, compared.device(other))
+
+        compare(tmp_path / "mine", tmp_path / "golden", "-advisor")
+
+        advice = (tmp_path / "out" / "advisor_summary.txt").read_text(encoding="utf-8")
+        assert "All tensors that could be compared agree; 1 could not." in advice
 
     def test_version_1(self, tmp_path):
         """-v 1 reads files that are one message with the data inside."""

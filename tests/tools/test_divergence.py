@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from msdump.device import formats
 from tests.tools import compared, dumped
 from tests.tools.compared import MATRIX, RESULT, SHORT, both, table, tensor, verdicts
 
@@ -128,12 +129,52 @@ class TestTensors:
 
     def test_npy_files_in_a_device_format(self, tmp_path, run):
         """An .npy file in a device format takes the host shape of its counterpart."""
-        from msdump.device import formats
-
         tensor(tmp_path / "mine", "a", formats.encode("NC1HWC0", RESULT), form="NC1HWC0")
         tensor(tmp_path / "golden", "a", RESULT)
 
         assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
+
+    @pytest.mark.parametrize(
+        ("forms", "verdict", "note"),
+        [
+            (("NC1HWC0", "NC1HWC0"), "equal", ""),
+            (("NC1HWC0", "FRACTAL_Z"), "failed", "shape"),
+        ],
+        ids=["same", "other"],
+    )
+    def test_npy_files_without_a_host_shape(self, tmp_path, run, forms, verdict, note):
+        """Where no side tells the host shape, files of the same format are compared as they are."""
+        for side, form in zip(("mine", "golden"), forms, strict=True):
+            tensor(tmp_path / side, "a", formats.encode(form, RESULT), form=form)
+
+        run(tmp_path / "mine", tmp_path / "golden")
+
+        (row,) = table(tmp_path)
+        assert verdict == row["Verdict"]
+        assert note in row["Note"]
+
+    def test_format_without_a_conversion(self, tmp_path, run):
+        """Tensors of the same format that nothing converts are compared as the device holds them."""
+        for side, factor in (("mine", 2), ("golden", 1)):
+            described = dumped.tensor(RESULT * factor, "C1HWNCoC0", (1, 2, 3))
+            compared.put(tmp_path / side, "Conv2D.a.1.0", 1, described)
+
+        run(tmp_path / "mine", tmp_path / "golden")
+
+        assert {("a", "output:0"): "different"} == verdicts(tmp_path)
+
+    def test_reshape_that_was_optimised_away(self, tmp_path, run):
+        """A golden tensor of as many elements is compared in their order, and its shape is told."""
+        compared.put(tmp_path / "mine", "MatMul.fc.1.0", 1, compared.device(MATRIX))
+        compared.golden(tmp_path / "golden", "fc", MATRIX.reshape(33, 17))
+
+        run(tmp_path / "mine", tmp_path / "golden")
+
+        (row,) = table(tmp_path)
+        assert ("equal", "shape (17, 33) beside (33, 17), compared in the order of the elements") == (
+            row["Verdict"],
+            row["Note"],
+        )
 
     def test_operators_that_ran_several_times(self, tmp_path, run):
         """The first execution of an operator meets the first, the second the second."""
@@ -236,6 +277,18 @@ class TestDirectories:
 
         assert 0 == done.exit_code
         assert f"warning: {tmp_path}/mine/Net/2 has no counterpart" in done.stderr
+
+    def test_directory_in_which_nothing_meets_is_told(self, tmp_path, run):
+        """A pair of directories without anything in common is a warning though another pair agrees."""
+        for side in ("mine", "golden"):
+            tensor(tmp_path / side / "Net" / "0", "a", SHORT)
+            tensor(tmp_path / side / "Net" / "1", f"only_{side}", SHORT)
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 0 == done.exit_code
+        fault = f"warning: no tensor of {tmp_path}/mine/Net/1 has a counterpart in {tmp_path}/golden/Net/1"
+        assert fault in done.stderr
 
     @pytest.mark.parametrize(
         ("mine", "golden", "message"),

@@ -171,6 +171,32 @@ class TestInputs:
             )
         ] == below(done)
 
+    def test_inputs_were_not_compared(self, tmp_path, run):
+        """Where inputs were not dumped, an operator without a counterpart before it is told."""
+        for side, factor in (("mine", 2), ("golden", 1)):
+            operator(tmp_path / side, "first", 0, outputs=[SHORT])
+            operator(tmp_path / side, f"own_{side}", 1, outputs=[SHORT])
+            operator(tmp_path / side, f"more_{side}", 2, outputs=[SHORT])
+            operator(tmp_path / side, "last", 3, outputs=[SHORT * factor])
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert ["more_mine, which ran before it, has no counterpart"] == below(done)
+
+    def test_torn_file_does_not_stop_the_search_for_the_writer(self, tmp_path, run):
+        """A golden file before it that cannot be read is left out of the search."""
+        for side, wrong in (("mine", 1), ("golden", 0)):
+            operator(tmp_path / side, "scale", 0, outputs=[LONG])
+            operator(tmp_path / side, "torn", 1, outputs=[LONG])
+            operator(tmp_path / side, "relu", 2, inputs=[LONG + np.float32(wrong)])
+        next((tmp_path / "golden").glob("*torn*")).write_bytes(b"torn")
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert ["golden's input 0 is output 0 of scale, where both agree: it changed in between"] == below(
+            done
+        )
+
     def test_weights_are_inputs_too(self, tmp_path, run):
         """A weight that differs is told beside the output that it makes different."""
         for side, factor in (("mine", 1.02), ("golden", 1)):
@@ -338,10 +364,31 @@ class TestPasses:
 
         done = run(tmp_path / "mine", tmp_path / "golden")
 
-        assert 0 == done.exit_code
+        assert 1 == done.exit_code
+        assert "passes    body ran 4 times, in golden 3 times" == line(done, "passes")
         assert ["equal", "equal", "equal"] * 3 + ["equal", "alone", "alone"] == [
             row["Verdict"] for row in table(tmp_path)
         ]
+
+    @pytest.mark.parametrize(
+        ("mine", "golden", "words"),
+        [
+            (1, 2, "body ran once, in golden 2 times, and so for 1 more"),
+            (3, 2, "body ran 3 times, in golden 2 times, and so for 1 more"),
+        ],
+    )
+    def test_loop_that_ran_more_often(self, tmp_path, run, mine, golden, words):
+        """A loop that ran more often on one side is a difference though every pass of both agrees."""
+        for side, count in (("mine", mine), ("golden", golden)):
+            for number in range(count):
+                operator(tmp_path / side, "body", 2 * number, outputs=[SHORT])
+                operator(tmp_path / side, "end", 2 * number + 1, outputs=[SHORT])
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 1 == done.exit_code
+        assert "first     no tensor differs" == line(done)
+        assert f"passes    {words}" == line(done, "passes")
 
 
 class TestPrecision:
