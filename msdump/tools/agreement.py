@@ -47,10 +47,10 @@ def measure(mine: np.ndarray, golden: np.ndarray) -> Agreement:
     x, y = _in_one_type(mine.reshape(-1), golden.reshape(-1))
     if all(_has_same_bits(a, b) for a, b in _blocks(x, y)):
         return Agreement(is_same=True)
-    sums = _Sums(_scale(x, y))
+    sums = _Sums(_scale(x, y), min(len(x), _BLOCK))
     with np.errstate(all="ignore"):
         for a, b in _blocks(x, y):
-            sums.add(a.astype(np.float64), b.astype(np.float64))
+            sums.add(a, b)
     return sums.agreement()
 
 
@@ -98,28 +98,35 @@ def _scale(x: np.ndarray, y: np.ndarray) -> float:
 class _Sums:
     """Sums over the elements that are finite on both sides."""
 
-    def __init__(self, scale: float) -> None:
+    def __init__(self, scale: float, length: int) -> None:
         self._scale = scale
+        self._memory = np.empty((2, length))
         self._mine = self._golden = self._product = self._difference = 0.0
         self._largest = 0.0
         self._misplaced = 0
 
-    def add(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Take in a block of float64 elements, which may be overwritten."""
-        finite = np.isfinite(x) & np.isfinite(y)
-        if not finite.all():
-            alike = (x == y) | (np.isnan(x) & np.isnan(y))
-            self._misplaced += int(np.count_nonzero(~finite & ~alike))
-            x[~finite] = y[~finite] = 0
-        if self._scale != 1:
-            x /= self._scale
-            y /= self._scale
-        self._mine += float(np.add.reduce(x * x))
-        self._golden += float(np.add.reduce(y * y))
-        self._product += float(np.add.reduce(x * y))
+    def add(self, mine: np.ndarray, golden: np.ndarray) -> None:
+        """Take in a block of elements."""
+        x, y = self._memory[:, : len(mine)]
+        for block, values in ((x, mine), (y, golden)):
+            np.copyto(block, values)
+            if self._scale != 1:
+                np.divide(block, self._scale, out=block)
+        if not math.isfinite(_product(x, x) + _product(y, y)):
+            self._clear(x, y)
+        self._mine += _product(x, x)
+        self._golden += _product(y, y)
+        self._product += _product(x, y)
         x -= y
-        self._difference += float(np.add.reduce(x * x))
-        self._largest = max(self._largest, float(np.abs(x, out=x).max()))
+        self._difference += _product(x, x)
+        self._largest = max(self._largest, float(x.max()), -float(x.min()))
+
+    def _clear(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Set elements to zero that are not finite on both sides; count those that are not alike."""
+        finite = np.isfinite(x) & np.isfinite(y)
+        alike = (x == y) | (np.isnan(x) & np.isnan(y))
+        self._misplaced += int(np.count_nonzero(~finite & ~alike))
+        x[~finite] = y[~finite] = 0
 
     def agreement(self) -> Agreement:
         """Return what the sums come to."""
@@ -143,3 +150,9 @@ def _ratio(difference: float, golden: float) -> float:
     if not difference:
         return 0.0
     return math.sqrt(difference / golden) if golden else math.inf
+
+
+def _product(x: np.ndarray, y: np.ndarray) -> float:
+    return float(
+        np.einsum("i,i->", x, y)
+    )  # not np.dot: BLAS would wake threads, in the way of other processes
