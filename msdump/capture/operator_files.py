@@ -27,6 +27,7 @@ from msdump.store.names import OperatorName, Style
 from msdump.store.sinks import Sink
 
 _IMAGE: Final = 4
+_REGISTERED: Final = 2  # dtype.isbuiltin of a type that another package gave numpy
 _FLOAT32: Final = dtypes.from_name("float32")
 
 
@@ -177,7 +178,7 @@ def _bytes_of(array: np.ndarray) -> Buffer:
         array = array.astype(array.dtype.newbyteorder("<"))
     if not array.flags.c_contiguous:
         array = array.copy(order="C")
-    if array.dtype.kind == "V":  # ml_dtypes' types hand out no buffer of their own
+    if array.dtype.isbuiltin == _REGISTERED:  # ml_dtypes' types hand out no buffer of their own
         array = array.view(f"u{array.dtype.itemsize}")
     return PickleBuffer(array).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
 

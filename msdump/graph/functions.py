@@ -36,8 +36,11 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     if not model.functions:
         return model
     copies = _Copies(model)
-    for node in _nodes(model.graph):
-        copies.copy_call(node, node.name)
+    try:
+        for node in _nodes(model.graph):
+            copies.copy_call(node, node.name)
+    except RecursionError as error:
+        raise GraphError("functions are nested too deeply in each other to be inlined") from error
     model.functions.extend(copies.made)
     try:
         return inliner.inline_local_functions(model)
@@ -77,23 +80,31 @@ class _Copies:
         self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self.made: list[onnx.FunctionProto] = []
 
-    def copy_call(self, call: onnx.NodeProto, path: str) -> None:
-        """Point a call at a copy of its function whose nodes carry the call's name."""
+    def copy_call(self, call: onnx.NodeProto, path: str, callers: tuple[str, ...] = ()) -> None:
+        """Point a call at a copy of its function whose nodes carry the call's name.
+
+        Raises:
+            GraphError: The function calls itself, by way of others or not.
+        """
         function = self._functions.get((call.domain, call.op_type, call.overload))
         if function is None or len(self.made) >= _MOST_CALLS:
             return
+        title = "::".join(filter(None, (function.domain, function.name, function.overload)))
+        if title in callers:
+            raise GraphError(f"functions call each other: {' calls '.join((*callers, title))}")
+        callers = (*callers, title)
         own = onnx.FunctionProto()
         own.CopyFrom(function)
         own.name = f"{function.name}__call{len(self.made)}"
         call.op_type = own.name
         self.made.append(own)
         for position, node in enumerate(own.node):
-            self._place(node, path, position)
+            self._place(node, path, position, callers)
 
-    def _place(self, node: onnx.NodeProto, path: str, position: int) -> None:
+    def _place(self, node: onnx.NodeProto, path: str, position: int, callers: tuple[str, ...]) -> None:
         """Name a node of a copy, and those in its subgraphs, and copy what they call."""
         node.name = _inner_name(path, node, position)
-        self.copy_call(node, node.name)
+        self.copy_call(node, node.name, callers)
         for inner in subgraphs(node):
             for number, item in enumerate(inner.node):
-                self._place(item, path, number)
+                self._place(item, path, number, callers)

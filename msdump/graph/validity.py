@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import defs
 
-from msdump.errors import GraphError, UnsupportedIRVersionError
+from msdump import dtypes
+from msdump.errors import FormatError, GraphError, UnsupportedIRVersionError
 from msdump.graph.order import subgraphs
 
 _STANDARD: Final = ("", "ai.onnx")
@@ -44,6 +46,8 @@ def parsed(message: bytes) -> onnx.ModelProto:
     for node in _nodes(model):
         _check_attributes(node, versions)
     _check_inputs(model.graph)
+    for graph in _graphs(model):
+        _check_initializers(graph)
     return model
 
 
@@ -98,6 +102,14 @@ def _check_inputs(graph: onnx.GraphProto) -> None:
         seen.add(value.name)
 
 
+def _check_initializers(graph: onnx.GraphProto) -> None:
+    tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    listed = Counter(tensor.name for tensor in tensors)
+    for name, count in listed.items():
+        if count > 1:
+            raise GraphError(f"initializer {name!r}: is listed {count} times")
+
+
 def _check_texts(model: onnx.ModelProto) -> None:
     """Refuse names that are no UTF-8: protobuf hands them over as bytes."""
     texts = [text for graph in _graphs(model) for text in _graph_texts(graph)]
@@ -108,9 +120,12 @@ def _check_texts(model: onnx.ModelProto) -> None:
         texts += [node.name, node.op_type, node.domain, node.overload, *node.input, *node.output]
         texts += [attribute.name for attribute in node.attribute]
         texts += [text for entry in node.metadata_props for text in (entry.key, entry.value)]
+    stored = [tensor for graph in _graphs(model) for tensor in graph.initializer]
+    for tensor in (*stored, *inner_tensors(model)):
+        texts += [text for entry in tensor.external_data for text in (entry.key, entry.value)]
     for text in texts:
         if not isinstance(text, str):
-            raise GraphError(f"no ONNX model: the name {text!r} is no UTF-8")
+            raise GraphError(f"no ONNX model: the text {text!r:.80} is no UTF-8")
 
 
 def _graph_texts(graph: onnx.GraphProto) -> Iterator[str]:
@@ -145,6 +160,8 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             continue
+        if not domain:
+            _check_number(node, attribute)
         kind = attribute.type
         if kind not in _Kind.values() or kind == _Kind.UNDEFINED:
             raise GraphError(_attribute_message(node, attribute, "has no type"))
@@ -156,6 +173,46 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
             raise GraphError(
                 _attribute_message(node, attribute, f"is of type {given}, {known.type.name} is expected")
             )
+
+
+_INT32: Final = (-(1 << 31), (1 << 31) - 1)
+_INT64: Final = (-(1 << 63), (1 << 63) - 1)
+_BLOCK: Final = (1, 1 << 15)
+_DIMENSIONS: Final = (0, 64)
+_SAMPLES: Final = (0, 1 << 10)
+_TARGET: Final = ("Cast", "to")
+
+_RANGES: Final[Mapping[tuple[str, str], Callable[[onnx.NodeProto], tuple[int, int]]]] = {
+    ("Scan", "num_scan_inputs"): lambda node: (1, len(node.input)),
+    ("DepthToSpace", "blocksize"): lambda _node: _BLOCK,
+    ("SpaceToDepth", "blocksize"): lambda _node: _BLOCK,
+    ("GatherND", "batch_dims"): lambda _node: _DIMENSIONS,
+    ("RoiAlign", "sampling_ratio"): lambda _node: _SAMPLES,
+    **dict.fromkeys(
+        (("Constant", "value_int"), ("Shape", "start"), ("Shape", "end"), ("EyeLike", "k")),
+        lambda _node: _INT64,
+    ),
+}
+"""Where a number of an ai.onnx operator may lie, if not in 32 bits.
+
+Outside, the libraries below loop for ever, divide by zero or read foreign memory instead of
+refusing the operator.
+"""
+
+
+def _check_number(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
+    if attribute.type != _Kind.INT:
+        return
+    limits = _RANGES.get((node.op_type, attribute.name))
+    low, high = _INT32 if limits is None else limits(node)
+    if not low <= attribute.i <= high:
+        fault = f"is {attribute.i}, a number from {low} to {high} is expected"
+        raise GraphError(_attribute_message(node, attribute, fault))
+    if (node.op_type, attribute.name) == _TARGET:
+        try:
+            dtypes.from_onnx(attribute.i)
+        except FormatError as error:
+            raise GraphError(_attribute_message(node, attribute, f"is no element type: {error}")) from error
 
 
 def _attribute_message(node: onnx.NodeProto, attribute: onnx.AttributeProto, fault: str) -> str:

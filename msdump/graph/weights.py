@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from msdump import dtypes, reading
 from msdump.errors import FormatError, GraphError
 
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class SideFiles:
@@ -39,7 +41,7 @@ class SideFiles:
         length = _number(fields, "length", len(content) - offset, tensor.name)
         if offset < 0 or length < 0 or offset + length > len(content):
             raise GraphError(
-                f"initializer {tensor.name!r}: external data file {location!r} has {len(content)} bytes,"
+                f"initializer {tensor.name!r}: external data file {location!r:.80} has {len(content)} bytes,"
                 f" bytes {offset} to {offset + length} are wanted; is the file truncated?"
             )
         return content[offset : offset + length]
@@ -51,7 +53,7 @@ class SideFiles:
                 self._maps[location] = np.frombuffer(reading.map_file(path), np.uint8)
             except OSError as error:
                 raise GraphError(
-                    f"initializer {tensor!r}: external data file {location!r} cannot be read:"
+                    f"initializer {tensor!r}: external data file {location!r:.80} cannot be read:"
                     f" {error.strerror}; keep it beside the model"
                 ) from error
         return self._maps[location]
@@ -59,22 +61,26 @@ class SideFiles:
     def _path(self, tensor: str, location: str) -> Path:
         if self._folder is None:
             raise GraphError(
-                f"initializer {tensor!r} lies in the external file {location!r}: a model in memory has no"
+                f"initializer {tensor!r} lies in the external file {location!r:.80}: a model in memory has no"
                 " folder; load it by its path"
             )
+        if "\0" in location:
+            raise GraphError(f"initializer {tensor!r}: external data {location!r:.80} holds a NUL")
         path = (self._folder / location).resolve()
         if not location or not path.is_relative_to(self._folder.resolve()):
             raise GraphError(
-                f"initializer {tensor!r}: external data {location!r} is outside the model's folder"
+                f"initializer {tensor!r}: external data {location!r:.80} is outside the model's folder"
             )
         return path
 
 
 def _number(fields: dict[str, str], key: str, default: int, tensor: str) -> int:
-    try:
-        return int(fields.get(key, default))
-    except ValueError:
-        raise GraphError(f"initializer {tensor!r}: {key} {fields[key]!r} is no number") from None
+    text = fields.get(key)
+    if text is None:
+        return default
+    if not _NUMBER.fullmatch(text):
+        raise GraphError(f"initializer {tensor!r}: {key} {text!r:.80} is no number of bytes")
+    return int(text)
 
 
 def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles) -> np.ndarray:
@@ -88,6 +94,8 @@ def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles)
     Raises:
         GraphError: Missing data, a wrong number of bytes, or an unknown element type.
     """
+    if any(size < 0 for size in tensor.dims):
+        raise GraphError(f"initializer {tensor.name!r} has the shape {tuple(tensor.dims)}: sizes begin at 0")
     if tensor.data_location == _EXTERNAL:
         raw = files.read(tensor)
     try:
@@ -137,7 +145,7 @@ def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles) -> np.ndar
             dense.reshape(-1)[indices] = values
         else:
             dense[tuple(indices.T)] = values
-    except (IndexError, ValueError, TypeError) as error:
+    except (IndexError, ValueError, TypeError, MemoryError) as error:
         raise GraphError(f"sparse initializer {sparse.values.name!r}: {error}") from error
     return dense
 

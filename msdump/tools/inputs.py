@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import os
 import zipfile
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,6 +18,8 @@ from msdump.errors import InputError
 from msdump.graph.graph import Graph, Value, ValueType
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
+_MOST_DIMENSIONS: Final = 64
+_MADE_BYTES: Final = 8  # of an element while it is made up, whatever its type
 _WORDS: Final = ("iron", "moss", "amber", "slate")
 
 
@@ -118,7 +122,19 @@ def _made_up(graph: Graph, value: Value, sizes: Mapping[str, int], generator: np
             " give it with --inputs, or run the network from Python"
         )
     shape = tuple(_size(size, sizes) for size in known.shape)
+    _check_shape(graph, value, shape)
     return _elements(known.dtype, shape, generator)
+
+
+def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
+    what = f"{graph.source}: input {value.name!r} of shape {shape!s:.80} cannot be made up"
+    if len(shape) > _MOST_DIMENSIONS:
+        raise InputError(f"{what}: {len(shape)} dimensions, numpy has at most {_MOST_DIMENSIONS}")
+    if min(shape, default=0) < 0:
+        raise InputError(f"{what}: sizes begin at 0")
+    needed, there = math.prod(shape) * _MADE_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise InputError(f"{what}: that takes {needed:,} bytes, the machine has {there:,}; give --inputs")
 
 
 def _size(size: int | str | None, sizes: Mapping[str, int]) -> int:

@@ -928,3 +928,20 @@ def test_example_of_the_documents(door, level):
         assert not iteration.files
         assert {"Conv2D", "MaxPool", "MatMul", "Data"} <= {record.op_type for record in iteration.records}
         np.testing.assert_array_equal(outputs["output"], iteration.records[-1].array)
+
+
+@pytest.mark.parametrize("file_format", ["bin", "npy"])
+@pytest.mark.parametrize(
+    "name", ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "INT4", "UINT4"]
+)
+def test_narrow_types(door, name, file_format):
+    """Tensors of less than 16 bits leave files under O2."""
+    narrow = helper.make_node("Cast", ["x"], ["n"], to=getattr(onnx.TensorProto, name))
+    wide = helper.make_node("Softmax", ["w"], ["y"])
+    cast = helper.make_node("Cast", ["n"], ["w"], to=nets.FLOAT)
+    model = nets.model([narrow, cast, wide], [nets.value("x", [1, 3])], ["y", "n"], opset=23)
+
+    network = o2.dump(door, model, {"x": np.float32([[1, 2, 3]])}, file_format=file_format)
+
+    assert {"Cast", "Softmax"} <= {path.name.partition(".")[0] for path in door.path.rglob("*.*")}
+    assert ({}, {}) == (network.summary.lost, network.summary.skipped)

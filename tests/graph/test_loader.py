@@ -184,7 +184,7 @@ def test_names_that_are_no_text():
     """Names that are no UTF-8 are refused."""
     data = model_of(RELU).SerializeToString()
 
-    with pytest.raises(GraphError, match=r"the name .* is no UTF-8"):
+    with pytest.raises(GraphError, match=r"the text .* is no UTF-8"):
         loader.load(_not_utf8(data))
 
 
