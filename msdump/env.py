@@ -38,6 +38,8 @@ GE_GRAPH_PATH: Final = "DUMP_GRAPH_PATH"
 GE_GRAPH_FORMAT: Final = "DUMP_GRAPH_FORMAT"
 SAVE_GRAPHS: Final = "MS_DEV_SAVE_GRAPHS"
 SAVE_GRAPHS_PATH: Final = "MS_DEV_SAVE_GRAPHS_PATH"
+RANK_ID: Final = "RANK_ID"
+RANK: Final = "RANK"
 THREADS: Final = "MSDUMP_THREADS"
 
 VARIABLES: Final = (
@@ -79,6 +81,8 @@ VARIABLES: Final = (
         SAVE_GRAPHS, "1, 2 or 3: save the graphs that MindSpore's door loads as trace_code_graph files."
     ),
     Variable(SAVE_GRAPHS_PATH, "Where trace_code_graph files go; the working directory by default."),
+    Variable(RANK_ID, "Number of the process in a distributed run: not used, any but 0 is told."),
+    Variable(RANK, "As RANK_ID, from torchrun."),
     Variable(THREADS, "Threads of one operator; the number of cores, at most 8, by default."),
 )
 

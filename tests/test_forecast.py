@@ -60,7 +60,12 @@ def written(root: Path) -> Amount:
 
 def parsed(text):
     """Return the graph of a text of ONNX's own syntax."""
-    return loader.load(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}'))
+    return loader.load(model_of(text))
+
+
+def model_of(text):
+    """Return the model of a text of ONNX's own syntax."""
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}')
 
 
 def run(graph, plan, count, sizes):
@@ -80,7 +85,7 @@ def test_forecast_is_what_the_run_writes(tmp_path, name, context, settings):
     if context.device_target is DeviceTarget.GPU:  # whose list of iterations also has the undumped ones
         plan = replace(plan, iterations=IterationSet.of([(0, 11)]))
 
-    told = forecast(graph, plan, {})
+    told = forecast(graph, plan, graph)
     run(graph, plan, 12 - plan.initial_iteration, {})
 
     assert written(tmp_path) == told.total
@@ -95,7 +100,7 @@ def test_every_small_graph_is_forecast(tmp_path, path):
 
     sizes = {"N": 3} if any("N" in (value.type.shape or ()) for value in graph.inputs) else {}
 
-    told = forecast(graph, plan, sizes)
+    told = forecast(graph, plan, loader.load(path, sizes=sizes))
     run(graph, plan, 2, sizes)
 
     found = written(tmp_path)
@@ -132,7 +137,7 @@ def test_compiled_graphs_are_forecast(tmp_path, name, settings):
     plan = replace(PLAN, path=str(tmp_path), iterations=steps, context=O2, **{"tree": Tree.STEPS} | settings)
     sizes = {"N": 3} if any("N" in (value.type.shape or ()) for value in graph.inputs) else {}
 
-    told = forecast(graph, plan, sizes)
+    told = forecast(graph, plan, loader.load(GRAPHS / f"{name}.onnx", sizes=sizes))
     run(graph, plan, 2, sizes)
 
     found = written(tmp_path)
@@ -150,7 +155,7 @@ def test_forecast_of_device_formats_takes_no_memory():
     )
     plan = replace(PLAN, path="/dump", context=O2, tree=Tree.STEPS, file_format=FileFormat.BIN)
 
-    told = forecast(graph, plan, {})
+    told = forecast(graph, plan, graph)
 
     assert told.per_iteration.bytes > 4 * (3 << 32)
 
@@ -159,8 +164,30 @@ def test_unfilled_dimension_is_counted():
     """Without a size for N, the tensors that depend on it are counted as unknown."""
     graph = loader.load(GRAPHS / "external_data.onnx")
 
-    assert forecast(graph, replace(PLAN, path="/dump"), {}).unknown == 4
-    assert forecast(graph, replace(PLAN, path="/dump"), {"N": 2}).unknown == 0
+    settled = loader.load(GRAPHS / "external_data.onnx", sizes={"N": 2})
+    assert forecast(graph, replace(PLAN, path="/dump"), graph).unknown == 4
+    assert forecast(graph, replace(PLAN, path="/dump"), settled).unknown == 0
+
+
+@pytest.mark.parametrize("context", [*CONTEXTS.values(), O2], ids=str)
+def test_sizes_reach_every_tensor(tmp_path, context):
+    """Shapes that follow from a size by computation are known too: nothing is left out, to the byte."""
+    text = (
+        "agraph (float[N,6] x) => (float[M,2] y) { s = Constant<value = int64[3] {-1, 2, 3}>()"
+        " axes = Constant<value = int64[1] {2}>() a = Exp(x) b = Reshape(a, s) c = Relu(b)"
+        " y = ReduceMax<keepdims = 0>(c, axes) }"
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model_of(text), path)
+    tree = {"tree": Tree.STEPS, "file_format": FileFormat.NPY} if context is O2 else {}
+    plan = replace(PLAN, context=context, path=str(tmp_path / "dump"), **tree)
+    plan = replace(plan, iterations=IterationSet.of([(0, 1)]))
+
+    told = forecast(loader.load(path), plan, loader.load(path, sizes={"N": 8}))
+    run(loader.load(path), plan, 2, {"N": 8})
+
+    assert 0 == told.unknown
+    assert written(tmp_path / "dump") == told.total
 
 
 TENSORS = "agraph (float[2,0] e, string[2] s, int4[3] n) => (float[2,0] a, string[2] b, float[3] c)"
@@ -172,7 +199,7 @@ def test_tensors_without_files_are_told(tmp_path, caplog):
     plan = replace(PLAN, path=str(tmp_path), context=CONTEXTS["Ascend"], iterations=IterationSet.of([(0, 0)]))
     caplog.set_level(logging.ERROR, "msdump")
 
-    told = forecast(graph, plan, {})
+    told = forecast(graph, plan, graph)
     run(graph, plan, 1, {})
 
     assert told.skipped == {"no elements": 2, "text": 2}
@@ -193,7 +220,7 @@ def test_long_names_are_forecast(tmp_path):
     graph = loader.load(model)
     plan = replace(PLAN, path=str(tmp_path), iterations=IterationSet.of([(0, 0)]))
 
-    told = forecast(graph, plan, {})
+    told = forecast(graph, plan, graph)
     run(graph, plan, 1, {})
 
     found = written(tmp_path)
@@ -229,7 +256,7 @@ def test_forecast_takes_no_memory():
     graph = parsed("agraph (float[1048576,4096] x) => (float[1048576,4096] y) { y = Relu(x) }")
     plan = replace(PLAN, path="/dump", context=CONTEXTS["Ascend"])
 
-    told = forecast(graph, plan, {})
+    told = forecast(graph, plan, graph)
 
     assert told.per_iteration == Amount(2, 2 * (128 + (1 << 34)))
 

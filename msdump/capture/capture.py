@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump import dtypes
+from msdump import dtypes, env
 from msdump.capture import device_steps, steps
 from msdump.capture.sampling import sample
 from msdump.capture.selection import Selection
@@ -32,6 +32,8 @@ _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
     "FlashAttentionScore": frozenset({2}),
 }
 """Outputs that an operator declares useless, by primitive; None: all."""
+
+_USELESS_REASON: Final = f"useless to other operators; {env.IGNORE_USELESS_OUTPUT}=0 dumps them"
 
 
 def compile_steps(plan: DumpPlan, device: Ascend | None, skip: Skip) -> tuple[Step, ...]:
@@ -100,6 +102,10 @@ class Capture:
         self._file_name = names.namer(plan.naming, plan.context.device_target)
         self._statistics = _statistics(plan)
         self._drops_useless = plan.drops_useless and plan.context.device_target is not DeviceTarget.CPU
+        self._no_tensors = tuple(
+            steps.count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
+            for node in graph.nodes
+        )
         self._directory = ""
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
@@ -125,10 +131,14 @@ class Capture:
             return
         if self._plan.saves_kernel_args:
             self._write_args(position)
+        for _ in range(self._no_tensors[position]):
+            self._sink.skip(steps.NO_TENSOR)
         for slot, array in _present(inputs):
             self._write(operator, IO.INPUT, slot, array, self._directory)
         for slot, array in _present(outputs):
-            if not (self._drops_useless and _is_useless(operator, slot)):
+            if self._drops_useless and _is_useless(operator, slot):
+                self._sink.skip(_USELESS_REASON)
+            else:
                 self._write(operator, IO.OUTPUT, slot, array, self._directory)
 
     def enter(self, body: Graph) -> Capture | None:

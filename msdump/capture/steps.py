@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from msdump.dtypes import STRING, widen
+from msdump.graph.graph import Graph, Node
 from msdump.record import TensorRecord
 
 _log = logging.getLogger("msdump.capture")
@@ -19,6 +21,21 @@ Skip = Callable[[str], None]
 
 NO_ELEMENTS = "no elements"
 TEXT = "text"
+NO_TENSOR = "sequences and maps"
+_NO_TENSORS: Final = frozenset({"sequence", "map"})
+
+
+def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -> int:
+    """Return how many of an operator's values are no tensors, so that no file can hold them.
+
+    Args:
+        graph: The graph of the operator.
+        node: The operator.
+        inputs: Its inputs count.
+        outputs: Its outputs count.
+    """
+    names = node.inputs * inputs + node.outputs * outputs
+    return sum(graph.type_of(name).kind in _NO_TENSORS for name in names if name)
 
 
 def walk(record: TensorRecord, steps: tuple[Step, ...]) -> TensorRecord | None:

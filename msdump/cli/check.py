@@ -46,10 +46,16 @@ def command(*, config: str, model: str | None, dimensions: dict[str, int], **con
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check_sizes(graph, dimensions)
     found = matches(graph, plan)
-    count = sum(len(inner.operators) for inner in graph.walk())
-    print(f"\nmodel:      {graph.source}, {_plural(count, 'operator')}, {len(found.kernels)} dumped")
+    print(f"\nmodel:      {graph.source}, {_counts(graph, found)}")
     _print_matches(found, plan)
-    print("\n".join(_forecast_lines(graph, plan, dimensions)))
+    settled = loader.load(model, sizes=dimensions) if dimensions else graph
+    print("\n".join(_forecast_lines(graph, plan, settled)))
+
+
+def _counts(graph: Graph, found: Matches) -> str:
+    count = sum(len(inner.operators) for inner in graph.walk())
+    compiled = f", compiled into {_plural(found.count, 'kernel')}" if found.is_compiled else ""
+    return f"{_plural(count, 'operator')}{compiled}, {len(found.kernels)} dumped"
 
 
 def _print_matches(found: Matches, plan: DumpPlan) -> None:
@@ -78,12 +84,12 @@ def _print_table(operators: Sequence[OperatorRef]) -> None:
     Console(width=_WIDE).print(table)
 
 
-def _forecast_lines(graph: Graph, plan: DumpPlan, sizes: dict[str, int]) -> Iterator[str]:
+def _forecast_lines(graph: Graph, plan: DumpPlan, settled: Graph) -> Iterator[str]:
     if not plan.is_enabled or not graph.nodes:
         why = "the model has no operators" if plan.is_enabled else "support_device does not hold this device"
         yield f"forecast:   nothing, because {why}"
         return
-    yield from _amounts(forecast(graph, plan, sizes), plan)
+    yield from _amounts(forecast(graph, plan, settled), plan)
 
 
 def _amounts(told: Forecast, plan: DumpPlan) -> Iterator[str]:

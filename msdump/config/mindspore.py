@@ -82,6 +82,8 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     context = replace(context, jit_level=_level(context, top))
     mode = _mode(context)
     _warn_of_keys(document, top, report)
+    if mode is not Mode.O2:  # its directories are those of the device
+        _warn_of_ranks()
     settings = _settings(top, context, mode, report)
     _read_iteration(settings, report)
     rules.apply(mode, settings, report)
@@ -253,7 +255,7 @@ def _plan(
         existing=Existing(settings["existing"]),
         is_enabled=settings["is_enabled"],
         precision_mode=_precision_mode(context, settings),
-        drops_useless=_drops_useless(),
+        drops_useless=_drops_useless(mode),
         queue_bytes=settings["queue_bytes"],
         writer_threads=settings["writer_threads"],
         max_bytes=settings["max_bytes"],
@@ -313,9 +315,25 @@ def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings
     return mode is Mode.O0_O1 and not settings["trans_flag"]
 
 
-def _drops_useless() -> bool:
+def _drops_useless(mode: Mode) -> bool:
     """Return what MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT says: all but "0" is "1"."""
-    text = env.read(env.IGNORE_USELESS_OUTPUT) or "1"
+    given = env.read(env.IGNORE_USELESS_OUTPUT)
+    text = given or "1"
     if text not in {"0", "1"}:
         _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
+    elif given and mode in {Mode.CPU, Mode.O2}:
+        _log.warning(
+            "%s = %r has no effect under %s, which dumps every output",
+            env.IGNORE_USELESS_OUTPUT,
+            given,
+            mode.value,
+        )
     return text != "0"
+
+
+def _warn_of_ranks() -> None:
+    """Warn of variables by which a launcher tells a process that it is one of several."""
+    for name in (env.RANK_ID, env.RANK):
+        text = env.read(name)
+        if text is not None and text.strip("0"):
+            _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)

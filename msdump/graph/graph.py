@@ -30,6 +30,11 @@ class ValueType:
     shape: tuple[int | str | None, ...] | None = None
     kind: str = "tensor"
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the size of every dimension is known."""
+        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
+
 
 UNKNOWN = ValueType(kind="")
 

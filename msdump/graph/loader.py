@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -15,8 +18,15 @@ from msdump.graph import functions, names, validity, weights, wire
 from msdump.graph.builder import Builder, Shared
 from msdump.graph.graph import IN_MEMORY, Graph
 
+_log = logging.getLogger("msdump.graph")
 
-def load(model: str | os.PathLike[str] | onnx.ModelProto | bytes, *, keeps_classes: bool = True) -> Graph:
+
+def load(
+    model: str | os.PathLike[str] | onnx.ModelProto | bytes,
+    *,
+    keeps_classes: bool = True,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> Graph:
     """Read a model.
 
     Large weights stay in the mapped file; nothing of them is copied here.
@@ -24,6 +34,7 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | bytes, *, keeps_class
     Args:
         model: Path of an .onnx file, a ModelProto, or a serialised one.
         keeps_classes: Scopes carry class names (``reserve_class_name_in_scope``).
+        sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
@@ -37,7 +48,7 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | bytes, *, keeps_class
         path = Path(model)
         source, folder, data = str(path), path.parent, _map_file(path)
     try:
-        return _build(source, folder, data, keeps_classes=keeps_classes)
+        return _build(source, folder, data, keeps_classes=keeps_classes, sizes=sizes)
     except GraphError as error:
         raise type(error)(f"{source}: {error}") from error.__cause__
 
@@ -52,9 +63,19 @@ def _map_file(path: Path) -> memoryview:
     return data
 
 
-def _build(source: str, folder: Path | None, data: memoryview, *, keeps_classes: bool) -> Graph:
+def _build(
+    source: str,
+    folder: Path | None,
+    data: memoryview,
+    *,
+    keeps_classes: bool,
+    sizes: Mapping[str, int],
+) -> Graph:
     split = wire.split(data)
     model = validity.parsed(split.message)
+    _settle(model.graph, sizes)
+    if model.training_info:
+        _log.warning("%s: training_info has no effect: only the graph runs, without gradients", source)
     files = weights.SideFiles(folder)
     raw = np.frombuffer(data, np.uint8)
     initializers = {
@@ -70,6 +91,16 @@ def _build(source: str, folder: Path | None, data: memoryview, *, keeps_classes:
     names.name_nodes(model.graph)
     shared = Shared(source, model, keeps_classes)
     return Builder(shared, model.graph, _inferred(model).graph, initializers).graph()
+
+
+def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
+    """Give dynamic dimensions their sizes, wherever the model names them."""
+    if not sizes:
+        return
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param in sizes:
+                dimension.dim_value = sizes[dimension.dim_param]
 
 
 def _slice(raw: np.ndarray, span: wire.Span | None) -> np.ndarray | None:

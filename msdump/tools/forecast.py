@@ -26,7 +26,7 @@ from msdump.dtypes import STRING, DType
 from msdump.errors import FormatError
 from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, Trigger
+from msdump.plan import DeviceTarget, DumpPlan, Tree, Trigger
 from msdump.record import IO, Buffer
 from msdump.store.buffers import size_of
 from msdump.store.sinks import Sink, SyncSink
@@ -68,7 +68,7 @@ class Forecast:
     total: Amount | None
 
 
-def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast:
+def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     """Return what a run of a graph under a plan will write.
 
     Exact where shapes are known, but for the digits of stand-ins in ``mapping.csv``, the numbers in
@@ -78,10 +78,11 @@ def forecast(graph: Graph, plan: DumpPlan, sizes: Mapping[str, int]) -> Forecast
     Args:
         graph: The model.
         plan: The plan; ``set_dump`` marks nothing.
-        sizes: Sizes of dynamic dimensions by name.
+        settled: The same model, loaded with the sizes of its dynamic dimensions.
     """
+    graph = graph if plan.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
     device = emulated(graph, plan, plan.context, _Untouched)
-    rehearsal = _Rehearsal(graph if device is None else device.graph, plan, sizes, device)
+    rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
     rehearsal.play(0)
     amount, skipped = rehearsal.amount, rehearsal.skipped
     unknown, branches = rehearsal.play(1)
@@ -127,9 +128,9 @@ def _digits(last: int) -> int:
 class _Rehearsal:
     """A dump of tensors without contents into files without contents."""
 
-    def __init__(self, graph: Graph, plan: DumpPlan, sizes: Mapping[str, int], device: Ascend | None) -> None:
+    def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
         self._graph = graph
-        self._tensors = _Tensors(graph, sizes)
+        self._tensors = _Tensors(graph, settled)
         self._is_certain = plan.trigger is Trigger.ALWAYS
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.on_write_error, files=self._files)
@@ -209,9 +210,9 @@ _ANYWHERE: Final = Block(BASE, 0)
 class _Tensors:
     """Tensors of known shapes; memory is set aside for them, but never touched."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, settled: Graph) -> None:
         self._graph = graph
-        self._sizes = sizes
+        self._settled = settled
 
     def of(self, names: Sequence[str], unknown: list[str]) -> list[np.ndarray | None]:
         """Return the tensors of values; None, and the name noted, where the shape is not known."""
@@ -221,13 +222,14 @@ class _Tensors:
         if name in self._graph.weights:
             return self._graph.weights[name]
         known = self._graph.type_of(name)
+        if not known.is_settled and self._settled.type_of(name).is_settled:
+            known = self._settled.type_of(name)
         if known.kind in {"sequence", "map"}:
             return None  # the dump holds tensors only
         if known.dtype is STRING:
             return np.empty(1, known.dtype.numpy)  # gets no file, whatever its shape
-        shape = [self._sizes.get(size, size) if isinstance(size, str) else size for size in known.shape or ()]
-        sizes = tuple(size for size in shape if isinstance(size, int))
-        if known.dtype is None or known.shape is None or len(sizes) < len(shape):
+        sizes = tuple(size for size in known.shape or () if isinstance(size, int))
+        if known.dtype is None or not known.is_settled:
             unknown.append(name)
             return None
         return np.zeros(sizes, known.dtype.numpy)

@@ -10,7 +10,7 @@ from msdump.capture import selection
 from msdump.capture.compiled_dump import full_names, select_compiled
 from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, KernelPattern, PatternKind, Tree
+from msdump.plan import DeviceTarget, DumpPlan, JitLevel, KernelPattern, PatternKind, Tree
 from msdump.record import OperatorRef
 from msdump.session import file_stem
 
@@ -36,17 +36,23 @@ class Matches:
         kernels: Operators in execution order; those of branches and loops follow the main graph's.
         parameters: Weights and graph inputs (CPU and GPU).
         unmatched: Items that select nothing.
+        count: Operators that run, dumped or not: those that the device has made of the model's.
+        is_compiled: The device has changed the graph.
     """
 
     kernels: tuple[OperatorRef, ...]
     parameters: tuple[str, ...]
     unmatched: tuple[Unmatched, ...]
+    count: int
+    is_compiled: bool
 
 
 def matches(graph: Graph, plan: DumpPlan) -> Matches:
     """Return what a plan selects of a model, branches and loops included; ``set_dump`` marks nothing."""
     if plan.tree is not Tree.RANKS:
         return _compiled(graph, plan)
+    device = emulated(graph, plan, plan.context)
+    graph = graph if device is None else device.graph
     selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
     has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     names = list(selection.selectable(graph, plan))
@@ -60,6 +66,8 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
             for pattern in plan.selector.patterns
             if pattern.item not in used
         ),
+        sum(len(inner.operators) for inner in graph.walk()),
+        is_compiled=plan.context.jit_level is JitLevel.O1,
     )
 
 
@@ -86,6 +94,8 @@ def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
             for pattern in plan.selector.patterns
             if pattern.item not in used
         ),
+        len(nodes),
+        is_compiled=True,
     )
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from msdump import env
 from msdump.config.mindspore import parse
 from msdump.plan import Context, DeviceTarget, JitLevel
 
@@ -76,8 +77,8 @@ def _home(key):
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
     """No variable of the machine reaches a test."""
-    for name in ("MS_DIAGNOSTIC_DATA_PATH", "ENABLE_MS_GE_DUMP", "DEVICE_ID"):
-        monkeypatch.delenv(name, raising=False)
+    for variable in env.VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
 
 
 @pytest.fixture

@@ -220,6 +220,39 @@ def test_unknown_top_key_warns(compile_plan, caplog):
     ]
 
 
+@pytest.mark.parametrize(
+    ("mode", "name", "text", "warns"),
+    [
+        ("CPU", "RANK_ID", "4", True),
+        ("O0", "RANK", "1", True),
+        ("GPU", "RANK_ID", "0", False),
+        ("CPU", "RANK", "", False),
+        ("O2", "RANK_ID", "4", False),
+    ],
+)
+def test_rank_that_has_no_effect_warns(mode, name, text, warns, compile_plan, monkeypatch):
+    """The number of a process other than 0 would choose another directory: one warning that it does not."""
+    monkeypatch.setenv(name, text)
+
+    _, warnings = compile_plan(mode, {})
+
+    expected = f"{name} = '{text}' has no effect: there is one rank, its files go to rank_0"
+    assert [expected] * warns == warnings
+
+
+@pytest.mark.parametrize(
+    ("mode", "where"), [("CPU", "CPU"), ("GPU", None), ("O0", None), ("O2", "Ascend O2")]
+)
+def test_variable_of_useless_outputs_warns_where_it_has_no_effect(mode, where, compile_plan, monkeypatch):
+    """CPU and Ascend O2 dump every output, whatever the variable says."""
+    monkeypatch.setenv("MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", "1")
+
+    _, warnings = compile_plan(mode, {})
+
+    told = f"MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT = '1' has no effect under {where}, which dumps every output"
+    assert [told] * (where is not None) == warnings
+
+
 @pytest.mark.parametrize("text", ["[]", "null", "5", '"x"', "[{}]"])
 def test_anything_but_an_object_is_refused(text):
     """A file that holds a list, a number, a text or null is an error that shows it."""

@@ -627,8 +627,10 @@ def test_useless_output(door, caplog, enable, value, expected):
         n: np.ones(past, np.float32) for n in ("k2", "v2")
     }
 
-    door.dump(model, feeds, context=O0, enable=enable, input_output=2)
+    network = door.dump(model, feeds, context=O0, enable=enable, input_output=2)
 
+    reason = "useless to other operators; MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT=0 dumps them"
+    assert (0 if value == "0" else 1) == network.summary.skipped.get(reason, 0)
     assert expected == {int(m["slot"]) for m, _ in trees.tensors(door.rank)}
     assert (value == "2") == any("IGNORE_USELESS" in r.getMessage() for r in caplog.records)
 

@@ -202,3 +202,17 @@ def test_packed_weight(door):
     files = [path for match, path in trees.tensors(door.rank) if match["dtype"] == "Int4"]
     assert len(files) == 2
     assert all(trees.same_bits(weight, np.load(path)) for path in files)
+
+
+@pytest.mark.parametrize("context", [{}, {"device_target": "Ascend", "jit_level": "O0"}], ids=["CPU", "O0"])
+def test_values_that_are_no_tensors_are_counted(door, context):
+    """What a sequence or a map holds gets no file; the summary counts each, and the reader of one."""
+    nodes = [
+        nets.node("SplitToSequence", "x", "parts"),
+        nets.node("ConcatFromSequence", "parts", "y", axis=0),
+    ]
+    model = nets.model(nodes, [nets.value("x", [2, 2])], [nets.value("y", [2, 2])])
+
+    network = door.dump(model, {"x": np.ones((2, 2), np.float32)}, context=context)
+
+    assert {"sequences and maps": 2} == network.summary.skipped
