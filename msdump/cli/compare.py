@@ -28,7 +28,8 @@ from msdump.tools.dump_folder import Folder, FolderKind
 from msdump.tools.dump_folders import FolderPair
 from msdump.tools.identities import Identities
 from msdump.tools.limits import COSINE, DISTANCES, Limits
-from msdump.tools.matching import Matched
+from msdump.tools.matching import Execution, Matched
+from msdump.tools.origins import Output
 from msdump.tools.verdicts import AGREEING, BAD, Verdict
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
@@ -82,7 +83,7 @@ def command(
     Either is a dump, a part of it, or a directory of golden tensors (name.output.time.npy);
     or both are .npy files. Two tensors agree if their cosine similarity is at least --cosine
     and their relative Euclidean distance at most --distance; without it, at most what the
-    coarsest element type allows that they were computed in (float32 0.00012, float16 0.002,
+    coarsest element type allows that they were computed in (float32 0.00012, float16 0.0039,
     bfloat16 0.016; integers and truth values must be the same). All numbers of all tensors,
     inputs too, go to compare_{time}.csv, in the order of execution. Exit codes: 0 everything
     that has a counterpart agrees, 1 something differs or cannot be compared, 2 nothing has a
@@ -114,9 +115,8 @@ def command(
 def _print_scores(mine: str, golden: str, limits: Limits) -> None:
     """Print the numbers of two files and the verdict; exit with 1 where they differ."""
     result = divergence.files(mine, golden, limits)
-    for name, score in zip(
-        algorithms.ALL, result.found.scores, strict=False
-    ):  # none where nothing was compared
+    scores = result.found.scores  # none where nothing was compared
+    for name, score in zip(algorithms.ALL[: len(scores)], scores, strict=True):
         print(f"{name}: {score}")
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
     if result.verdict in BAD:
@@ -149,7 +149,8 @@ class _Comparison:
         with messages.bar("operators", len(matched.executions)) as advance:
             results = divergence.results(ours, theirs, matched.executions, limits, jobs=jobs)
             for order, result in enumerate(results, 1):
-                self.report.add(Located(pair.label, order, result))
+                time = matched.executions[order - 1].time
+                self.report.add(Located(pair.label, order, result, time))
                 advance()
         if pair.label and self.report.compared == before:
             messages.say(f"warning: no tensor of {pair.mine} has a counterpart in {pair.golden}")
@@ -159,23 +160,35 @@ class _Comparison:
         first = self.report.first
         if first is None:
             return
-        alone = self.report.alone_before(first)
+        before = self.report.before(first)
+        unknown = [each.result.name for each in before if not each.is_compared]
         for tensor in first.wrong(IO.INPUT):
             if tensor.verdict is Verdict.DIFFERENT:
-                yield self._origin(first, tensor.slot, alone)
-        if alone and not any(each.verdict in AGREEING | BAD for each in first.result.of(IO.INPUT)):
-            yield f"{alone[-1].result.name}, which ran before it, has no counterpart"
+                yield self._origin(first, tensor.slot, before, unknown)
+        if unknown and not any(each.verdict in AGREEING | BAD for each in first.result.of(IO.INPUT)):
+            yield f"{unknown[-1]}, which ran before it, was not compared"
 
-    def _origin(self, first: Located, slot: int, alone: Sequence[Located]) -> str:
-        golden, matched = self.sources[first.label]
-        found = origins.writer(golden, matched.executions, first.order - 1, slot)
+    def _origin(self, first: Located, slot: int, before: Sequence[Located], unknown: Sequence[str]) -> str:
+        golden, execution = self._source(first)
+        outputs = (output for each in reversed(before) for output in self._outputs(each))
+        found = origins.writer((golden, execution.counterparts[IO.INPUT, slot]), outputs)
         if found is None:
-            unless = f", unless {alone[-1].result.name} wrote it, which has no counterpart" if alone else ""
+            unless = f", unless {unknown[-1]} wrote it, which was not compared" if unknown else ""
             return f"what feeds input {slot} differs and lies outside the dump{unless}"
-        place, output = found
-        execution = matched.executions[place]
-        name = execution.name
+        name, output = found
         return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
+
+    def _outputs(self, located: Located) -> Iterator[Output]:
+        """Yield the outputs of an operator that agree."""
+        golden, execution = self._source(located)
+        for tensor in located.result.of(IO.OUTPUT):
+            if tensor.verdict in AGREEING:
+                place = execution.counterparts[IO.OUTPUT, tensor.slot]
+                yield Output(execution.name, tensor.slot, golden, place)
+
+    def _source(self, located: Located) -> tuple[Folder, Execution]:
+        golden, matched = self.sources[located.label]
+        return golden, matched.executions[located.order - 1]
 
 
 def _why_nothing(pair: FolderPair, graph: str | None) -> str:
@@ -193,7 +206,7 @@ def _print(comparison: _Comparison) -> None:
     report = comparison.report
     shown = report.operators
     if len(shown) > _SHOWN and not messages.verbosity():
-        shown = report.bad[:_SHOWN]
+        shown = sorted(report.bad, key=lambda located: located.time)[:_SHOWN]
     if shown:
         compare_text.print_table(shown, has_labels=any(located.label for located in report.operators))
     for line in compare_text.lines(report, len(shown), tuple(comparison.origins())):

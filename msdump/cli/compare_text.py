@@ -103,9 +103,10 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
         return
     result = first.result
     directory = f" in {first.label}" if first.label else ""
+    count = sum(each.label == first.label for each in report.operators)
     yield (
         f"first     {result.name} ({result.op_type}){_pass(first)}, operator {first.order} of"
-        f" {len(report.operators)}{directory}: {first.fault()}"
+        f" {count}{directory}: {first.fault()}"
     )
     reason = divergence_report.reason(result, result.worst)
     for line in (*([reason] if reason else ()), *origins):

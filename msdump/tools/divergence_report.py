@@ -16,6 +16,7 @@ from msdump.tools.matching import Uneven
 from msdump.tools.verdicts import AGREEING, BAD, OperatorResult, TensorResult, Verdict
 
 _SUGGESTED: Final = ("float16", "bfloat16")  # what a device may compute in, whatever the types of its tensors
+_UNCOMPARED: Final = frozenset({Verdict.ALONE, Verdict.UNREADABLE})
 _TITLES: Final = (
     *("Directory", "Order", "Operator", "Type", "Pass", "Tensor", "Shape", "DataType", "GoldenDataType"),
     "Verdict",
@@ -32,16 +33,23 @@ class Located:
         label: Its directory, "" where there is only one.
         order: Place in the execution, from 1.
         result: What is said of it.
+        time: When it ran, in microseconds; directories of one run, such as those of a loop, overlap.
     """
 
     label: str
     order: int
     result: OperatorResult
+    time: int = 0
 
     @property
     def is_bad(self) -> bool:
         """Whether one of its tensors differs, or could not be compared with its counterpart."""
         return self.result.verdict in BAD
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all of its outputs were compared."""
+        return not any(each.verdict in _UNCOMPARED for each in self.result.of(IO.OUTPUT))
 
     def wrong(self, side: IO) -> tuple[TensorResult, ...]:
         """Return the inputs or the outputs that differ or could not be compared."""
@@ -117,18 +125,15 @@ class Report:
 
     @property
     def first(self) -> Located | None:
-        """The first operator with a tensor that differs or does not fit; else the first with a bad file."""
-        told = (each for each in self.bad if each.result.verdict is not Verdict.UNREADABLE)
-        return next(told, next(iter(self.bad), None))
+        """The first that ran of those with a tensor that differs or does not fit; else with a bad file."""
+        bad = self.bad
+        told = [each for each in bad if each.result.verdict is not Verdict.UNREADABLE]
+        return min(told or bad, key=lambda each: each.time, default=None)
 
-    def alone_before(self, located: Located) -> list[Located]:
-        """Return the operators without any counterpart that ran before one in its directory."""
-        place = self.operators.index(located)
-        return [
-            each
-            for each in self.operators[:place]
-            if each.label == located.label and each.result.verdict is Verdict.ALONE
-        ]
+    def before(self, located: Located) -> list[Located]:
+        """Return what ran before an operator, in all directories, in the order of execution."""
+        earlier = (each for each in self.operators if each.time < located.time)
+        return sorted(earlier, key=lambda each: each.time)
 
     def precision(self) -> str:
         """Return the element type within whose limits the first differences lie, "" where there is none."""

@@ -38,6 +38,11 @@ class Execution:
         """The operator as the names of files have it."""
         return self.files[-1].op_name
 
+    @property
+    def time(self) -> int:
+        """When it ran: microseconds since the epoch, 0 where the names of its files do not tell."""
+        return self.files[-1].timestamp
+
 
 @dataclass(frozen=True, slots=True)
 class Uneven:

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from msdump.errors import DumpReadError, FormatError
-from msdump.record import IO
 from msdump.tools import operands
 from msdump.tools.dump_folder import Folder
-from msdump.tools.matching import Execution, Place
+from msdump.tools.matching import Place
 from msdump.tools.operands import Operand
 
 
-def writer(
-    golden: Folder, executions: Sequence[Execution], position: int, slot: int
-) -> tuple[int, int] | None:
-    """Return the place of the operator that wrote an input, and which output it is, as golden elements tell.
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A compared output of an operator.
+
+    Attributes:
+        name: The operator.
+        slot: Number of the output.
+        folder: The golden directory.
+        place: Its counterpart there.
+    """
+
+    name: str
+    slot: int
+    folder: Folder
+    place: Place
+
+
+def writer(read: tuple[Folder, Place], outputs: Iterable[Output]) -> tuple[str, int] | None:
+    """Return the operator and the number of its output that wrote an input, as the golden elements tell.
 
     Args:
-        golden: The directory of the golden tensors.
-        executions: What ``matching.match`` gave, all of it.
-        position: Place of the operator that reads.
-        slot: Number of its input.
+        read: The golden directory, and where the input's counterpart stands in it.
+        outputs: What ran before, the newest first.
 
     Returns:
-        None where no compared output before it holds just these elements, or where they are all alike.
+        None where no output has just these elements, or where they are all alike.
     """
-    place = executions[position].counterparts.get((IO.INPUT, slot))
-    wanted = None if place is None else _read(golden, place)
+    wanted = _read(*read)
     if wanted is None or not _is_told_apart(wanted):
         return None
-    for earlier in reversed(range(position)):
-        for (io, number), other in executions[earlier].counterparts.items():
-            if io is IO.OUTPUT and other[1] is IO.OUTPUT and _holds(golden, other, wanted):
-                return earlier, number
-    return None
+    found = (output for output in outputs if _holds(output.folder, output.place, wanted))
+    return next(((output.name, output.slot) for output in found), None)
 
 
 def _read(golden: Folder, place: Place) -> Operand | None:
