@@ -95,6 +95,9 @@ def _report(ctx: click.Context, error: Exception) -> int:
                 messages.say(f"error: {problem.render(error.source)}")
         case MsdumpError():
             messages.say_once(f"error: {error}")
+        case MemoryError():
+            messages.say(f"error: out of memory: {error}; free memory or raise its limit (ulimit -v)")
+            return FAILED
         case _:
             kind = type(error).__name__
             messages.say(f"internal error: {kind}: {error} (-v shows the traceback)")

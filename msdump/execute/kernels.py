@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from msdump.errors import UnsupportedOpError
 from msdump.execute import bfloat16, values
 from msdump.execute.fallback import ReferenceRun, kept
 from msdump.execute.runtime import OrtValue, Runtime, public_value, short
+from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightStore
 from msdump.graph import legacy, onenode
 from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, STATUS, Rounding
@@ -29,8 +29,6 @@ from msdump.graph.wire import SMALL_BYTES
 _log = logging.getLogger("msdump.execute")
 
 Run = Callable[[Mapping[str, OrtValue], list[str], None], Any]
-
-_OUT_OF_MEMORY: Final = re.compile("allocate memory|bad_alloc|bad allocation")
 
 _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
     "MatMul": frozenset({0, 1}),
@@ -110,6 +108,7 @@ class KernelFactory:
 
         Raises:
             UnsupportedOpError: Neither the runtime nor ONNX's reference can run it.
+            Exception: Memory or threads ran out.
         """
         if node.op_type == "OptionalHasElement" and not node.domain:
             return _has_element(node)
@@ -131,11 +130,13 @@ class KernelFactory:
         Raises:
             Exception: Nothing else can run the operator either.
         """
-        if node.domain or _OUT_OF_MEMORY.search(str(reason)):
+        if node.domain or shortage(reason):
             raise reason
         try:
             return _applied(self._spare(node, "pinned", lambda: self._pinned_kernel(node, fed)), fed)
-        except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the first reason is told
+        except Exception as error:
+            if shortage(error):
+                raise
             _log.debug("node %r with pinned shapes: %s", node.name, short(error))
         spare = self._spare(node, "reference", lambda: self._reference_kernel(node, fed, reason))
         return _applied(spare, fed)
@@ -167,13 +168,17 @@ class KernelFactory:
     def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
             return self._session_kernel(node, fed, self._roundings(node))
-        except Exception as error:  # noqa: BLE001 - the runtime's classes vary; the reasons are told below
+        except Exception as error:
+            if shortage(error):
+                raise
             first = error
         if not node.domain and "is not a registered function/op" not in str(first):
             for way in (self._widened_kernel, self._pinned_kernel):
                 try:
                     return way(node, fed)
-                except Exception as error:  # noqa: BLE001 - the same
+                except Exception as error:
+                    if shortage(error):
+                        raise
                     _log.debug("node %r, %s: %s", node.name, way.__name__, short(error))
         return self._reference_kernel(node, fed, first)
 
@@ -306,6 +311,8 @@ class KernelFactory:
         try:
             reference = ReferenceNode(self._graph, node, (*fed, *arrays))
         except Exception as error:
+            if shortage(error):
+                raise
             raise UnsupportedOpError(
                 f"{self._graph.source}: node {node.name!r}: nothing can run {node.domain or 'ai.onnx'}"
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"

@@ -10,12 +10,13 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.device.memory import lifetimes
-from msdump.errors import ExecutionError, UnsupportedOpError
+from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
 from msdump.execute.control import Body, Control, Frame, Site, control
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, Run
 from msdump.execute.observer import Array, Observer
 from msdump.execute.runtime import OrtValue, Runtime, runtime, short
+from msdump.execute.shortage import shortage
 from msdump.execute.weights import Made, WeightStore
 from msdump.graph.emulation import STATUS
 from msdump.graph.graph import Graph, Node
@@ -205,8 +206,11 @@ class Program:
 
     def _compile(self, operator: _Operator, current: Frame) -> Run:
         node = operator.node
-        kernel = self._factory.make(node, self._fed(node, current))
-        self._place_weights(kernel, current)
+        try:
+            kernel = self._factory.make(node, self._fed(node, current))
+            self._place_weights(kernel, current)
+        except Exception as error:
+            raise self._failure(node, current, error) from error
         operator.feeds = tuple((name, self.slots[value]) for name, value in kernel.feeds)
         operator.names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
         results = tuple(self.slots[node.outputs[position]] for _, position in kernel.outputs)
@@ -218,7 +222,10 @@ class Program:
         """Run control flow as one operator of the runtime; return all outputs, unused ones as None."""
         kernel = self._wholes.get(node.name)
         if kernel is None:
-            kernel = self._wholes[node.name] = self._factory.make(node, self._fed(node, frame))
+            try:
+                kernel = self._wholes[node.name] = self._factory.make(node, self._fed(node, frame))
+            except Exception as error:
+                raise self._failure(node, frame, error) from error
         names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
         try:
             made = kernel.run({feed: self._value(name, frame) for feed, name in kernel.feeds}, names, None)
@@ -251,10 +258,11 @@ class Program:
     ) -> Any:
         try:
             return self._factory.rescue(node, self._fed(node, current), error)
-        except Exception:  # noqa: BLE001 - the first reason is the one to tell
+        except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out
             if observer is not None:
                 observer.failed(position, [self._tensor(name, current) for name in node.inputs])
-            raise self._failure(node, current, error) from error
+            reason = later if shortage(later) else error
+            raise self._failure(node, current, reason) from reason
 
     def _place_weights(self, kernel: Kernel, current: Frame) -> None:
         for _, name in kernel.feeds:
@@ -284,10 +292,12 @@ class Program:
         return result
 
     def _failure(self, node: Node, current: Frame, error: Exception) -> Exception:
-        if isinstance(error, UnsupportedOpError):
+        if isinstance(error, MsdumpError):
             return error
         shown = ", ".join(_describe(self._tensor(name, current)) for name in node.inputs)
-        return ExecutionError(node.operator.full_name, f"{short(error)} (inputs: {shown})")
+        lacks = shortage(error)
+        reason = f"{lacks}: {short(error)}" if lacks else short(error)
+        return ExecutionError(node.operator.full_name, f"{reason} (inputs: {shown})")
 
 
 def _value_names(graph: Graph) -> Iterator[str]:

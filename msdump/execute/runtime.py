@@ -17,6 +17,7 @@ from typing import Any, Final
 import onnxruntime
 
 from msdump.execute.native import native
+from msdump.execute.shortage import shortage
 from msdump.graph import onenode, probe
 from msdump.threads import thread_count
 
@@ -128,7 +129,9 @@ class Runtime:
     def _newest(self, pattern: re.Pattern[str], model: bytes, default: int) -> int:
         try:
             self._create(model, {})
-        except Exception as error:  # noqa: BLE001 - its classes vary from version to version
+        except Exception as error:
+            if shortage(error):
+                raise
             found = pattern.search(str(error))
             return int(found[1]) if found else default
         return default
@@ -159,7 +162,9 @@ def _cuda_runtime() -> Runtime:
     on_gpu = Runtime(thread_count(), (_CUDA, _CPU))
     try:
         on_gpu.session(probe.model())
-    except Exception as error:  # noqa: BLE001 - whatever keeps the device from answering
+    except Exception as error:
+        if shortage(error):
+            raise
         _log.warning("no GPU answers (%s): operators run on the CPU", short(error))
         return runtime()
     return on_gpu

@@ -1,0 +1,163 @@
+"""Memory and threads that run out: told as such, and no operator runs in another way for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msdump.errors import ExecutionError
+from msdump.execute import runtime
+from msdump.execute.kernels import KernelFactory
+from msdump.execute.runtime import Runtime
+from msdump.execute.shortage import shortage
+from msdump.graph import loader
+from msdump.session import Network
+from tests.dump.nets import model, node, value
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY = "out of memory; free memory, raise its limit (ulimit -v) or feed less at once"
+THREADS = "out of threads; raise their limit (ulimit -u) or set MSDUMP_THREADS=1"
+X = {"x": np.ones((2, 3), np.float32)}
+
+REASONS = {
+    "threads": (
+        RuntimeError("pthread_create failed, error code: 11 error msg: Resource temporarily"),
+        THREADS,
+    ),
+    "memory for a thread": (
+        RuntimeError("pthread_create failed, error code: 12 error msg: Cannot allocate memory"),
+        MEMORY,
+    ),
+    "python's threads": (RuntimeError("can't start new thread"), THREADS),
+    "C++": (RuntimeError("std::bad_alloc"), MEMORY),
+    "the runtime": (RuntimeError("Failed to allocate memory for requested buffer of size 9"), MEMORY),
+    "CUDA": (RuntimeError("CUDA failure 2: out of memory"), MEMORY),
+    "numpy": (MemoryError("Unable to allocate 8.00 GiB for an array"), MEMORY),
+    "python": (MemoryError(), MEMORY),
+    "library": (ImportError("x.so: failed to map segment from shared object"), MEMORY),
+}
+each_reason = pytest.mark.parametrize(("error", "told"), REASONS.values(), ids=REASONS)
+
+
+@each_reason
+def test_reasons(error, told):
+    """An error of something that ran out says what, and what to do."""
+    assert told == shortage(error)
+
+
+def test_other_errors():
+    """Other errors are of other causes."""
+    assert "" == shortage(RuntimeError("NOT_IMPLEMENTED : Could not find an implementation for Mod(13)"))
+
+
+def network(op_type="Neg"):
+    """Return a network of one operator that nothing has compiled yet."""
+    return Network(loader.load(model([node(op_type, "x", "y")], [value("x", [2, 3])], ["y"])))
+
+
+@each_reason
+def test_operator_that_cannot_be_compiled(monkeypatch, caplog, error, told):
+    """What ran out while an operator is compiled is told; the next run tries again."""
+    net = network("Softsign")
+    with monkeypatch.context() as patch:
+        patch.setattr(Runtime, "session", lambda *_: (_ for _ in ()).throw(error))
+        with pytest.raises(ExecutionError) as caught:
+            net.run(X)
+
+    assert f"operator Default/Softsign-op0 failed: {told}: " in str(caught.value)
+    np.testing.assert_array_equal(np.full((2, 3), 0.5, np.float32), net.run(X)["y"])
+    assert [] == caplog.records
+
+
+@each_reason
+def test_operator_that_runs_out(monkeypatch, error, told):
+    """What runs out while an operator runs is told; no other kernel is asked."""
+    net, asked = network(), []
+    net.run(X)
+
+    def fail(*_):
+        raise error
+
+    for way in ("_pinned_kernel", "_reference_kernel"):
+        monkeypatch.setattr(KernelFactory, way, lambda *_: asked.append(1))
+    monkeypatch.setattr(net._program._operators[0], "run", fail)
+    with pytest.raises(ExecutionError) as caught:
+        net.run(X)
+
+    assert f"operator Default/Neg-op0 failed: {told}: " in str(caught.value)
+    assert [] == asked
+
+
+def test_rescue_that_runs_out(monkeypatch):
+    """Where memory runs out while an operator is rescued, that is told, not why it needed rescue."""
+    net = network()
+    net.run(X)
+
+    def fail(*_):
+        raise RuntimeError("no such case")
+
+    def short(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(net._program._operators[0], "run", fail)
+    monkeypatch.setattr(KernelFactory, "_pinned_kernel", short)
+    with pytest.raises(ExecutionError, match="Neg-op0 failed: out of memory; free"):
+        net.run(X)
+
+
+def test_limits_of_the_runtime(monkeypatch):
+    """What the runtime reads at most is asked again where memory ran out, and not guessed."""
+    found = Runtime(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Runtime, "_create", lambda *_: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            _ = found.limits
+
+    assert runtime.runtime().limits == found.limits
+
+
+LIMITED = r"""
+import logging, re, resource, sys
+from pathlib import Path
+import numpy as np
+import msdump
+
+logging.basicConfig(level=logging.WARNING)
+network = msdump.load("net.onnx")
+network(np.ones(4, np.float32), np.array([2, 4]))
+used = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+try:
+    network(np.ones(4, np.float32), np.array([1 << 28, 4]))
+except msdump.errors.ExecutionError as error:
+    print(error)
+print(network(np.ones(4, np.float32), np.array([3, 4])).shape)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are Linux's")
+def test_process_with_little_memory(tmp_path):
+    """Under a limit of memory an operator that needs more fails with the reason, and others run on."""
+    nodes = [node("Expand", "x s", "y")]
+    proto = model(nodes, [value("x", [4]), value("s", [2], 7)], ["y"])
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "MSDUMP_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    told, shape = done.stdout.splitlines()
+    assert told.startswith(f"operator Default/BroadcastTo-op0 failed: {MEMORY}: ")
+    assert "(3, 4)" == shape
