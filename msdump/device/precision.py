@@ -38,6 +38,7 @@ _NARROW: Final[Mapping[PrecisionMode, DType]] = {
 CUBE_OPS: Final = frozenset(
     {
         *("Conv2D", "Conv3D", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv2dNative"),
+        *("Conv2DOfNHWC", "DepthwiseConv2DOfNHWC"),
         *("MatMul", "BatchMatMul", "Dense"),
         *("Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInput", "Conv3DBackpropFilter"),
     }

@@ -44,6 +44,12 @@ MOVES: Final = frozenset(
 )
 """Operators that move elements, or that convert on purpose: they keep the types they are given."""
 
+GE_DOMAIN: Final = "ge"
+"""Domain of functions that stand for operators of GE; they compute as ONNX's own do."""
+
+GE_PREFIX: Final = "GE_"
+"""Begins their names: onnxruntime takes a function for ONNX's operator of the same name, and crashes."""
+
 CONTROL: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Those of ``MOVES`` whose subgraphs compute: what they give is rounded all the same."""
 
@@ -110,7 +116,8 @@ class _Writer:
         """Append an operator and the casts around it."""
         own = onnx.NodeProto()
         own.CopyFrom(proto)
-        moves = own.op_type in MOVES or bool(own.domain)
+        is_foreign = own.domain not in {"", GE_DOMAIN}
+        moves = is_foreign or own.op_type.removeprefix(GE_PREFIX) in MOVES
         is_control = moves and own.op_type in CONTROL and not own.domain
         had_half = not moves and any(self.types.get(name) in HALVES for name in own.input)
         for slot, name in enumerate(proto.input):

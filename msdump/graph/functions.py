@@ -77,7 +77,12 @@ def _inner_name(path: str, node: onnx.NodeProto, position: int) -> str:
 
 class _Copies:
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+        versions = {opset.domain: opset.version for opset in model.opset_import}
+        self._functions = {
+            (f.domain, f.name, f.overload): f
+            for f in model.functions
+            if all(versions.get(opset.domain, opset.version) == opset.version for opset in f.opset_import)
+        }
         self.made: list[onnx.FunctionProto] = []
 
     def copy_call(self, call: onnx.NodeProto, path: str, callers: tuple[str, ...] = ()) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msdump.graph.emulation import GE_DOMAIN, GE_PREFIX
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -53,6 +55,8 @@ def primitive_name(op_type: str, domain: str, use: Use) -> str:
     An operator without an entry in the table keeps its ONNX name. Unknown ranks give the
     commonest form (``Conv2D``, ``MatMul``).
     """
+    if domain == GE_DOMAIN:
+        op_type, domain = op_type.removeprefix(GE_PREFIX), ""
     entry = PRIMITIVES.get(op_type if domain in _STANDARD else f"{domain}::{op_type}", op_type)
     return entry if isinstance(entry, str) else entry(use)
 

@@ -10,37 +10,8 @@ import pytest
 
 from msdump import acl
 from msdump.graph.single_operator import onnx_name
-from tests.frontends.acl_script import fetched, sent
-
-FLOAT, HALF, INT32, INT64, BOOL, BF16 = 0, 1, 3, 9, 12, 27
-ND = 2
-TYPES = {np.dtype(np.float32): FLOAT, np.dtype(np.float16): HALF, np.dtype(np.int32): INT32}
-TYPES |= {np.dtype(np.int64): INT64, np.dtype(bool): BOOL, np.dtype(ml_dtypes.bfloat16): BF16}
-
-
-def call(op_type, inputs, output, attr=0, stream=0):
-    """Run an operator on arrays; return the codes of call and stream, and the output as it was described."""
-    descs = [acl.create_tensor_desc(TYPES[array.dtype], array.shape, ND) for array in inputs]
-    buffers = [acl.create_data_buffer(sent(array), array.nbytes) for array in inputs]
-    dtype, shape = output
-    out_desc = acl.create_tensor_desc(TYPES[np.dtype(dtype)], shape, ND)
-    size = acl.get_tensor_desc_size(out_desc)
-    address, _ = acl.rt.malloc(size, 0)
-    out = acl.create_data_buffer(address, size)
-    ret = acl.op.execute_v2(op_type, descs, buffers, [out_desc], [out], attr, stream)
-    failure = acl.rt.synchronize_stream(stream)
-    return ret, failure, np.frombuffer(fetched(address, size), dtype).reshape(shape)
-
-
-def attributes(**values):
-    """Return a handle of attributes."""
-    attr = acl.op.create_attr()
-    for name, value in values.items():
-        kind = type(value[0]).__name__ if isinstance(value, list) else type(value).__name__
-        kind = {"str": "string"}.get(kind, kind)
-        setter = getattr(acl.op, f"set_attr_list_{kind}" if isinstance(value, list) else f"set_attr_{kind}")
-        assert 0 == setter(attr, name, value)
-    return attr
+from tests.frontends.acl_script import sent
+from tests.frontends.single_calls import FLOAT, HALF, INT32, ND, attributes, call
 
 
 @pytest.fixture
@@ -112,24 +83,58 @@ def test_names_are_mapped_back():
 
 REFUSED = {
     "unknown operator": ("NoSuchOperator", [A], 0, 100024),
-    "unknown attribute": ("Relu", [A], {"alpha": 1.0}, 100023),
-    "transposed matrices": ("MatMulV2", [A, A], {"transpose_x2": True}, 100023),
+    "missing attribute": ("Muls", [A], 0, 100023),
     "number for a list": ("Conv2D", [IMAGE, KERNEL], {"strides": 2, "pads": 0}, 100023),
-    "two axes": ("SoftmaxV2", [A], {"axes": [0, 1]}, 100023),
+    "list of another length": ("Conv2D", [IMAGE, KERNEL], {"strides": [1], "pads": [0, 0, 0, 0]}, 100023),
+    "axis that is not there": ("SoftmaxV2", [A], {"axes": [0, 2]}, 100023),
+    "too few inputs": ("MatMulV2", [A], 0, 100021),
+    "too many inputs": ("Muls", [A, A], {"value": 2.0}, 100021),
+    "text for a number": ("ArgMaxD", [A], {"dimension": "first"}, 100023),
 }
 
 
 @pytest.mark.parametrize(("op_type", "inputs", "attrs", "code"), REFUSED.values(), ids=REFUSED)
 def test_wrong_operators_are_refused(started, op_type, inputs, attrs, code):
-    """An operator that there is not is 100024, an attribute that it has not 100023."""
+    """An operator that there is not is 100024, a missing or wrong attribute 100023, other inputs 100021."""
     attr = attributes(**attrs) if attrs else 0
 
     assert code == call(op_type, inputs, (np.float32, (2, 3)), attr)[0]
 
 
+MISSING = {
+    "Cast": ([A], "dst_type"),
+    "Muls": ([A], "value"),
+    "Conv2D": ([IMAGE, KERNEL], "strides"),
+    "ReduceSumD": ([A], "axes"),
+    "GatherV2D": ([A, A], "axis"),
+    "StridedSliceD": ([A], "begin"),
+}
+
+
+@pytest.mark.parametrize(("op_type", "given"), MISSING.items(), ids=MISSING)
+def test_missing_attributes_are_told_with_their_names(started, op_type, given):
+    """What is missing is told when the operator is executed, as GE names it."""
+    inputs, name = given
+
+    assert 100023 == call(op_type, inputs, (np.float32, (2, 3)))[0]
+    assert f"operator '{op_type}': attribute '{name}' is missing" in acl.get_recent_err_msg()
+
+
+def test_unknown_attributes_are_told(started, caplog):
+    """An attribute that an operator has not is ignored with a warning that names those that it has."""
+    with caplog.at_level(logging.WARNING):
+        assert (0, 0) == call("LeakyRelu", [A], (np.float32, (2, 3)), attributes(slope=1.0))[:2]
+        assert (0, 0) == call("Elu", [A], (np.float32, (2, 3)), attributes(slope=1.0))[:2]
+
+    assert [
+        f"operator '{name}' has no attribute 'slope', which is ignored; it has {known}"
+        for name, known in (("LeakyRelu", "negative_slope"), ("Elu", "alpha"))
+    ] == caplog.messages
+
+
 FAILING = {
     "wrong shape": ("Add", [A, np.ones((5, 7), np.float32)], {}, (np.float32, (2, 3)), 500002),
-    "too few pads": ("Conv2D", [IMAGE, KERNEL], {"pads": [1, 1, 1]}, (np.float32, (1, 1, 4, 4)), 500002),
+    "too few pads": ("Conv", [IMAGE, KERNEL], {"pads": [1, 1, 1]}, (np.float32, (1, 1, 4, 4)), 500002),
     "wrong output shape": ("Add", [A, B], {}, (np.float32, (3, 2)), 100022),
     "wrong output type": ("Add", [A, B], {}, (np.float16, (2, 3)), 100022),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,11 +23,16 @@ from msdump.frontends.acl.loaded import nbytes, to_array
 from msdump.frontends.acl.objects import OperatorAttributes, TensorDesc
 from msdump.frontends.acl.state import State
 from msdump.graph import loader
-from msdump.graph.single_operator import single_operator
+from msdump.graph.ge.body import Operand
+from msdump.graph.ge.model import InputCountError
+from msdump.graph.graph import Graph
+from msdump.graph.single_operator import needed_values, single_operator
 from msdump.plan import IterationSet
 from msdump.session import Network
 
 _MOST_KEPT: Final = 256  # operators that are ready to be called again
+_FORMATS: Final = {0: "NCHW", 1: "NHWC", 16: "HWCN"}
+"""Formats of images and their weights by their numbers in aclFormat."""
 _TYPES: Final = {row.acl: row for row in DTYPES if row.acl is not None}
 
 
@@ -107,6 +112,10 @@ set_attr_list_bool = _setter(lambda items: [int(item) for item in items])
 """Set flags."""
 set_attr_list_int = _setter(lambda items: [int(item) for item in items])
 """Set numbers."""
+set_attr_list_list_int = _setter(lambda lists: [[int(item) for item in items] for items in lists])
+"""Set lists of numbers."""
+set_attr_data_type = _setter(int)
+"""Set an element type by its number in aclDataType."""
 set_attr_list_float = _setter(lambda items: [float(item) for item in items])
 """Set numbers."""
 set_attr_list_string = _setter(lambda items: [str(item) for item in items])
@@ -135,8 +144,8 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
         stream: The stream, 0 for the default one.
 
     Codes: 145001 before ``acl.init``, 100000 for handles and memory that are not there, 100024 for
-    an operator that there is not, 100023 for an attribute that it has not, 100021 for inputs that
-    do not fit.
+    an operator that there is not, 100023 for an attribute that is missing or does not fit, 100021 for
+    inputs that do not fit. An attribute that the operator has not is logged.
     """
     now = state.current()
     now.require_initialised("acl.op.execute_v2")
@@ -150,7 +159,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
         _array(now, index, handle, desc)
         for index, (handle, desc) in enumerate(zip(inputs, described, strict=True))
     ]
-    network, single = _network(now, op_type, described, len(expected), given)
+    network, single = _network(now, op_type, _operands(op_type, described, arrays, given), expected, given)
 
     def run() -> None:
         with now.lock:
@@ -163,37 +172,70 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
     answers.on_stream(found, run)
 
 
+def _operands(
+    op_type: str, described: Sequence[TensorDesc], arrays: Sequence[np.ndarray], given: Mapping[str, Any]
+) -> list[Operand]:
+    """Return the inputs of a call, with the elements of those that it is built for."""
+    needed = needed_values(op_type, len(arrays), given)
+    return [
+        _operand(desc, array if slot in needed else None)
+        for slot, (desc, array) in enumerate(zip(described, arrays, strict=True))
+    ]
+
+
+def _operand(desc: TensorDesc, value: np.ndarray | None = None) -> Operand:
+    return Operand(_TYPES[desc.dtype], desc.shape, _FORMATS.get(desc.format, "ND"), value)
+
+
 def _network(
-    now: State, op_type: str, inputs: Sequence[TensorDesc], outputs: int, attributes: dict[str, Any]
+    now: State,
+    op_type: str,
+    inputs: Sequence[Operand],
+    expected: Sequence[TensorDesc],
+    attributes: Mapping[str, Any],
 ) -> tuple[Network, SingleOperator]:
     """Return what runs an operator; equal calls under one configuration share it."""
     device_id = now.current_device
     dump = now.dumps.current(device_id)
-    key = (op_type, tuple(inputs), outputs, repr(sorted(attributes.items())), device_id, dump and dump.plan)
+    key = (
+        op_type,
+        tuple((item.dtype, item.shape, item.format, _bytes(item.value)) for item in inputs),
+        tuple(expected),
+        repr(sorted(attributes.items())),
+        device_id,
+        dump and dump.plan,
+    )
     with now.lock:
         if key not in now.operators:
             while len(now.operators) >= _MOST_KEPT:
                 del now.operators[next(iter(now.operators))]
-            now.operators[key] = _built(op_type, inputs, outputs, attributes, dump=dump, device_id=device_id)
+            graph = _graph(op_type, inputs, expected, attributes)
+            now.operators[key] = _built(op_type, graph, dump, device_id)
         return now.operators[key]
 
 
-def _built(
-    op_type: str,
-    inputs: Sequence[TensorDesc],
-    outputs: int,
-    attributes: dict[str, Any],
-    *,
-    dump: Configuration | None,
-    device_id: int,
-) -> tuple[Network, SingleOperator]:
-    tensors = [(_TYPES[desc.dtype], desc.shape) for desc in inputs]
+def _bytes(value: np.ndarray | None) -> bytes | None:
+    return None if value is None else value.tobytes()
+
+
+def _graph(
+    op_type: str, inputs: Sequence[Operand], expected: Sequence[TensorDesc], attributes: Mapping[str, Any]
+) -> Graph:
     try:
-        graph = loader.load(single_operator(op_type, tensors, outputs, attributes))
+        return loader.load(
+            single_operator(op_type, inputs, [_operand(desc) for desc in expected], attributes)
+        )
     except UnsupportedOpError as error:
         raise AclError(AclCode.OP_NOT_FOUND, str(error)) from error
+    except InputCountError as error:
+        raise AclError(AclCode.OP_INPUT_NOT_MATCH, str(error)) from error
     except (InputError, GraphError) as error:
         raise AclError(AclCode.OP_ATTR_NOT_MATCH, str(error)) from error
+
+
+def _built(
+    op_type: str, graph: Graph, dump: Configuration | None, device_id: int
+) -> tuple[Network, SingleOperator]:
     single = SingleOperator(op_type, "" if dump is None else dump.time)
     if dump is None:
         return Network(graph, None, Process(), context(device_id)), single

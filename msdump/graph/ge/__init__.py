@@ -1,0 +1,1 @@
+"""Operators as the graph engine (GE) defines them, in terms of ONNX's."""

@@ -1,0 +1,135 @@
+"""Models of one GE operator: an ONNX operator where one does, else a function of several.
+
+A function stays one operator: it has the operator's inputs and outputs and no others, so what GE
+has as an attribute does not appear as an input.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import onnx
+from onnx import helper
+
+from msdump.errors import InputError
+from msdump.graph.emulation import GE_DOMAIN, GE_PREFIX
+from msdump.graph.ge import arrays, elementwise, networks, reductions
+from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Operand
+
+_log = logging.getLogger("msdump.graph")
+
+OPSET: Final = 20
+_APART: Final = 19
+"""Version of the operators in a function; another one than the model's, so that it stays a function."""
+
+OPERATORS: Final[Mapping[str, GeOperator]] = MappingProxyType(
+    elementwise.TABLE | arrays.TABLE | reductions.TABLE | networks.TABLE
+)
+"""GE's operators by name."""
+
+
+_ALSO_ATTRIBUTE: Final[Mapping[str, str]] = MappingProxyType({"Concat": "concat_dim"})
+"""Attributes that say what is an input in GE's operator of the name, but not in its twin."""
+
+
+class InputCountError(InputError):
+    """A call with fewer or more inputs than the operator has."""
+
+
+def find(op_type: str, inputs: int, given: Mapping[str, Any]) -> GeOperator | None:
+    """Return GE's operator of a name; None where there is none, or where ONNX's of the name is meant.
+
+    ONNX's is meant where an attribute is ONNX's alone, and where only ONNX's has such inputs or
+    needs no more attributes.
+
+    Args:
+        op_type: The name.
+        inputs: How many inputs the call has.
+        given: Its attributes.
+    """
+    found = OPERATORS.get(op_type)
+    if found is None or not onnx.defs.has(op_type, OPSET, ""):
+        return found
+    if _ALSO_ATTRIBUTE.get(op_type, "") in given:
+        return None
+    schema = onnx.defs.get_schema(op_type, OPSET, "")
+    if given.keys() & schema.attributes.keys() - found.attributes.keys():
+        return None
+    fits = found.inputs[0] <= inputs <= found.inputs[1]
+    lacks = any(default is REQUIRED and name not in given for name, default in found.attributes.items())
+    lacks_in_onnx = any(item.required and name not in given for name, item in schema.attributes.items())
+    return found if (fits and not lacks) or lacks_in_onnx else None
+
+
+def constant_slots(operator: GeOperator, inputs: int) -> frozenset[int]:
+    """Return the inputs whose elements must be known to build a call."""
+    return frozenset(slot % inputs for slot in operator.constants if -inputs <= slot < inputs)
+
+
+def parts(
+    op_type: str,
+    operator: GeOperator,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    given: Mapping[str, Any],
+) -> tuple[onnx.NodeProto, list[onnx.FunctionProto], list[int]]:
+    """Return a call's node, the functions that it needs, and the element types of its results.
+
+    Args:
+        op_type: Name of the operator, which the node gets.
+        operator: The operator.
+        inputs: What it reads.
+        outputs: What the caller expects.
+        given: Attributes as GE names them.
+
+    Raises:
+        InputCountError: Inputs that are too few or too many.
+        InputError: An attribute is missing, or cannot be what it is.
+    """
+    low, high = operator.inputs
+    if not low <= len(inputs) <= high:
+        count = str(low) if low == high else f"{low} to {high}"
+        raise InputCountError(f"operator {op_type!r} has {count} inputs, {len(inputs)} are given")
+    body = Body(op_type, inputs, outputs, complete(op_type, operator.attributes, given))
+    body.kind = operator.kind
+    results = _built(body, operator)[: len(outputs)]
+    types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
+    names = [f"y{index}" for index in range(len(results))]
+    if len(body.nodes) == 1 and tuple(body.nodes[0].input) == body.x and len(results) == 1:
+        (node,) = body.nodes
+        node.output[:] = names
+        node.name = op_type
+        return node, [], types
+    kind = body.kind or next(node.op_type for node in body.nodes if node.op_type != "Constant")
+    opsets = [helper.make_opsetid("", _APART)]
+    name = f"{GE_PREFIX}{kind}"
+    function = helper.make_function(GE_DOMAIN, name, list(body.x), list(results), body.nodes, opsets)
+    return helper.make_node(name, list(body.x), names, name=op_type, domain=GE_DOMAIN), [function], types
+
+
+def complete(op_type: str, known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with defaults for those that are not given; unknown ones are logged.
+
+    Raises:
+        InputError: One without a default is missing.
+    """
+    names = ", ".join(known) or "none"
+    missing = [name for name, default in known.items() if default is REQUIRED and name not in given]
+    if missing:
+        raise InputError(f"operator {op_type!r}: attribute {missing[0]!r} is missing; it has {names}")
+    for name in given.keys() - known.keys():
+        _log.warning("operator %r has no attribute %r, which is ignored; it has %s", op_type, name, names)
+    return {name: given.get(name, default) for name, default in known.items()}
+
+
+def _built(body: Body, operator: GeOperator) -> tuple[str, ...]:
+    try:
+        found = operator.build(body)
+    except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:
+        raise InputError(
+            f"operator {body.op_type!r}: its attributes do not fit its inputs: {error}"
+        ) from error
+    return (found,) if isinstance(found, str) else found
