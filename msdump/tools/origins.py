@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.errors import DumpReadError, FormatError
 from msdump.tools import operands
 from msdump.tools.dump_folder import Folder
 from msdump.tools.matching import Place
@@ -16,7 +15,7 @@ from msdump.tools.operands import Operand
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A compared output of an operator.
+    """An output of an operator that was compared and agrees.
 
     Attributes:
         name: The operator.
@@ -44,7 +43,7 @@ def writer(read: tuple[Folder, Place], outputs: Iterable[Output]) -> tuple[str, 
     wanted = _read(*read)
     if wanted is None or not _is_told_apart(wanted):
         return None
-    found = (output for output in outputs if _holds(output.folder, output.place, wanted))
+    found = (output for output in outputs if _holds(output, wanted))
     return next(((output.name, output.slot) for output in found), None)
 
 
@@ -61,15 +60,9 @@ def _is_told_apart(operand: Operand) -> bool:
     return elements.size > 1 and bool(np.any(elements != elements[0]))
 
 
-def _holds(golden: Folder, place: Place, wanted: Operand) -> bool:
-    """Return whether a tensor has the same elements; not if its file cannot be read."""
-    try:
-        found = _read(golden, place)
-        if found is None or _form(found) != _form(wanted):
-            return False
-        return np.array_equal(found.array, wanted.array)
-    except (DumpReadError, FormatError):
-        return False
+def _holds(output: Output, wanted: Operand) -> bool:
+    found = _read(output.folder, output.place)
+    return found is not None and _form(found) == _form(wanted) and np.array_equal(found.array, wanted.array)
 
 
 def _form(operand: Operand) -> tuple[tuple[int, ...], str, str]:

@@ -31,7 +31,8 @@ def pairs(
             pending.append(place)
         if anchor is None:
             continue
-        between = [other for other in range(before + 1, anchor) if other in free]
-        if len(pending) == len(between) == 1:
-            yield pending[0], between[0]
+        if len(pending) == 1:
+            between = [other for other in range(before + 1, anchor) if other in free]
+            if len(between) == 1:
+                yield pending[0], between[0]
         before, pending = anchor, []
