@@ -31,3 +31,41 @@ def path_text(value: object, parameter: str) -> str:
     if not isinstance(value, str):
         raise AclError(AclCode.INVALID_PARAM, f"{parameter} = {value!r}: a path is expected")
     return value
+
+
+def text(value: Any, name: str) -> str:
+    """Return an argument that must be a text.
+
+    Raises:
+        AclError: 100000: it is none.
+    """
+    if not isinstance(value, str):
+        raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: a text is expected")
+    return value
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether an argument is an int, as every handle, address and size is."""
+    return isinstance(value, int)
+
+
+def dimensions(value: Any) -> tuple[int, ...]:
+    """Return an argument that must be a shape.
+
+    Raises:
+        AclError: 100000: it is no list of numbers from 0.
+    """
+    if not isinstance(value, (list, tuple)) or not all(isinstance(dim, int) and dim >= 0 for dim in value):
+        raise AclError(AclCode.INVALID_PARAM, f"shape {value!r}: a list of dimensions from 0 is expected")
+    return tuple(value)
+
+
+def handles(value: Any, name: str) -> list[Any]:
+    """Return an argument that must be a list of handles.
+
+    Raises:
+        AclError: 100000: it is no list.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: a list of handles is expected")
+    return list(value)

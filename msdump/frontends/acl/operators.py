@@ -17,6 +17,7 @@ from msdump.dtypes import DTYPES, STRING, DType
 from msdump.encode import packing
 from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
 from msdump.frontends.acl import answers, state
+from msdump.frontends.acl.arguments import dimensions, handles, is_number, text
 from msdump.frontends.acl.buffers import device_view, write_result
 from msdump.frontends.acl.dumps import Configuration, context
 from msdump.frontends.acl.loaded import nbytes, to_array
@@ -55,11 +56,11 @@ def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) 
         dims: Shape.
         tensor_format: Number in aclFormat, 2 for ND.
     """
-    if data_type not in _TYPES or _TYPES[data_type] is STRING:
+    if not is_number(data_type) or data_type not in _TYPES or _TYPES[data_type] is STRING:
         raise AclError(AclCode.UNSUPPORTED_DATA_TYPE, f"aclDataType {data_type!r} is not supported")
-    shape = tuple(dims)
-    if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
-        raise AclError(AclCode.INVALID_PARAM, f"shape {shape}: dimensions from 0 are expected")
+    shape = dimensions(dims)
+    if not is_number(tensor_format):
+        raise AclError(AclCode.INVALID_PARAM, f"aclFormat {tensor_format!r}: a number is expected")
     return state.current().handles.add(TensorDesc(data_type, shape, tensor_format))
 
 
@@ -90,11 +91,11 @@ def destroy_attr(attr: int) -> None:
 
 def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
     @answers.code
-    def set_attr(attr: int, name: str, value: Any) -> None:
+    def set_attr(attr: int, name: Any, value: Any) -> None:
         found = state.current().handles.get(attr, OperatorAttributes)
         try:
-            found.values[name] = convert(value)
-        except (TypeError, ValueError) as error:
+            found.values[text(name, "attr_name")] = convert(value)
+        except (TypeError, ValueError, OverflowError) as error:
             raise AclError(AclCode.INVALID_PARAM, f"attribute {name!r} = {value!r}: {error}") from error
 
     return set_attr
@@ -150,16 +151,19 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
     now = state.current()
     now.require_initialised("acl.op.execute_v2")
     found = now.stream(stream)
-    given = now.handles.get(attr, OperatorAttributes).values if attr else {}
-    described = [now.handles.get(handle, TensorDesc) for handle in input_desc]
-    expected = [now.handles.get(handle, TensorDesc) for handle in output_desc]
+    name = text(op_type, "op_type")
+    is_plain = is_number(attr) and attr == 0
+    given = {} if is_plain else now.handles.get(attr, OperatorAttributes).values
+    described = [now.handles.get(handle, TensorDesc) for handle in handles(input_desc, "input_desc")]
+    expected = [now.handles.get(handle, TensorDesc) for handle in handles(output_desc, "output_desc")]
+    inputs, outputs = handles(inputs, "inputs"), handles(outputs, "outputs")
     _check_counts(inputs, described, AclCode.OP_INPUT_NOT_MATCH, "inputs")
     _check_counts(outputs, expected, AclCode.OP_OUTPUT_NOT_MATCH, "outputs")
     arrays = [
         _array(now, index, handle, desc)
         for index, (handle, desc) in enumerate(zip(inputs, described, strict=True))
     ]
-    network, single = _network(now, op_type, _operands(op_type, described, arrays, given), expected, given)
+    network, single = _network(now, name, _operands(name, described, arrays, given), expected, given)
 
     def run() -> None:
         with now.lock:

@@ -11,6 +11,7 @@ import numpy as np
 from msdump.config.acl_codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
+from msdump.frontends.acl.arguments import dimensions
 
 _TYPES: Final[Mapping[int, np.dtype]] = {np.dtype(code).num: np.dtype(code) for code in "?bBhHiIlLqQefdgFDG"}
 """numpy's types by their numbers (NPY_FLOAT is 11)."""
@@ -49,10 +50,10 @@ def ptr_to_numpy(ptr: Any, dims: Sequence[int], np_type: Any) -> np.ndarray:
         dims: Shape.
         np_type: Number of the element type, 11 for float32.
     """
-    dtype = _TYPES.get(np_type)
+    dtype = _TYPES.get(np_type) if isinstance(np_type, int) else None
     if dtype is None:
         raise AclError(AclCode.INVALID_PARAM, f"numpy type {np_type!r}: {sorted(_TYPES)} are known")
-    shape = tuple(dims)
+    shape = dimensions(dims)
     view = _host_view(ptr, math.prod(shape) * dtype.itemsize)
     return np.frombuffer(view, dtype).reshape(shape)
 

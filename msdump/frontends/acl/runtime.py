@@ -142,24 +142,29 @@ def memcpy_async(  # noqa: PLR0917 - pyACL's signature
 @answers.code
 def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
     """Set bytes to a value."""
-    if not isinstance(size, int) or not isinstance(max_size, int) or size > max_size:
+    if not isinstance(size, int) or not isinstance(max_size, int) or not 0 <= size <= max_size:
         raise AclError(AclCode.INVALID_PARAM, f"{size!r} bytes do not fit into {max_size!r}")
+    if not isinstance(value, int):
+        raise AclError(AclCode.INVALID_PARAM, f"value {value!r}: a number is expected")
     view = state.current().memory.view(ptr, size, writes=True)
-    view[:] = bytes([value & 0xFF]) * size
+    if size:
+        view[:] = bytes([value & 0xFF]) * size
 
 
 def _copy(now: State, to: tuple[Any, Any], source: tuple[Any, Any], kind: Any) -> None:
     (dst, dst_size), (src, src_size) = to, source
-    if kind not in _KINDS:
+    if not isinstance(kind, int) or kind not in _KINDS:
         raise AclError(AclCode.INVALID_PARAM, f"kind {kind!r}: 0 to 3 are allowed")
-    if not isinstance(src_size, int) or not isinstance(dst_size, int) or src_size > dst_size:
+    is_sized = isinstance(src_size, int) and isinstance(dst_size, int)
+    if not is_sized or not 0 <= src_size <= dst_size:
         raise AclError(AclCode.INVALID_PARAM, f"{src_size!r} bytes do not fit into {dst_size!r}")
     for name, address, is_device in zip(("dst", "src"), (dst, src), _KINDS[kind], strict=True):
         if now.memory.is_device(address) != is_device:
             side = "device" if is_device else "host"
             raise AclError(AclCode.INVALID_PARAM, f"{name} = {_show(address)} is no memory of the {side}")
     taken = now.memory.view(src, src_size)
-    now.memory.view(dst, dst_size, writes=True)[:src_size] = taken
+    if src_size:
+        now.memory.view(dst, dst_size, writes=True)[:src_size] = taken
 
 
 def _synchronize(stream: Stream) -> None:

@@ -84,7 +84,8 @@ class State:
         Raises:
             AclError: No such stream.
         """
-        return self.default_stream if handle == 0 else self.handles.get(handle, Stream)
+        is_default = isinstance(handle, int) and handle == 0
+        return self.default_stream if is_default else self.handles.get(handle, Stream)
 
     @property
     def current_device(self) -> int:
