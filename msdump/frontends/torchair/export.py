@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 
 from msdump.errors import GraphError
+from msdump.frontends.torchair.algebra import REPLACEMENTS
 from msdump.frontends.torchair.decompositions import DECOMPOSITIONS
 
 ORIGIN: Final = "msdump_origin"
@@ -142,6 +143,9 @@ class _Noting(Interpreter):
         custom = n.meta.get("custom") or {}
         n.meta["custom"] = {**custom, ORIGIN: n.name}
         return super().run_node(n)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super().call_function(REPLACEMENTS.get(target, target), args, kwargs)
 
 
 def output_nodes(gm: GraphModule) -> tuple[Any, ...]:

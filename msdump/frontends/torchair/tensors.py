@@ -61,4 +61,8 @@ def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -
     plain = plain.to(device)
     if tuple(stride) == plain.stride():
         return plain
-    return torch.empty_strided(plain.shape, tuple(stride), dtype=plain.dtype, device=device).copy_(plain)
+    # Along an expanded dimension, stride 0, all elements are one: it is written once.
+    sizes = [size if step else min(size, 1) for size, step in zip(plain.shape, stride, strict=True)]
+    distinct = plain[tuple(slice(size) for size in sizes)]
+    laid_out = torch.empty_strided(sizes, tuple(stride), dtype=plain.dtype, device=device).copy_(distinct)
+    return laid_out.expand(plain.shape)

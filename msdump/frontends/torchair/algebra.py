@@ -1,0 +1,104 @@
+"""ATen's running product, inverse matrix and what else of its algebra the exporter has no form for."""
+# ruff: noqa: ARG001, FBT001, FBT002 - the operators' own parameters
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
+from torch.nn import functional
+
+_aten = torch.ops.aten
+_CHECK: Final = _aten._linalg_check_errors.default  # noqa: SLF001 - torch's name
+_WITH_EFFECTS: Final = torch.ops.higher_order.with_effects
+
+
+def cumprod(data: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Return the running product along a dimension; integers become int64 unless a type is given.
+
+    Each pass multiplies by what lies 1, 2, 4, ... elements before.
+    """
+    if dtype is None and not (data.is_floating_point() or data.is_complex()):
+        dtype = torch.int64
+    made = data.to(dtype or data.dtype)
+    if not made.dim():
+        return made.clone()
+    made = made.movedim(dim, -1)
+    reach = 1
+    while reach < made.shape[-1]:
+        made = made * functional.pad(made[..., :-reach], (reach, 0), value=1)
+        reach *= 2
+    return made.movedim(-1, dim)
+
+
+def inverse(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the inverse of matrices (..., n, n) by onnxruntime's own operator, and that all have one.
+
+    What has none becomes inf and nan: a graph cannot raise.
+    """
+    made = torch.onnx.ops.symbolic(
+        "com.microsoft::Inverse", (matrix,), dtype=matrix.dtype, shape=matrix.shape, version=1
+    )
+    return made, matrix.new_zeros(matrix.shape[:-2], dtype=torch.int32)
+
+
+def copy(data: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """Return ``source`` in the type and the shape of ``data``; the exporter forgets the shape."""
+    return source.to(data.dtype).expand_as(data).clone()
+
+
+def diag_embed(data: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Return square matrices whose diagonal ``offset`` holds the last dimension."""
+    size = data.shape[-1] + abs(offset)
+    return _on_diagonal(data, (size, size), offset).movedim((-2, -1), (dim1, dim2))
+
+
+def diagonal_backward(grad: Tensor, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Tensor:
+    """Return the gradient of a diagonal: zero beside it."""
+    sizes = (input_sizes[dim1], input_sizes[dim2])
+    return _on_diagonal(grad, sizes, offset).movedim((-2, -1), (dim1, dim2))
+
+
+def _on_diagonal(data: Tensor, sizes: tuple[int, int], offset: int) -> Tensor:
+    """Return matrices (..., rows, columns) with the last dimension on a diagonal."""
+    before = max(-offset, 0)
+    rows = functional.pad(data, (before, sizes[0] - before - data.shape[-1]))
+    row, column = (torch.arange(size, device=data.device) for size in sizes)
+    return torch.where(column - row[:, None] == offset, rows[..., None], 0)
+
+
+def weight_norm_backward(
+    grad: Tensor, direction: Tensor, length: Tensor, norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of a weight's direction and length; dimension ``dim`` has a norm of its own."""
+    others = [axis for axis in range(direction.dim()) if axis != dim]
+    along = (grad * direction).sum(others, keepdim=True)
+    return length / norms * (grad - direction * along / norms.square()), along / norms
+
+
+def with_effects(token: Any, operator: Any, *given: Any, **named: Any) -> tuple[Any, ...]:
+    """Return the token that orders effects, without the check that an inverse was found: see ``inverse``."""
+    if operator is _CHECK:
+        return token, None
+    made: tuple[Any, ...] = _WITH_EFFECTS(token, operator, *given, **named)
+    return made
+
+
+DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
+    _aten._weight_norm_interface_backward.default: weight_norm_backward,  # noqa: SLF001 - torch's name
+    _aten.copy.default: copy,
+    _aten.cumprod.default: cumprod,
+    _aten.diag_embed.default: diag_embed,
+    _aten.diagonal_backward.default: diagonal_backward,
+    _aten.linalg_inv_ex.default: inverse,
+}
+"""Operator -> what takes its place in an export."""
+
+REPLACEMENTS: Final[dict[Any, Callable[..., Any]]] = {
+    **get_decompositions((_aten.silu_backward.default, _aten.mish_backward.default)),
+    _WITH_EFFECTS: with_effects,
+}
+"""Operator that an export keeps or cannot hold -> what is traced in its place."""
