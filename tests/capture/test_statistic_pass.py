@@ -191,3 +191,28 @@ def test_threads_do_not_share_buffers(dtype):
         found = list(pool.map(measured, arrays * 8))
 
     assert expected * 8 == found
+
+
+COUNTED = {
+    "nan": (math.nan, [0, 1, 2, 3], (0, 0, 4, 0, 0)),
+    "negative infinities": (-math.inf, [0, 2], (2, 0, 0, 2, 0)),
+    "infinities": (math.inf, [1, 3, 3], (0, 3, 0, 0, 3)),
+    "negative": (-2.0, [0, 0, 3], (3, 0, 0, 0, 0)),
+    "positive": (2.0, [1, 2, 2, 3], (0, 4, 0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", ["float16", "float32"])
+@pytest.mark.parametrize(("value", "parts", "expected"), COUNTED.values(), ids=COUNTED)
+def test_parts_of_a_large_tensor_are_counted_together(monkeypatch, name, value, parts, expected):
+    """What the parts hold that several threads measure adds up, of every kind of element."""
+    monkeypatch.setenv(env.THREADS, "4")
+    array = np.zeros(4 << 19, name)
+    for number, part in enumerate(parts):
+        array[(part << 19) + 7 * number] = value
+
+    found = measure(array, dtypes.from_name(name), ALL)
+
+    counts = (found.negative, found.positive, found.nan, found.negative_inf, found.positive_inf)
+    assert expected == counts
+    assert array.size - len(parts) == found.zero
