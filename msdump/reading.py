@@ -32,18 +32,21 @@ class NotRegularError(OSError):
     """Something that is no file with contents stands under a name: a pipe, a socket, a device."""
 
 
-def open_file(path: str | os.PathLike[str], *, directory: int | None = None) -> FileIO:
+def open_file(
+    path: str | os.PathLike[str], *, directory: int | None = None, follow_links: bool = True
+) -> FileIO:
     """Open a regular file for reading, without a buffer.
 
     Args:
         path: The file; where it is relative, below ``directory``.
         directory: Descriptor of an open directory, None for the working directory.
+        follow_links: Whether a link in place of the file is followed.
 
     Raises:
         OSError: There is none, it cannot be read, or something else stands there.
     """
     try:
-        fd = os.open(path, _OPEN, dir_fd=directory)
+        fd = os.open(path, _OPEN if follow_links else _OPEN | os.O_NOFOLLOW, dir_fd=directory)
     except ValueError as error:  # a zero byte, or text that is no file name in this locale
         raise OSError(errno.EINVAL, f"no file can have this name ({error})", os.fspath(path)) from error
     except OSError as error:

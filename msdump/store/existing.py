@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msdump import reading
 from msdump.store import layouts, names
 from msdump.store.layouts import Key, Kind
 from msdump.store.standins import parse_mapping
@@ -26,7 +27,6 @@ _TENSOR_PLACES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS, Kind.EXECUTIO
 _TABLES: Final = frozenset({layouts.MAPPING, layouts.STATISTICS})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _STAND_IN: Final = re.compile(r"[0-9]+(?:\.npy|\.json|\.csv)?")
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TIME: Final = "%Y%m%d%H%M%S"
 _MOST_MAPPING: Final = 64 << 20  # bytes of a mapping.csv that are read
 
@@ -171,12 +171,10 @@ def is_grammatical(name: str) -> bool:
 
 def _originals(fd: int) -> dict[str, str]:
     try:
-        opened = os.open(layouts.MAPPING, _READ, dir_fd=fd)
+        with reading.open_file(layouts.MAPPING, directory=fd, follow_links=False) as file:
+            return parse_mapping(file.read(_MOST_MAPPING))
     except OSError:
         return {}
-    with os.fdopen(opened, "rb") as file:
-        is_regular = stat.S_ISREG(os.fstat(opened).st_mode)
-        return parse_mapping(file.read(_MOST_MAPPING)) if is_regular else {}
 
 
 def free_time(time: str, path_at: Callable[[str], str]) -> str:
