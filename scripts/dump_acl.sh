@@ -21,4 +21,4 @@ echo "acl.mdl.set_dump(\"$config\")"
 echo
 "$VENV_PYTHON" -m msdump convert output -out converted -f NCHW
 echo
-"$VENV_PYTHON" "$MSDUMP_ROOT/scripts/show_dump.py" "$folder"
+"$VENV_PYTHON" -m msdump show "$folder"

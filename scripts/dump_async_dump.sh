@@ -22,4 +22,4 @@ export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/alexnet/data_dump_async.js
 echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=$JIT_LEVEL MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"
 "$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/alexnet/run.py" --steps "${STEPS:-4}"
 echo
-"$VENV_PYTHON" "$MSDUMP_ROOT/scripts/show_dump.py" "$MS_DIAGNOSTIC_DATA_PATH/debug_dump"
+"$VENV_PYTHON" -m msdump show "$MS_DIAGNOSTIC_DATA_PATH/debug_dump"

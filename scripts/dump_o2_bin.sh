@@ -23,4 +23,4 @@ echo
 files=("$folder"/debug_dump/0/*/*/*/*/*/Conv2D.*conv3-Conv2d*)
 "$VENV_PYTHON" -m msdump convert "${files[0]}" -out "$folder/converted" -f NCHW
 echo
-"$VENV_PYTHON" "$MSDUMP_ROOT/scripts/show_dump.py" "$folder"
+"$VENV_PYTHON" -m msdump show "$folder"

@@ -32,7 +32,7 @@ count_tensors() {
 }
 
 run_network "$folder/float16" data_dump.json
-"$VENV_PYTHON" "$MSDUMP_ROOT/scripts/show_dump.py" "$folder/float16/debug_dump"
+"$VENV_PYTHON" -m msdump show "$folder/float16/debug_dump"
 echo
 
 run_network "$folder/bfloat16" data_dump_bfloat16.json

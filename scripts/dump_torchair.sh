@@ -24,4 +24,4 @@ echo 'torch.compile(model, backend=torchair.get_npu_backend(compiler_config=conf
 echo
 "$VENV_PYTHON" -m msdump convert output -out converted
 echo
-"$VENV_PYTHON" "$MSDUMP_ROOT/scripts/show_dump.py" "$folder"
+"$VENV_PYTHON" -m msdump show "$folder"

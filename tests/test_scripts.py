@@ -461,7 +461,7 @@ def test_fresh_clone_runs_every_demonstration(fresh, script):
 
 @pytest.fixture
 def show(tmp_path):
-    """Return a function that runs show_dump.py on a folder with the given files."""
+    """Return a function that runs msdump show on a folder with the given files."""
 
     def run(files: dict[str, np.ndarray | bytes]) -> subprocess.CompletedProcess[str]:
         for name, content in files.items():
@@ -471,7 +471,7 @@ def show(tmp_path):
                 path.write_bytes(content)
             else:
                 np.save(path, content)
-        command = [sys.executable, ROOT / "scripts" / "show_dump.py", tmp_path / "dump"]
+        command = [sys.executable, "-m", "msdump", "show", tmp_path / "dump"]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     return run
@@ -527,8 +527,8 @@ def test_show_says_that_nothing_was_dumped(show, tmp_path):
     empty = show({"rank_0/graphs/graph.ir": b"text"})
 
     nothing = "no tensor of an operator's output was dumped"
-    assert (missing.returncode, missing.stderr) == (1, f"{tmp_path}/dump: no dump here\n")
-    assert (empty.returncode, empty.stderr) == (1, f"{tmp_path}/dump: {nothing}\n")
+    assert (missing.returncode, missing.stderr) == (2, f"msdump: error: {tmp_path}/dump: no dump here\n")
+    assert (empty.returncode, empty.stderr) == (1, f"msdump: error: {tmp_path}/dump: {nothing}\n")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msdump.cli import accucmp_compare, accucmp_parser, messages
+from msdump.cli import accucmp_compare, accucmp_parser, closed_pipe, messages
 from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
 from msdump.tools import convert, convert_sources, file_compare, overflow, overflow_records, reports
 from msdump.tools.algorithm_choice import Choice
@@ -30,7 +30,8 @@ _log: Final = logging.getLogger("msdump.accucmp")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its return code."""
-    sys.exit(run(arguments))
+    with closed_pipe.quiet():
+        sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -68,6 +69,8 @@ def _done(given: argparse.Namespace) -> int:
         _log.error("%s", error)
         fitting = (code for kind, code in _CODES.items() if isinstance(error, kind))
         return int(next(fitting, ReturnCode.UNKNOWN))
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
         _log.exception("internal error: %s", type(error).__name__)
         return int(ReturnCode.UNKNOWN)

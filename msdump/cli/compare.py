@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from msdump.cli import compare_text, messages
+from msdump.cli import compare_statistics, compare_text, messages
 from msdump.cli.program import FAILED, REFUSED
 from msdump.record import IO
 from msdump.tools import (
@@ -65,6 +65,12 @@ _SHOWN: Final = 30  # operators; of more only those that differ are listed
     type=click.Choice(tuple(DISTANCES)),
     help="Coarsest type that either side computed in, where no tensor shows it.",
 )
+@click.option(
+    "--execution",
+    type=click.IntRange(min=0),
+    help="Number of the execution of MINE, where several lie in one path (default: the last whole one).",
+)
+@click.option("--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
 @messages.verbose
 def command(
@@ -76,25 +82,32 @@ def command(
     cosine: float,
     distance: float | None,
     precision: str | None,
+    execution: int | None,
+    golden_execution: int | None,
     jobs: int | None,
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
     Either is a dump, a part of it, or a directory of golden tensors (name.output.time.npy);
-    or both are .npy files. Two tensors agree if their cosine similarity is at least --cosine
-    and their relative Euclidean distance at most --distance; without it, at most what the
-    coarsest element type allows that they were computed in (float32 0.00012, float16 0.0039,
-    bfloat16 0.016; integers and truth values must be the same). All numbers of all tensors,
-    inputs too, go to compare_{time}.csv, in the order of execution. Exit codes: 0 everything
-    that has a counterpart agrees, 1 something differs or cannot be compared, 2 nothing has a
-    counterpart, 130 interrupted.
+    or both are .npy files. Dumps without tensors are compared by their statistic.csv. Two
+    tensors agree if their cosine similarity is at least --cosine and their relative Euclidean
+    distance at most --distance; without it, at most what the coarsest element type allows that
+    they were computed in (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
+    values must be the same). All numbers of all tensors, inputs too, go to compare_{time}.csv,
+    in the order of execution. Exit codes: 0 everything that has a counterpart agrees, 1
+    something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
     limits = Limits(cosine, distance, precision or "")
     if Path(mine).is_file() and Path(golden).is_file():
         _print_scores(mine, golden, limits)
         return
+    if dump_folders.hold_statistics_alone(mine, golden):
+        agrees = compare_statistics.run(mine, golden, output, limits, (execution, golden_execution))
+        if not agrees:
+            click.get_current_context().exit(REFUSED if agrees is None else FAILED)
+        return
     pairs = dump_folders.pair(mine, golden)
-    comparison = _Comparison()
+    comparison = _Comparison(execution, golden_execution)
     for pair in pairs.pairs:
         comparison.add(pair, graph, limits, jobs or 0)
     report = comparison.report
@@ -128,16 +141,23 @@ class _Comparison:
     """What was compared so far.
 
     Attributes:
+        execution: Number of the execution that is examined, None: the last whole one.
+        golden_execution: Number of the one that it is compared with.
         report: What is said of it.
         sources: Golden directory and executions by the label of their directory.
     """
 
+    execution: int | None
+    golden_execution: int | None
     report: Report = field(default_factory=Report)
     sources: dict[str, tuple[Folder, Matched]] = field(default_factory=dict)
 
     def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
         """Compare two directories."""
-        ours, theirs = dump_folder.read(pair.mine), dump_folder.read(pair.golden)
+        ours = dump_folder.read(pair.mine, execution=self.execution)
+        theirs = dump_folder.read(pair.golden, execution=self.golden_execution)
+        for side in (ours, theirs):
+            messages.tell_execution(side.path, side.execution, side.executions)
         found = identity.read(graph, ours.kind, theirs.kind) if graph else Identities()
         matched = matching.match(ours, theirs, found)
         self.sources[pair.label] = theirs, matched

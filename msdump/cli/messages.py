@@ -64,6 +64,15 @@ verbose_in_full: Final = _option("--verbose", more="twice")
 """The same without -v, for commands where that means something else."""
 
 
+def tell_execution(path: str, execution: int, executions: int) -> None:
+    """Say which of several executions in a directory is taken, once for each answer."""
+    if executions > 1:
+        say_once(
+            f"warning: {path.rpartition('/rank_')[0] or path} holds {executions} executions in one directory;"
+            f" {execution} (of 0-{executions - 1}) is taken (--execution, --golden-execution)"
+        )
+
+
 @contextmanager
 def bar(noun: str, total: int) -> Iterator[Callable[[], None]]:
     """Show a progress bar, on a terminal; give the function that advances it.

@@ -4,6 +4,7 @@
 1    the run failed: an operator, or a file that could not be written
 2    the configuration, the model, an input or the command line is wrong; nothing ran
 130  interrupted (Ctrl-C)
+141  nobody reads the output any more (``| head``)
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import difflib
 import importlib
 import sys
 import traceback
-from typing import Final
+from typing import Any, Final
 
 import click
 
 import msdump
-from msdump.cli import messages
+from msdump.cli import closed_pipe, messages
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError
 
 FAILED: Final = 1
@@ -30,6 +31,7 @@ COMMANDS: Final = {
     "compile": "Write the graph that Ascend O2 makes of a model, for other tools.",
     "convert": "Convert dump files to arrays, also to another memory format.",
     "compare": "Compare two dumps, and name the first operator that differs.",
+    "show": "Print the tree of a dump, and a tensor of it.",
     "overflow": "Tell which operators of a dump overflowed.",
 }
 """First sentence of every command's help; the command is ``command`` in the module of its name."""
@@ -44,6 +46,11 @@ def mark_started() -> None:
 
 class Program(click.Group):
     """A group that imports a command when it is called, and turns errors into messages."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command line and exit, also where nobody reads the output any more."""
+        with closed_pipe.quiet():
+            return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands."""
@@ -76,8 +83,10 @@ class Program(click.Group):
         """Run a command; whatever it raises becomes one message and an exit code."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise  # click itself has the words for these
+        except BrokenPipeError:
+            ctx.exit(closed_pipe.CLOSED)
         except KeyboardInterrupt:
             messages.say("interrupted")
             ctx.exit(INTERRUPTED)

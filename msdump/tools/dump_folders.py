@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,9 @@ from msdump.tools.return_codes import ReturnCode
 
 _TIME: Final = re.compile(r"[0-9]{14}")  # YYYYMMDDHHMMSS: when the dump was configured
 _SHOWN: Final = 5
+
+_IsWanted = Callable[[Sequence[str]], bool]
+"""Tells by the names of its files whether a directory is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,21 @@ def pair(mine: str, golden: str) -> FolderPairs:
     Raises:
         ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
     """
-    ours, theirs = _labelled(mine), _labelled(golden)
+    return _paired(mine, golden, _labelled(mine, _has_dumps), _labelled(golden, _has_dumps))
+
+
+def pair_statistics(mine: str, golden: str) -> FolderPairs:
+    """Return the directories of statistics below two paths, as they belong together; as ``pair``."""
+    return _paired(mine, golden, _labelled(mine, _has_statistics), _labelled(golden, _has_statistics))
+
+
+def hold_statistics_alone(*roots: str) -> bool:
+    """Tell whether each directory has statistics below it and one of them no dump files."""
+    has_all = all(next(_holding(root, _has_statistics), None) for root in roots)
+    return has_all and not all(next(_holding(root, _has_dumps), None) for root in roots)
+
+
+def _paired(mine: str, golden: str, ours: dict[str, str], theirs: dict[str, str]) -> FolderPairs:
     if len(ours) == len(theirs) == 1:
         return FolderPairs((FolderPair("", *ours.values(), *theirs.values()),), ())
     if not ours.keys() & theirs.keys():
@@ -82,7 +99,7 @@ def lowest(path: str) -> str:
     Raises:
         ToolError: There are several below it.
     """
-    found = list(_holding_dumps(path))
+    found = list(_holding(path, _has_dumps))
     if len(found) > 1 and path not in found:
         raise ToolError(
             ReturnCode.PARAMETER,
@@ -91,11 +108,11 @@ def lowest(path: str) -> str:
     return found[0] if len(found) == 1 else path
 
 
-def _labelled(root: str) -> dict[str, str]:
-    """Return the directories of dumped operators by their path without the time of the dump."""
+def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
+    """Return the directories that hold something by their path without the time of the dump."""
     if not Path(root).is_dir():
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
-    found = {path: _label(Path(path).relative_to(root)) for path in _holding_dumps(root)}
+    found = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted)}
     if not found:
         raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
     twice = [label for label, count in Counter(found.values()).items() if count > 1]
@@ -109,19 +126,27 @@ def _labelled(root: str) -> dict[str, str]:
 
 
 def _hint(root: str) -> str:
-    has_statistics = next(Path(root).rglob(STATISTICS), None)
-    return f", only {STATISTICS}, which scripts/compare_statistics.py compares" if has_statistics else ""
+    is_measured = next(_holding(root, _has_statistics), None)
+    return f", only {STATISTICS}, which needs one on the other side" if is_measured else ""
 
 
 def _label(path: Path) -> str:
     return "/".join(part for part in path.parts if not _TIME.fullmatch(part))
 
 
-def _holding_dumps(root: str) -> Iterator[str]:
+def _holding(root: str, is_wanted: _IsWanted) -> Iterator[str]:
     for folder, below, files in os.walk(root):
         below.sort()
-        if any(dump_folder.parse(name, name) is not None for name in files):
+        if is_wanted(files):
             yield folder
+
+
+def _has_dumps(names: Sequence[str]) -> bool:
+    return any(dump_folder.parse(name, name) is not None for name in names)
+
+
+def _has_statistics(names: Sequence[str]) -> bool:
+    return STATISTICS in names
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:

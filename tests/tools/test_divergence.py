@@ -295,7 +295,7 @@ class TestDirectories:
         [
             ("missing", "one", "missing: no such directory"),
             ("one", "empty", "empty: no dump files in it, nor below it"),
-            ("one", "statistics", "only statistic.csv, which scripts/compare_statistics.py compares"),
+            ("one", "statistics", "only statistic.csv, which needs one on the other side"),
             ("twice", "one", "holds several dumps, such as"),
             ("two", "other", "give the directory of one iteration on each side"),
         ],

@@ -1,0 +1,95 @@
+"""What ``msdump compare`` does where both dumps hold statistics alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msdump.cli import messages
+from msdump.tools import dump_folders, reports, statistics_comparison
+from msdump.tools.limits import Limits
+from msdump.tools.statistics_comparison import RowResult, Side
+from msdump.tools.verdicts import AGREEING, BAD, Verdict
+
+_SHOWN: Final = 30  # tensors; of more only those that differ are printed
+_TITLES: Final = (
+    *("Directory", "Op Type", "Op Name", "Pass", "IO", "Slot"),
+    *("Verdict", "RelativeDifference", "Reason"),
+)
+
+
+def run(
+    mine: str, golden: str, output: str, limits: Limits, chosen: tuple[int | None, int | None]
+) -> bool | None:
+    """Compare and print; tell whether everything agrees, None where nothing has a counterpart.
+
+    Args:
+        mine: The dump that is examined.
+        golden: The dump that it is compared with.
+        output: Directory of the table.
+        limits: What counts as agreement.
+        chosen: Number of the execution of each side, None: the last one that is whole.
+
+    Raises:
+        ToolError: A dump cannot be used, or the table cannot be written.
+        DumpReadError: A table of statistics cannot be read.
+    """
+    pairs = dump_folders.pair_statistics(mine, golden)
+    results: list[RowResult] = []
+    for pair in pairs.pairs:
+        ours, theirs = _read(pair.mine, chosen[0]), _read(pair.golden, chosen[1])
+        results += statistics_comparison.compare(pair.label, ours, theirs, limits)
+    compared = [result for result in results if result.verdict is not Verdict.ALONE]
+    if not compared:
+        messages.say(f"error: nothing was compared: no row of {mine} has a counterpart in {golden}")
+        return None
+    for line in _lines(results):
+        print(line)
+    for path in pairs.alone:
+        messages.say(f"warning: {path} has no counterpart")
+    print(f"written   {reports.write(output, reports.stamped('compare', '.csv'), [_table(results)])}")
+    return not any(result.verdict in BAD for result in results)
+
+
+def _read(path: str, execution: int | None) -> Side:
+    side = statistics_comparison.read(path, execution)
+    messages.tell_execution(path, side.execution, side.executions)
+    return side
+
+
+def _lines(results: Sequence[RowResult]) -> Iterator[str]:
+    bad = [result for result in results if result.verdict in BAD]
+    is_long = len(results) > _SHOWN and not messages.verbosity()
+    for result in bad[:_SHOWN] if is_long else results:
+        reason = f"  {result.note}" if result.note else ""
+        yield f"{_name(result):<64}{result.apart:>10.1e}  {result.verdict}{reason}"
+    yield f"first     {_name(bad[0]) if bad else 'nothing differs'}"
+    counts = Counter(result.verdict for result in results)
+    agreeing = sum(counts[verdict] for verdict in AGREEING)
+    yield (
+        f"compared  {len(results) - counts[Verdict.ALONE]:,} rows of statistics: {agreeing:,} agree"
+        f" ({counts[Verdict.EQUAL]:,} equal), {counts[Verdict.DIFFERENT]:,} differ,"
+        f" {counts[Verdict.FAILED]:,} failed"
+    )
+    if counts[Verdict.ALONE]:
+        yield f"alone     {counts[Verdict.ALONE]:,} rows without a counterpart"
+
+
+def _name(result: RowResult) -> str:
+    name, side, slot, number = result.place
+    place = f"{result.label} " if result.label else ""
+    return f"{place}{name}{f' (pass {number})' if number else ''} {side} {slot}"
+
+
+def _table(results: Sequence[RowResult]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_TITLES)
+    for result in results:
+        name, side, slot, number = result.place
+        cells = (result.label, result.op_type, name, number, side, slot)
+        writer.writerow((*cells, result.verdict, f"{result.apart:.6g}", result.note))
+    return text.getvalue()

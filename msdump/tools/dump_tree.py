@@ -1,0 +1,88 @@
+"""The tree of a dump as text, and one tensor or some statistics of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from msdump.encode import npy
+from msdump.store import mapped, texts
+from msdump.store.layouts import STATISTICS
+
+_SHOWN: Final = 6  # files of one folder that are listed by name
+_FIELDS: Final = 5  # of a name, up to the timestamp
+_KIBI: Final = 1024
+
+
+def lines(folder: Path, indent: str = "") -> Iterator[str]:
+    """Yield one line per entry below a folder; of many files only the first few."""
+    entries = sorted(folder.iterdir(), key=lambda entry: (not _is_folder(entry), _order(entry)))
+    files = [entry for entry in entries if not _is_folder(entry)]
+    for entry in entries[: len(entries) - len(files)]:
+        yield f"{indent}{entry.name}/"
+        yield from lines(entry, indent + "    ")
+    shown = files if len(files) <= _SHOWN + 1 else files[:_SHOWN]
+    yield from (f"{indent}{file.name}  {_size(_bytes(file))}" for file in shown)
+    if hidden := files[len(shown) :]:
+        yield f"{indent}... and {len(hidden)} more files, {_size(sum(map(_bytes, hidden)))}"
+
+
+def first_output(folder: Path) -> Path | None:
+    """Return the first operator output that was dumped, in the order of its writing."""
+    outputs = [path for path in folder.rglob("*.output.*.npy") if not path.name.startswith("Parameter.")]
+    return min(outputs, key=_order, default=None)
+
+
+def first_statistics(folder: Path) -> Path | None:
+    """Return the statistics of the first iteration that has some."""
+    return min(folder.rglob(STATISTICS), default=None)
+
+
+def tensor(path: Path) -> Iterator[str]:
+    """Yield type, shape and first elements of a tensor.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    array = npy.decode(mapped.load(str(path)), str(path))
+    yield f"numpy.load({path.name!r})"
+    yield f"{array.dtype} {array.shape}: {np.array2string(array.ravel()[:6], precision=5)} ..."
+
+
+def statistics(path: Path) -> Iterator[str]:
+    """Yield the header and the first rows of a table of statistics.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    table = texts.read_bytes(str(path)).decode(errors="replace").splitlines()
+    yield str(path)
+    yield from table[: _SHOWN + 1]
+    if len(table) > _SHOWN + 1:
+        yield f"... and {len(table) - _SHOWN - 1} more rows"
+
+
+def _is_folder(entry: Path) -> bool:
+    return entry.is_dir() and not entry.is_symlink()
+
+
+def _bytes(path: Path) -> int:
+    return path.lstat().st_size
+
+
+def _order(path: Path) -> tuple[str, str]:
+    """Order files of tensors and operators by their timestamp, the fifth field, and others by name."""
+    fields = path.name.split(".")
+    is_timed = len(fields) >= _FIELDS and fields[_FIELDS - 1].isdecimal()
+    return (fields[_FIELDS - 1] if is_timed else "", path.name)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < _KIBI:
+            return f"{count:.0f} {unit}"
+        count /= _KIBI
+    return f"{count:.1f} GiB"

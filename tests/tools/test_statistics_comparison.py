@@ -1,0 +1,135 @@
+"""``msdump compare`` of dumps that hold statistics alone: one line for each tensor, an honest exit code."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+
+HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
+TITLES = "Max Value,Min Value,L2Norm Value"
+
+
+def write(root, rows, titles=TITLES, place="0"):
+    """Write a dump of statistics; a row is ``(name, io, dtype, shape, cells)``."""
+    folder = root / place
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"{HEAD},{titles}"]
+    for time, (name, io, dtype, shape, cells) in enumerate(rows, 1795219089580885):
+        lines.append(f'Add,{name},0,0,{time},{io},0,24,{dtype},"{shape}",{cells}')
+    (folder / "statistic.csv").write_text("".join(f"{line}\n" for line in lines))
+    return root
+
+
+def row(name="a", cells="3,-1,4.5", dtype="float32", io="output", shape="(2,3)"):
+    """Return a row."""
+    return (name, io, dtype, shape, cells)
+
+
+def run(tmp_path, *options):
+    """Compare ``mine`` with ``golden``; return exit code, output and the rows of the table."""
+    arguments = ["compare", str(tmp_path / "mine"), str(tmp_path / "golden"), "-out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, [*arguments, *options])
+    tables = sorted((tmp_path / "out").glob("compare_*.csv"))
+    with tables[-1].open() if tables else open("/dev/null") as file:  # noqa: PTH123
+        return done.exit_code, done.output, list(csv.DictReader(file))
+
+
+VERDICTS = {
+    "equal": (row(), row(), "equal", 0),
+    "the last digit": (row(cells="3,-1,4.50001"), row(), "close", 0),
+    "2 percent": (row(cells="3.06,-1,4.59"), row(), "different", 1),
+    "small scale": (row(cells="1.02e-8,0,1e-8"), row(cells="1e-8,0,1e-8"), "different", 1),
+    "float16 beside float32": (row(cells="3.001,-1,4.501", dtype="float16"), row(), "close", 0),
+    "both NaN": (row(cells="nan,nan,nan"), row(cells="nan,nan,nan"), "equal", 0),
+    "one NaN": (row(cells="nan,nan,nan"), row(), "different", 1),
+    "inf beside -inf": (row(cells="inf,0,inf"), row(cells="-inf,0,inf"), "different", 1),
+    "shape": (row(shape="(6)"), row(), "failed", 1),
+    "an input": (row(io="input", cells="9,-1,9"), row(io="input"), "different", 1),
+    "integers": (row(cells="4,-1,4.5", dtype="int64"), row(dtype="int64"), "different", 1),
+}
+
+
+@pytest.mark.parametrize(("mine", "golden", "verdict", "code"), VERDICTS.values(), ids=VERDICTS)
+def test_verdicts(tmp_path, mine, golden, verdict, code):
+    """Numbers are judged relative to the tensor's scale, by the coarser element type."""
+    write(tmp_path / "mine", [mine])
+    write(tmp_path / "golden", [golden])
+
+    found, output, table = run(tmp_path)
+
+    assert (code, [verdict]) == (found, [line["Verdict"] for line in table]), output
+
+
+def test_one_line_for_each_tensor(tmp_path):
+    """Inputs, outputs and passes have lines of their own, each once; the first that differs is named."""
+    rows = [row("a", io="input"), row("a"), row("b"), row("b", cells="7,7,7")]
+    write(tmp_path / "mine", rows)
+    write(tmp_path / "golden", [*rows[:2], row("b", cells="9,-1,4.5"), row("b", cells="8,8,8")])
+
+    code, output, table = run(tmp_path)
+
+    assert 1 == code
+    lines = [line.split("  ")[0] for line in output.splitlines() if line[:2] in {"a ", "b "}]
+    assert lines == list(dict.fromkeys(lines))
+    assert "first     b output 0\n" in output
+    assert "4 rows of statistics: 2 agree (2 equal), 2 differ, 0 failed" in output
+    assert 4 == len(table)
+
+
+def test_alone(tmp_path):
+    """A row that only one side has is told, and is no difference."""
+    write(tmp_path / "mine", [row("a"), row("b")])
+    write(tmp_path / "golden", [row("a"), row("c")])
+
+    code, output, table = run(tmp_path)
+
+    assert 0 == code
+    assert "alone     2 rows without a counterpart" in output
+    assert ["equal", "alone", "alone"] == [line["Verdict"] for line in table]
+
+
+def test_nothing_in_common(tmp_path):
+    """Where no row has a counterpart nothing was compared."""
+    write(tmp_path / "mine", [row("a")])
+    write(tmp_path / "golden", [row("c")])
+
+    code, output, _ = run(tmp_path)
+
+    assert 2 == code
+    assert "nothing was compared" in output
+
+
+@pytest.mark.parametrize(
+    ("titles", "mine", "golden", "verdict"),
+    [
+        ("MD5", "00ff", "00ff", "equal"),
+        ("MD5", "00ff", "11ff", "different"),
+        ("Max Value,MD5", "3,00ff", "3,11ff", "close"),
+        ("Max Value,NaN Count", "nan,1", "nan,2", "different"),
+        ("Max Value,Zero Count", "3,1", "3,2", "close"),
+    ],
+)
+def test_digests_and_counts(tmp_path, titles, mine, golden, verdict):
+    """A digest alone must be the same; counts of NaN must, counts of signs need not."""
+    write(tmp_path / "mine", [row(cells=mine)], titles)
+    write(tmp_path / "golden", [row(cells=golden)], titles)
+
+    assert [verdict] == [line["Verdict"] for line in run(tmp_path)[2]]
+
+
+def test_executions(tmp_path):
+    """Of several programs in one path the last one is taken, and another may be chosen."""
+    write(tmp_path / "mine", [row(cells="1,1,1"), row(cells="2,2,2")], place="rank_0/Net/0/0")
+    order = tmp_path / "mine/rank_0/execution_order/ms_execution_order_graph_0.csv"
+    order.parent.mkdir()
+    order.write_text("NodeExecutionOrder-FullNameWithScope\na\n")
+    write(tmp_path / "golden", [row(cells="2,2,2")])
+
+    assert 0 == run(tmp_path)[0]
+    assert "1 (of 0-1) is taken" in run(tmp_path)[1]
+    assert 1 == run(tmp_path, "--execution", "0")[0]
+    assert 2 == run(tmp_path, "--execution", "2")[0]
