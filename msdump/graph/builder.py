@@ -13,7 +13,7 @@ from msdump import dtypes
 from msdump.errors import FormatError, GraphError
 from msdump.graph import bodies, names, validity, weights
 from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType
-from msdump.graph.order import execution_order, free_names
+from msdump.graph.order import execution_order, free_names, used_values
 from msdump.graph.primitives import Use, primitive_name
 from msdump.record import OperatorRef
 
@@ -114,7 +114,8 @@ class Builder:
             self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
         ordered = execution_order(operators, {*self._weights, *self._inputs})
         self._check_outputs(ordered)
-        nodes = [self._node(proto) for proto in ordered]
+        scopes = self._scopes(ordered)
+        nodes = [self._node(proto, scopes[proto.name]) for proto in ordered]
         model = self._shared.model
         return Graph(
             source=self._shared.source,
@@ -172,12 +173,23 @@ class Builder:
                 self._weights[node.output[0]] = value
         return operators
 
-    def _node(self, proto: onnx.NodeProto) -> Node:
-        metadata = {entry.key: entry.value for entry in proto.metadata_props}
+    def _scopes(self, ordered: list[onnx.NodeProto]) -> dict[str, str]:
+        """Return the scope of each node by name; one that tells none lies where those lie that read it."""
+        readers: dict[str, list[str]] = {}
+        scopes = {}
+        for proto in reversed(ordered):
+            own = names.scope_of(proto.name, _metadata(proto), keeps_classes=self._shared.keeps_classes)
+            if own is None:
+                own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
+            scopes[proto.name] = own
+            for name in used_values(proto):
+                readers.setdefault(name, []).append(own)
+        return scopes
+
+    def _node(self, proto: onnx.NodeProto, scope: str) -> Node:
         attributes = {attribute.name: _attribute(attribute) for attribute in proto.attribute}
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         primitive = primitive_name(proto.op_type, domain, self._use(proto, attributes))
-        scope = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
         self._producers |= dict.fromkeys(proto.output, proto.op_type)
         return Node(
             name=proto.name,
@@ -187,7 +199,7 @@ class Builder:
             outputs=tuple(proto.output),
             attributes=attributes,
             operator=OperatorRef(primitive, self._shared.full_names.next(scope, primitive)),
-            source=names.source_of(metadata),
+            source=names.source_of(_metadata(proto)),
             proto=proto,
         )
 
@@ -213,6 +225,10 @@ class Builder:
             initializer_ranks=tuple(None if array is None else array.ndim for array in arrays),
             scalars=tuple(_scalar(array) for array in arrays),
         )
+
+
+def _metadata(proto: onnx.NodeProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in proto.metadata_props}
 
 
 def _rank(known: ValueType) -> int | None:

@@ -14,7 +14,7 @@ from onnx import shape_inference
 
 from msdump import reading
 from msdump.errors import GraphError
-from msdump.graph import functions, names, validity, weights, wire
+from msdump.graph import functions, names, pass_through, validity, weights, wire
 from msdump.graph.builder import Builder, Shared
 from msdump.graph.graph import IN_MEMORY, Graph
 
@@ -88,6 +88,7 @@ def _build(
         weights.embed(tensor, files)
     names.name_nodes(model.graph)
     model = functions.inline(model)
+    pass_through.take_out(model.graph)
     names.name_nodes(model.graph)
     shared = Shared(source, model, keeps_classes)
     return Builder(shared, model.graph, _inferred(model).graph, initializers).graph()

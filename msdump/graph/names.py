@@ -1,16 +1,18 @@
 """Scopes and full names: ``Default/conv1-Conv2d/Conv2D-op0``.
 
 A node exported by PyTorch (or built with onnxscript) carries its module path and
-classes in metadata; any other node's scope is the path in its own name. Operator
-numbers count per (scope, primitive) from 0, so a name is unique in its network
-and the same in every run.
+classes in metadata; any other node's scope is the path in its own name. One that has
+neither lies in the scope that its readers share. Operator numbers count per (scope,
+primitive) from 0, so a name is unique in its network and the same in every run.
 """
 
 from __future__ import annotations
 
 import ast
+import os.path
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ ROOT: Final = "Default"
 _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
 _TORCH: Final = "pkg.torch.onnx."
 _ONNXSCRIPT: Final = "pkg.onnxscript."
+_NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module of a node that has none
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
 
 
@@ -67,8 +70,8 @@ class FullNames:
         return f"{scope}/{primitive}-op{number}"
 
 
-def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True) -> str:
-    """Return the scope of a node, ``Default/conv1-Conv2d``.
+def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True) -> str | None:
+    """Return the scope of a node, ``Default/conv1-Conv2d``; None where nothing tells it.
 
     Args:
         name: ONNX node name; its last component is the node itself.
@@ -77,11 +80,25 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
     """
     modules = _torch_modules(metadata) or _onnxscript_modules(metadata)
     components = [_component(module, cell if keeps_classes else "") for module, cell in modules]
+    if not components and not _tells_scopes(metadata) and "/" not in name:
+        return None
     if not components:
         components = [part for part in name.split("/")[:-1] if part]
     if not components or components[0] not in _ROOTS:
         components = [ROOT, *components]
     return "/".join(components)
+
+
+def shared_scope(scopes: Iterable[str]) -> str:
+    """Return the innermost scope that holds all of some scopes, ``Default`` where none does."""
+    listed = list(scopes)
+    return (listed and os.path.commonpath(listed)) or ROOT
+
+
+def _tells_scopes(metadata: dict[str, str]) -> bool:
+    """Tell whether an exporter has noted where a node lies; its root, without a module, counts."""
+    listed = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, _ONNXSCRIPT)]
+    return any(scopes and scopes[0] != _NOWHERE for scopes in listed)
 
 
 def _component(module: str, cell: str) -> str:
@@ -111,6 +128,8 @@ def _torch_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
     modules = []
     parent = ""
     for path, cell in zip_longest(paths, classes[: len(paths)], fillvalue=""):
+        if path == _NOWHERE:
+            continue
         if path and path != parent:
             modules.append((path.removeprefix(f"{parent}."), cell))
         parent = path or parent

@@ -48,6 +48,7 @@ KERNELS = {
         "[a] d = Conv(x, w) [p] e = MaxPool<kernel_shape = [2, 2]>(d) [r] y = Relu(e)",
         ["a", "p", "r"],
     ),
+    "bounds of a Clip are the result": ("[a] d = Conv(x, w) [r] y = Clip(d, d)", ["a", "r"]),
     "slope of a PReLU is the result": ("[a] d = Conv(x, w) [r] y = PRelu(x, d)", ["a", "r"]),
 }
 

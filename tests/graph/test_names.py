@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from onnx import helper
 
+from msdump.graph import loader
 from msdump.graph.graph import SourceLine
-from msdump.graph.names import FullNames, scope_of, source_of
+from msdump.graph.names import FullNames, name_nodes, scope_of, source_of
+
+HOOK = "_empty_nn_module_stack_from_metadata_hook"
 
 
 def torch(scopes, classes):
@@ -47,7 +51,12 @@ SCOPES = {
         *("Default/a-A/a-B", "Default/a/a"),
     ),
     "node name": ("conv1-Conv2d/Conv", {}, "Default/conv1-Conv2d", "Default/conv1-Conv2d"),
-    "node name without a path": ("Conv_3", {}, "Default", "Default"),
+    "node name without a path": ("Conv_3", {}, None, None),
+    "PyTorch: in no module": ("n", torch([HOOK, "split"], ["", "aten.split"]), None, None),
+    "PyTorch: module behind the hook": (
+        *("n", torch([HOOK, "fc", "mm"], ["", "Linear", "aten.mm"])),
+        *("Default/fc-Linear", "Default/fc"),
+    ),
     "node name with a leading slash": ("/layer/fc/MatMul", {}, "Default/layer/fc", "Default/layer/fc"),
     "node name from the root": ("Default/fc-Dense/MatMul", {}, "Default/fc-Dense", "Default/fc-Dense"),
     "gradient": ("Gradients/Default/fc/MatMul", {}, "Gradients/Default/fc", "Gradients/Default/fc"),
@@ -58,10 +67,67 @@ SCOPES = {
 
 @pytest.mark.parametrize(("name", "metadata", "full", "short"), SCOPES.values(), ids=SCOPES)
 def test_scope(name, metadata, full, short):
-    """A scope comes from the exporter's metadata, else from the node's name; classes can be left out."""
+    """A scope comes from the exporter's metadata, else from the node's name, or nobody knows it."""
     found = (scope_of(name, metadata), scope_of(name, metadata, keeps_classes=False))
 
     assert (full, short) == found
+
+
+def exported(*nodes):
+    """Return the full names of a model; a node is (operator, inputs, outputs, torch's scopes or None)."""
+    protos = []
+    for op_type, inputs, outputs, scopes in nodes:
+        proto = helper.make_node(op_type, inputs.split(), outputs.split(), name=f"node_{outputs}")
+        for key, value in torch([*scopes, "call"], []).items() if scopes is not None else ():
+            proto.metadata_props.add(key=key, value=value)
+        protos.append(proto)
+    values = [helper.make_tensor_value_info(name, 1, [4]) for name in ("x", "y")]
+    model = helper.make_model(helper.make_graph(protos, "g", values[:1], values[1:]), ir_version=10)
+    return [node.operator.full_name for node in loader.load(model).nodes]
+
+
+def test_scope_that_readers_share():
+    """An operator that tells no scope lies where all lie that read it, the nearest scope that holds them."""
+    found = exported(
+        ("Neg", "x", "a", [HOOK]),
+        ("Abs", "a", "b", None),
+        ("Exp", "b", "c", ["", "l", "l.0"]),
+        ("Sin", "b", "d", ["", "l", "l.1"]),
+        ("Cos", "x", "e", None),
+        ("Add", "c e", "f", ["", "l", "l.0"]),
+        ("Mul", "d f", "g", [""]),
+        ("Sqrt", "g", "y", None),
+    )
+
+    assert [
+        *("Default/l/Neg-op0", "Default/l/Abs-op0", "Default/l/0/Exp-op0", "Default/l/1/Sin-op0"),
+        *("Default/l/0/Cos-op0", "Default/l/0/Add-op0", "Default/Mul-op0", "Default/Sqrt-op0"),
+    ] == found
+
+
+def test_nodes_of_branches_are_not_called_as_outer_ones():
+    """A node in a branch that bears the name of an outer one gets another."""
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["i"], name="same")],
+        "b",
+        [],
+        [helper.make_empty_tensor_value_info("i")],
+    )
+    graph = helper.make_graph(
+        [
+            helper.make_node("Abs", ["x"], ["a"], name="same"),
+            helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branch, else_branch=branch),
+        ],
+        "g",
+        [],
+        [],
+    )
+
+    name_nodes(graph)
+
+    inner = [attribute.g.node[0].name for attribute in graph.node[1].attribute]
+    assert ["same", "choice"] == [node.name for node in graph.node]
+    assert 3 == len({"same", *inner})
 
 
 def test_numbers_count_per_scope_and_primitive():
