@@ -69,12 +69,17 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 NEEDS_TORCH = "dump-torchair.md"
 
 
+def needs_torch(block):
+    """Tell whether a block imports torch, or runs programs that do."""
+    return block.page.name == NEEDS_TORCH or "import torch" in block.text
+
+
 def to_run(*languages):
-    """Return the blocks of some languages that are run; those of torch's page where torch is there."""
+    """Return the blocks of some languages that are run; those that need torch where torch is there."""
     mark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
     for block in BLOCKS:
         if block.language in languages and not block.reason:
-            yield pytest.param(block, marks=mark if block.page.name == NEEDS_TORCH else (), id=str(block))
+            yield pytest.param(block, marks=mark if needs_torch(block) else (), id=str(block))
 
 
 @pytest.fixture
