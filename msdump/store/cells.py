@@ -21,7 +21,7 @@ _TEXTS: Final = frozenset(
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _MOST_DIGITS: Final = 400  # a float64 has 309 before its point
-_NOTHING: Final = frozenset({"", "null", "-"})
+_NOTHING: Final = frozenset({"", "null", "-", "NA"})
 _TRUTHS: Final = {"True": True, "False": False}
 
 
