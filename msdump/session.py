@@ -19,6 +19,7 @@ from msdump.capture.process import PROCESS, Process
 from msdump.capture.run_memory import RunMemory
 from msdump.capture.selection import inside
 from msdump.capture.single_dump import SingleOperator
+from msdump.capture.suggestions import operators, similar_names, similar_scopes
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
 from msdump.errors import ReentryError
@@ -248,7 +249,8 @@ class Network:
         control = (node for inner in self.graph.walk() for node in inner.nodes if node.bodies)
         if any(name in {node.operator.full_name, node.name} for node in control):
             raise KeyError(f"{name} is control flow: the operators inside it can be dumped, not itself")
-        raise KeyError(f"no operator {name!r} in {self.graph.source}")
+        hint = similar_names(name, operators(self.graph))
+        raise KeyError(f"no operator {name!r} in {self.graph.source}{hint}")
 
     def scope(self, name: str) -> Scope:
         """Return a scope by its name, ``Default/conv1-Conv2d``, or its module path, ``conv1``.
@@ -258,7 +260,8 @@ class Network:
         """
         found = tuple(node.operator.full_name for node in self._nodes() if self._lies_in(node, name))
         if not found:
-            raise KeyError(f"no scope {name!r} in {self.graph.source}")
+            hint = similar_scopes(name, operators(self.graph))
+            raise KeyError(f"no scope {name!r} in {self.graph.source}{hint}")
         return Scope(self, name, found)
 
     def _lies_in(self, node: Node, name: str) -> bool:

@@ -583,7 +583,7 @@ class TestCheck:
         [
             ("Default/conv1-Conv2d/Conv2D-op1", "(did you mean 'Default/conv1-Conv2d/Conv2D-op0'?)"),
             ("Conv2F", "(did you mean 'Conv2D'?)"),
-            ("Default/fc-Dense", "(a scope; name-regex(Default/fc-Dense/.+) selects the operators in it)"),
+            ("Default/fc-Dense", "(a scope of 2 operators: name-regex(Default/fc-Dense/.+))"),
             ("name-regex(.*Pool.*)", ""),
         ],
         ids=["name", "type", "scope", "regex"],
@@ -627,7 +627,8 @@ class TestCheck:
 
         done = call("check", config(op_debug_mode=0, dump_mode=1, kernels=kernels), *options, "--model", MINI)
 
-        assert "5 operators, 1 dumped\n  Conv2D               Default/conv1-Conv2d/Conv2D-op0" in done.stdout
+        assert "5 operators, compiled into 8 kernels, 1 dumped\n" in done.stdout
+        assert "\n  Conv2D               Default/conv1-Conv2d/Conv2D-op0" in done.stdout
         assert "matches nothing: 'Default/none/Add-op0'" in done.stdout
         assert "relu" not in done.stdout.partition("matches nothing")[2]
 
@@ -708,3 +709,24 @@ def test_size_of_a_dimension_that_is_too_large():
 
     assert 2 == result.exit_code
     assert f"'N={78 * '1'}...' is not NAME=SIZE" in result.stderr
+
+
+def test_operators_are_found_by_any_text(config):
+    """``--find`` lists the operators that a text may mean and the item that selects them."""
+    result = call("check", config(), "--model", MINI, "--find", "fc")
+
+    assert 0 == result.exit_code
+    _, found = result.stdout.split("\n\n")
+    head, *listed = found.splitlines()
+    assert "'fc': a module of 2 operators: name-regex(Default/fc-Dense/.+)" == head
+    assert ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"] == [
+        line.split()[1] for line in listed
+    ]
+
+
+def test_finding_needs_a_model(config):
+    """``--find`` without a model is an error of usage."""
+    result = call("check", config(), "--find", "fc")
+
+    assert 2 == result.exit_code
+    assert "--find needs --model" in result.stderr

@@ -115,6 +115,9 @@ class CompiledDump:
         names = [name for device in self._devices for node in device.graph.nodes for name in full_names(node)]
         self._layers = acl_json.layers(self.plan, names, marked)
         self._used = used_items(self.plan, names)
+        self._process.suggest(
+            self.plan, self._used, [node for device in self._devices for node in device.graph.nodes]
+        )
 
     def _watcher(self) -> WatcherCapture:
         watcher.warn_of_unknown(*_whole(self._devices), self.plan)

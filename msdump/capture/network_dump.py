@@ -13,6 +13,7 @@ from msdump.capture.capture import Capture
 from msdump.capture.graph_dump import GraphDump
 from msdump.capture.process import Process
 from msdump.capture.selection import inside, selectable, used_items
+from msdump.capture.suggestions import operators
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
@@ -67,6 +68,7 @@ class NetworkDump:
         for dump in self._graphs:
             dump.capture.bodies = {body.index: captures[body.index] for body in dump.graph.bodies}
         self._used = used_items(self.plan, selectable(self._main.graph, self.plan))
+        self._process.suggest(self.plan, self._used, operators(self._main.graph))
 
     def write_graph_files(self) -> None:
         """Write what exists from compilation on: graph files, metadata (CPU and GPU)."""

@@ -7,14 +7,16 @@ import contextlib
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from msdump.capture.statistic_table import advice
+from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
 from msdump.errors import DumpWriteError
+from msdump.graph.graph import Node
 from msdump.plan import DeviceTarget, DumpMode, DumpPlan, FileFormat
 from msdump.store.async_sink import AsyncSink
 from msdump.store.clock import CLOCK
@@ -35,6 +37,7 @@ class _Output:
         plan: The plan of the first network.
         sink: Where the files of all networks go.
         used: The ``kernels`` items for which something was dumped.
+        hints: What may have been meant by items that select nothing.
         is_described: ``.dump_metadata`` is written.
         overflows: Counts the overflowing operators of all networks.
         configured: When the first network was compiled, ``YYYYMMDDHHMMSS``.
@@ -45,10 +48,12 @@ class _Output:
     overflows: OverflowLimit
     configured: str
     used: set[str] = field(default_factory=set)
+    hints: dict[str, str] = field(default_factory=dict)
     is_described: bool = False
 
     def unused(self) -> list[str]:
         items = [p.item for p in self.plan.selector.patterns if p.item not in self.used]
+        items = [f"{item} ({self.hints[item]})" if item in self.hints else item for item in items]
         more = len(items) - _MOST_NAMES
         return items if more <= 0 else [*items[:_MOST_NAMES], f"... and {more} more"]
 
@@ -149,6 +154,20 @@ class Process:
     def use(self, plan: DumpPlan, items: frozenset[str]) -> None:
         """Note the ``kernels`` items for which something was dumped."""
         self._output(plan).used |= items
+
+    def suggest(self, plan: DumpPlan, used: frozenset[str], nodes: Sequence[Node]) -> None:
+        """Note what may have been meant by the items that select nothing of a network.
+
+        Args:
+            plan: The plan.
+            used: The items that select something.
+            nodes: The operators of the network.
+        """
+        if plan.selector.mode is not DumpMode.KERNELS:
+            return
+        for pattern in plan.selector.patterns:
+            if pattern.item not in used and (hint := suggest_for(pattern, nodes)):
+                self._output(plan).hints[pattern.item] = hint
 
     def claim_metadata(self, plan: DumpPlan) -> bool:
         """Tell the first network of a configuration, and no other, that it writes the metadata."""

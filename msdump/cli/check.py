@@ -8,18 +8,20 @@ from typing import Any, Final
 
 import click
 
+from msdump.capture.suggestions import suggest
 from msdump.cli import messages, options
 from msdump.config import mindspore as config_reader
 from msdump.config import source
 from msdump.frontends import mindspore
 from msdump.graph import loader
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Node
 from msdump.plan import DumpMode, DumpPlan
 from msdump.record import OperatorRef
+from msdump.tools import matches
 from msdump.tools.describe import describe
 from msdump.tools.forecast import Amount, Forecast, forecast
 from msdump.tools.inputs import check_sizes
-from msdump.tools.matches import Matches, matches
+from msdump.tools.matches import Matches
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them
@@ -28,15 +30,20 @@ _WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a ta
 @click.command(name="check")
 @click.argument("config", type=click.Path())
 @click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="Say what is dumped of this model.")
+@click.option("--find", metavar="TEXT", help="List operators that TEXT may mean, and the item.")
 @options.dimensions
 @options.context
-def command(*, config: str, model: str | None, dimensions: dict[str, int], **context: Any) -> None:
+def command(
+    *, config: str, model: str | None, find: str | None, dimensions: dict[str, int], **context: Any
+) -> None:
     """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
 
     With --model: which of its kernels match, and how many files and bytes a
     dump writes. Nothing runs and nothing is written. Exit codes: 0 the
     configuration is good, 2 it has faults, which are all named.
     """
+    if find is not None and model is None:
+        raise click.UsageError("--find needs --model")
     mindspore.set_options(**context)
     where = mindspore.current_context()
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
@@ -45,11 +52,24 @@ def command(*, config: str, model: str | None, dimensions: dict[str, int], **con
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check_sizes(graph, dimensions)
-    found = matches(graph, plan)
+    if find is not None:
+        _print_found(find, matches.seen(graph, plan))
+        return
+    found = matches.matches(graph, plan)
     print(f"\nmodel:      {graph.source}, {_counts(graph, found)}")
     _print_matches(found, plan)
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     print("\n".join(_forecast_lines(graph, plan, settled)))
+
+
+def _print_found(text: str, nodes: Sequence[Node]) -> None:
+    """Print what a text may mean, and its operators."""
+    hint = suggest(text, nodes)
+    print(f"\n{text!r}: {hint or 'no operator is called like that'}")
+    wanted = text.lower()
+    found = [node.operator for node in nodes if wanted in f"{node.operator.full_name} {node.name}".lower()]
+    for operator in found:
+        print(f"  {operator.op_type:<20} {operator.full_name}")
 
 
 def _counts(graph: Graph, found: Matches) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msdump.capture import selection
 from msdump.capture.compiled_dump import full_names, select_compiled
+from msdump.capture.suggestions import operators, suggest_for
 from msdump.execute.compilation import emulated
-from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, JitLevel, KernelPattern, PatternKind, Tree
+from msdump.graph.graph import Graph, Node
+from msdump.plan import DeviceTarget, DumpPlan, JitLevel, Tree
 from msdump.record import OperatorRef
 from msdump.session import file_stem
 
@@ -56,19 +56,24 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
     selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
     has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     names = list(selection.selectable(graph, plan))
-    types = {node.operator.op_type for inner in graph.walk() for node in inner.operators}
     used = selection.used_items(plan, names)
     return Matches(
         tuple(operator for inner, chosen in selections for operator in _watched(inner, chosen)),
         tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
         tuple(
-            Unmatched(pattern.item, _hint(pattern, names, types))
+            Unmatched(pattern.item, suggest_for(pattern, operators(graph)))
             for pattern in plan.selector.patterns
             if pattern.item not in used
         ),
         sum(len(inner.operators) for inner in graph.walk()),
         is_compiled=plan.context.jit_level is JitLevel.O1,
     )
+
+
+def seen(graph: Graph, plan: DumpPlan) -> tuple[Node, ...]:
+    """Return the operators of a model as the device of a plan runs them."""
+    device = emulated(graph, plan, plan.context)
+    return operators(graph if device is None else device.graph)
 
 
 def _watched(graph: Graph, chosen: selection.Selection) -> Iterator[OperatorRef]:
@@ -90,21 +95,10 @@ def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
         tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
         (),
         tuple(
-            Unmatched(pattern.item, _hint(pattern, names, {node.operator.op_type for node in nodes}))
+            Unmatched(pattern.item, suggest_for(pattern, nodes))
             for pattern in plan.selector.patterns
             if pattern.item not in used
         ),
-        len(nodes),
+        sum(task is not None for inner in devices for task in inner.tasks),
         is_compiled=True,
     )
-
-
-def _hint(pattern: KernelPattern, names: Iterable[str], types: Iterable[str]) -> str:
-    if pattern.kind is PatternKind.REGEX:
-        return ""
-    if any(name.startswith(f"{pattern.text}/") for name in names):
-        return f"a scope; name-regex({pattern.text}/.+) selects the operators in it"
-    candidates = types if pattern.kind is PatternKind.TYPE else names
-    by_case = {candidate.lower(): candidate for candidate in candidates}
-    close = difflib.get_close_matches(pattern.text.lower(), by_case, n=1)
-    return f"did you mean {by_case[close[0]]!r}?" if close else ""

@@ -1,0 +1,174 @@
+"""What to write into ``kernels`` for the operators that a text may mean.
+
+People write what they know: a part of a name, a module of their program, an ONNX node or type,
+the name of a file in a dump. None of that selects an operator, each is answered with an item that does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msdump.graph.graph import Graph, Node
+from msdump.plan import KernelPattern, PatternKind
+from msdump.store import names
+
+_SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")
+_MOST_SHOWN: Final = 3
+
+
+def suggest(text: str, nodes: Sequence[Node]) -> str:
+    """Return which operators a text may mean and the item that selects them, "" where nothing is close.
+
+    Args:
+        text: What matches nothing, or what is looked for.
+        nodes: The operators of the model.
+    """
+    wanted = text.replace(" ", "").strip("/")
+    if not wanted:
+        return ""
+    return next((hint for way in _WAYS if (hint := way(wanted, nodes))), "")
+
+
+def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
+    """Return what to write in place of an item that matches nothing, "" where nothing is close."""
+    if pattern.kind is not PatternKind.REGEX:
+        return suggest(pattern.text, nodes)
+    part = replace(pattern, searches=True)
+    found = [node for node in nodes if part.matches(node.operator.full_name)]
+    if pattern.searches or not found:
+        return ""
+    inner = f"(?:{pattern.text})" if "|" in pattern.text else pattern.text
+    return f"it must match whole names; it matches a part of {_count(found)}: name-regex(.*{inner}.*)"
+
+
+def similar_names(text: str, nodes: Sequence[Node]) -> str:
+    """Return `` (did you mean 'Default/Add-op0'?)`` for the names that a text may mean, "" without one."""
+    full_names = [node.operator.full_name for node in nodes]
+    found = [name for name in full_names if text and text.lower() in name.lower()]
+    found = found or [name for name in full_names if names.sanitize(name) == text]
+    return _question(found or difflib.get_close_matches(text, full_names, n=_MOST_SHOWN))
+
+
+def similar_scopes(text: str, nodes: Sequence[Node]) -> str:
+    """Return `` (did you mean 'Default/conv1-Conv2d'?)`` for the scopes that a text may mean."""
+    scopes = list(dict.fromkeys(node.scope for node in nodes))
+    found = [scope for scope in scopes if text and text.lower() in scope.rpartition("/")[2].lower()]
+    return _question(found or difflib.get_close_matches(text, scopes, n=_MOST_SHOWN))
+
+
+def operators(graph: Graph) -> tuple[Node, ...]:
+    """Return the operators of a model, those of branches and loops included."""
+    return tuple(node for inner in graph.walk() for node in inner.operators)
+
+
+def _question(found: Sequence[str]) -> str:
+    if not found:
+        return ""
+    more = f" or {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return f" (did you mean {', '.join(map(repr, found[:_MOST_SHOWN]))}{more}?)"
+
+
+def _by_onnx_name(text: str, nodes: Sequence[Node]) -> str:
+    """Answer the name of an ONNX node, with its slashes or without."""
+    found = [node for node in nodes for part in node.members if part.name.replace(" ", "").strip("/") == text]
+    return f"the ONNX node is called {found[0].operator.full_name!r} here" if found else ""
+
+
+def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
+    """Answer the operator's name in the name of a file, or the name of the file."""
+    fields = text.split(".")
+    wanted = {text, fields[1] if len(fields) > 1 else text}
+    found = [node for node in nodes if names.sanitize(node.operator.full_name) in wanted]
+    return f"files call {found[0].operator.full_name!r} so" if found else ""
+
+
+def _by_scope(text: str, nodes: Sequence[Node]) -> str:
+    for scope in (text, f"Default/{text}"):
+        found = [node for node in nodes if _name(node).startswith(f"{scope}/")]
+        if found:
+            return f"a scope of {_count(found)}: name-regex({_literal(scope)}/.+)"
+    return ""
+
+
+def _by_module(text: str, nodes: Sequence[Node]) -> str:
+    """Answer the path of a module in the program, ``transformer.h.0.attn``."""
+    scopes = {scope for node in nodes if (scope := _scope_of_module(node, text))}
+    found = [node for node in nodes if any(_name(node).startswith(f"{s}/") for s in scopes)]
+    if not found:
+        return ""
+    choice = "|".join(_literal(scope) for scope in sorted(scopes))
+    choice = choice if len(scopes) == 1 else f"(?:{choice})"
+    return f"a module of {_count(found)}: name-regex({choice}/.+)"
+
+
+def _scope_of_module(node: Node, text: str) -> str:
+    """Return the part of an operator's scope that is the module of a path, "" where it lies elsewhere."""
+    root, *components = node.scope.replace(" ", "").split("/")
+    modules = [component.rpartition("-")[0] or component for component in components]
+    for length in range(1, len(modules) + 1):
+        if ".".join(modules[:length]) == text:
+            return "/".join([root, *components[:length]])
+    return ""
+
+
+def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a type of ONNX that has another name here."""
+    found = [node for node in nodes if any(part.op_type.lower() == text.lower() for part in node.members)]
+    types = list(dict.fromkeys(node.operator.op_type for node in found))
+    if not found or any(text.lower() in name.lower() for name in types):
+        return ""
+    items = ", ".join(repr(name) for name in types[:_MOST_SHOWN])
+    return f"ONNX's {text} is called so here: {items}"
+
+
+def _by_part(text: str, nodes: Sequence[Node]) -> str:
+    found = [node for node in nodes if text.lower() in _name(node).lower()]
+    if not found:
+        return ""
+    spelled = {_spelled(text, _name(node)): None for node in found}
+    choice = "|".join(_literal(part) for part in spelled)
+    choice = choice if len(spelled) == 1 else f"(?:{choice})"
+    verb = "contains" if len(found) == 1 else "contain"
+    return f"{_count(found)} {verb} {text!r}: name-regex(.*{choice}.*)"
+
+
+def _spelled(text: str, full_name: str) -> str:
+    start = full_name.lower().index(text.lower())
+    return full_name[start : start + len(text)]
+
+
+def _by_likeness(text: str, nodes: Sequence[Node]) -> str:
+    is_name = "/" in text or "-op" in text
+    candidates = {node.operator.full_name if is_name else node.operator.op_type for node in nodes}
+    by_case = {candidate.lower(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(text.lower(), by_case, n=1)
+    return f"did you mean {by_case[close[0]]!r}?" if close else ""
+
+
+def _literal(text: str) -> str:
+    """Return an expression for a text as it stands; classes, since MindSpore doubles backslashes."""
+    return _SPECIAL.sub(r"[\1]", text)
+
+
+def _name(node: Node) -> str:
+    """Return a full name as items are compared with it: without spaces."""
+    return node.operator.full_name.replace(" ", "")
+
+
+def _count(found: Sequence[Node]) -> str:
+    return f"{len(found):,} operator{'s' * (len(found) != 1)}"
+
+
+_WAYS: Final[tuple[Callable[[str, Sequence[Node]], str], ...]] = (
+    _by_onnx_name,
+    _by_file_name,
+    _by_scope,
+    _by_module,
+    _by_onnx_type,
+    _by_part,
+    _by_likeness,
+)

@@ -1,0 +1,89 @@
+"""What is answered to texts that select no operator."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from onnx import helper
+
+from msdump.capture.suggestions import operators, suggest, suggest_for
+from msdump.config.grammar import parse_kernel
+from msdump.graph import loader
+from tests.dump import nets
+
+BLOCK = "transformer/h.0-Block/attn-Attention"
+
+
+def _nodes():
+    """Return the operators of a small transformer: two projections and an activation."""
+    weight = {"w": [[1.0]], "b": [1.0]}
+    nodes = [
+        nets.node("Gemm", "x w b", "q", f"{BLOCK}/q-Linear/Gemm"),
+        nets.node("Gemm", "q w b", "k", f"{BLOCK}/k-Linear/node_Gemm_7"),
+        nets.node("Relu", "k", "y", "transformer/act-ReLU/node_act"),
+    ]
+    initializers = [helper.make_tensor(name, 1, [1] * (2 - (name == "b")), [1.0]) for name in weight]
+    graph = helper.make_graph(nodes, "g", [nets.value("x", [1, 1])], [nets.value("y", [1, 1])], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return operators(loader.load(model))
+
+
+SCOPE = f"Default/{BLOCK}".replace(".", "[.]")
+CASES = [
+    ("attn", "2 operators contain 'attn': name-regex(.*attn.*)", 2),
+    ("ATTN", "2 operators contain 'ATTN': name-regex(.*attn.*)", 2),
+    ("attention", "2 operators contain 'attention': name-regex(.*Attention.*)", 2),
+    ("Gemm", "ONNX's Gemm is called so here: 'Dense'", 2),
+    (f"{BLOCK}/q-Linear/Gemm", f"the ONNX node is called 'Default/{BLOCK}/q-Linear/Dense-op0' here", 1),
+    (f"/{BLOCK}/q-Linear/Gemm", f"the ONNX node is called 'Default/{BLOCK}/q-Linear/Dense-op0' here", 1),
+    ("transformer.h.0.attn", f"a module of 2 operators: name-regex({SCOPE}/.+)", 2),
+    ("transformer.h.0.attn.q", f"a module of 1 operator: name-regex({SCOPE}/q-Linear/.+)", 1),
+    (f"Default/{BLOCK}", f"a scope of 2 operators: name-regex({SCOPE}/.+)", 2),
+    (f"{BLOCK}/", f"a scope of 2 operators: name-regex({SCOPE}/.+)", 2),
+    (
+        "Default_transformer_act-ReLU_ReLU-op0",
+        "files call 'Default/transformer/act-ReLU/ReLU-op0' so",
+        1,
+    ),
+    (
+        "ReLU.Default_transformer_act-ReLU_ReLU-op0.0.0.1795223329689102.output.0.DefaultFormat.npy",
+        "files call 'Default/transformer/act-ReLU/ReLU-op0' so",
+        1,
+    ),
+    ("ReLUs", "did you mean 'ReLU'?", 1),
+    ("Default/transformer/act-ReLU/ReLU-op1", "did you mean 'Default/transformer/act-ReLU/ReLU-op0'?", 1),
+    (
+        "name-regex(attn|Dense)",
+        "it must match whole names; it matches a part of 2 operators: name-regex(.*(?:attn|Dense).*)",
+        2,
+    ),
+    (
+        "name-regex(h.0)",
+        "it must match whole names; it matches a part of 2 operators: name-regex(.*h.0.*)",
+        2,
+    ),
+    ("name-regex(bert.*)", "", None),
+    ("zzzzzz", "", None),
+]
+
+
+@pytest.mark.parametrize(("item", "hint", "count"), CASES, ids=[case[0] for case in CASES])
+def test_what_selects_nothing_is_answered_with_what_does(item, hint, count):
+    """A part, a type, a node, a module, a scope or a file name is answered, and the answer selects it."""
+    nodes = _nodes()
+    pattern = parse_kernel(item, searches=False)
+    names = [node.operator.full_name for node in nodes]
+
+    assert not any(pattern.matches(name) for name in names)
+    assert hint == suggest_for(pattern, nodes)
+    if count is not None:
+        answer = re.search(r"'([^' ]+)'(?!:)|(name-regex\(.*\))", hint.partition("contain")[2] or hint)
+        found = parse_kernel(answer[1] or answer[2], searches=False)
+        assert count == sum(found.matches(name) for name in names)
+
+
+@pytest.mark.parametrize("text", ["", " ", "/"])
+def test_nothing_is_answered_with_nothing(text):
+    """A text without a character is no question."""
+    assert "" == suggest(text, _nodes())
