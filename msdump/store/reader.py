@@ -27,7 +27,7 @@ from msdump.store.layouts import Key, Kind
 from msdump.store.models import Model, failures, models
 from msdump.store.operator_files import OperatorFile
 from msdump.store.records import Record
-from msdump.store.tree import Tree, locate, scan
+from msdump.store.tree import Tree, locate, locate_below, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,14 +41,14 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     """Open a dump for reading.
 
     Args:
-        path: The dump's root, or the directory of a rank, network, graph or iteration in it; also
-            a directory of tensor files that was copied out of a dump.
+        path: The dump's root, or the directory of a rank, network, graph or iteration in it; the
+            directory above the only root; also a directory of tensor files that was copied out of a dump.
 
     Raises:
-        DumpReadError: There is no such directory, or no dump in it.
+        DumpReadError: There is no such directory, no dump in it, or several below it.
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
-    place = locate(folder)
+    place = locate(folder) or locate_below(folder)
     tree = _loose(folder) if place is None else scan(*place)
     ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, Kind.RANK) if key.rank is not None}
     dump = Dump(folder, dict(sorted(ranks.items())), models(tree), failures(tree), tuple(tree.ignored))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,8 @@ _ROOTED: Final = frozenset({Kind.RANK, Kind.WORLD, Kind.TIME, Kind.ACL_CONFIG, K
 """What stands in the root of a dump and nowhere else."""
 
 _DEPTH: Final = 7
+_MOST_LEVELS: Final = 3  # below a directory, in which a dump is looked for
+_MOST_FOLDERS: Final = 1000
 _MOST_STEPS: Final = 8  # numbers that are looked into before a directory is taken for no root
 _FAULTS: Final = {
     errno.ENOENT: "no such directory; give the directory of a dump",
@@ -68,6 +71,25 @@ def locate(folder: str) -> tuple[str, Key | None] | None:
         key = parse("/".join(parts[-depth:]), is_directory=True)
         if key is not None and key.kind in _OPENABLE:
             return "/".join(parts[:-depth]) or "/", key
+    return None
+
+
+def locate_below(folder: str) -> tuple[str, None] | None:
+    """Return the root of the only dump below a directory, such as its ``debug_dump``; None: there is none.
+
+    Raises:
+        DumpReadError: There are several, or a directory cannot be listed.
+    """
+    level = [folder]
+    for _ in range(_MOST_LEVELS):
+        below = (entry.path for path in level for entry in _entries(path) if entry.is_dir())
+        level = list(itertools.islice(below, _MOST_FOLDERS))
+        roots = sorted(path for path in level if _is_root(path))
+        if len(roots) > 1:
+            message = f"several dumps below it, such as {roots[0]} and {roots[1]}; give one"
+            raise DumpReadError(folder, message)
+        if roots:
+            return roots[0], None
     return None
 
 

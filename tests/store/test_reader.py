@@ -494,3 +494,25 @@ def test_whatever_is_written_is_read(tmp_path_factory, operators, generation):
 
     assert [names.sanitize(op_type) for op_type, _ in operators] == [record.op_type for record in records]
     assert [[number] * 2 for number in range(len(operators))] == [r.array.tolist() for r in records]
+
+
+class TestAbove:
+    """The directory above a dump, as ``msdump compare`` takes it."""
+
+    @pytest.mark.parametrize("above", ["debug_dump", "out/debug_dump", "a/b/c"])
+    def test_one_dump(self, tmp_path, above):
+        """The only dump below a directory is opened."""
+        Writer(tmp_path / above).graph(0, [3])
+
+        dump = open_dump(tmp_path)
+
+        assert 3 == dump.iterations[0].number
+        assert [3] == [iteration.number for iteration in dump.iterations]
+
+    def test_several_dumps(self, tmp_path):
+        """Of several none is chosen."""
+        for name in ("a", "b"):
+            Writer(tmp_path / name).graph(0, [3])
+
+        with pytest.raises(DumpReadError, match=r"several dumps below it, such as .*/a and .*/b; give one"):
+            open_dump(tmp_path)
