@@ -189,6 +189,11 @@ class Network:
         return outputs
 
     @property
+    def has_run(self) -> bool:
+        """Whether any of its operators has run, or tried to."""
+        return self._program.has_run
+
+    @property
     def device(self) -> Ascend | None:
         """The emulated device; None on CPU and GPU."""
         return self._device

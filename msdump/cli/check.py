@@ -22,6 +22,7 @@ from msdump.tools.describe import describe
 from msdump.tools.forecast import Amount, Forecast, forecast
 from msdump.tools.inputs import check_sizes
 from msdump.tools.matches import Matches
+from msdump.tools.runnable import unrunnable
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them
@@ -39,7 +40,8 @@ def command(
     """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
 
     With --model: which of its kernels match, and how many files and bytes a
-    dump writes. Nothing runs and nothing is written. Exit codes: 0 the
+    dump writes, and which operators nothing here can run. Nothing runs and
+    nothing is written. Exit codes: 0 the
     configuration is good, 2 it has faults, which are all named.
     """
     if find is not None and model is None:
@@ -60,6 +62,12 @@ def command(
     _print_matches(found, plan)
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     print("\n".join(_forecast_lines(graph, plan, settled)))
+    _print_unrunnable(settled)
+
+
+def _print_unrunnable(graph: Graph) -> None:
+    for node, reason in unrunnable(graph):
+        print(f"cannot run: {node.operator.full_name}: {reason}")
 
 
 def _print_found(text: str, nodes: Sequence[Node]) -> None:

@@ -13,6 +13,7 @@ import difflib
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
@@ -39,9 +40,13 @@ COMMANDS: Final = {
 _STARTED: Final = "msdump.has_started"
 
 
-def mark_started() -> None:
-    """Note that operators run from now on: a file that cannot be written is a failure of the run."""
-    click.get_current_context().meta[_STARTED] = True
+def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
+    """Note that operators run from now on: a file that cannot be written is a failure of the run.
+
+    Args:
+        has_run: Tells whether an operator has run; any error is one of the run then.
+    """
+    click.get_current_context().meta[_STARTED] = has_run
 
 
 class Program(click.Group):
@@ -111,8 +116,10 @@ def _report(ctx: click.Context, error: Exception) -> int:
             kind = type(error).__name__
             messages.say(f"internal error: {kind}: {error} (-v shows the traceback)")
             return FAILED
-    ran = ctx.meta.get(_STARTED, False) and isinstance(error, (ExecutionError, DumpWriteError))
-    return FAILED if ran else REFUSED
+    has_run = ctx.meta.get(_STARTED)
+    if has_run is None:
+        return REFUSED
+    return FAILED if isinstance(error, (ExecutionError, DumpWriteError)) or has_run() else REFUSED
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

@@ -92,6 +92,7 @@ class Program:
         self._status = len(self.slots)
         self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
+        self._programs: list[Program] = []
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
             self._operator(node, tuple(self.slots[name] for name in dead))
@@ -114,7 +115,16 @@ class Program:
         return {name: Body(self._inner(body), self.slots) for name, body in node.bodies.items()}
 
     def _inner(self, body: Graph) -> Program:
-        return Program(body, self._roundings, self._weights.made, on=self._runtime, around=self.graph)
+        made = self._weights.made
+        self._programs.append(Program(body, self._roundings, made, on=self._runtime, around=self.graph))
+        return self._programs[-1]
+
+    @property
+    def has_run(self) -> bool:
+        """Whether an operator has run, or tried to: it was compiled."""
+        return any(operator.run is not None for operator in self._operators) or any(
+            program.has_run for program in self._programs
+        )
 
     def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
         """Run the network.
