@@ -156,7 +156,7 @@ class Place:
         try:
             os.fchmod(fd, mode)
             write(fd)
-            self._rename(fd, temporary, name)
+            self._rename(temporary, name)
         except BaseException:
             temporaries.release(self._fd, temporary, fd)
             raise
@@ -170,14 +170,15 @@ class Place:
                 self._replace_renamed(name, partial(_copy, fd), mode)
         except FileExistsError:
             self._clear()
-            self._rename(fd, temporaries.link(self._fd, fd), name)
+            temporary = temporaries.link(self._fd, fd)
+            try:
+                self._rename(temporary, name)
+            except BaseException:
+                temporaries.release(self._fd, temporary, fd)
+                raise
 
-    def _rename(self, fd: int, temporary: str, name: str) -> None:
-        try:
-            os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        except BaseException:
-            temporaries.release(self._fd, temporary, fd)
-            raise
+    def _rename(self, temporary: str, name: str) -> None:
+        os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _try_nameless(self) -> bool:
         """Tell whether the file system has nameless files; the first one that is linked tells the rest."""
