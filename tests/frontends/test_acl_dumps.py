@@ -534,3 +534,44 @@ def test_run_that_fails_is_a_run(script):
 
     assert [True, False, True] == [code == 0 for code in codes]
     assert ["0", "1", "2"] == sorted(path.name for path in script.path.glob("*/0/*/1/*"))
+
+
+UNMET = {
+    "step": (
+        {"dump_list": [{}], "dump_step": "7"},
+        "dump_step 7 was not reached: no model ran beyond step 1",
+    ),
+    "model": (
+        {"dump_list": [{"model_name": "nett"}, {"model_name": "net"}]},
+        "model_name 'nett': no such model was loaded; loaded were 'net', 'graph'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("section", "message"), UNMET.values(), ids=UNMET)
+def test_what_was_never_met_is_told_once(script, section, message, caplog):
+    """Steps that no model reaches and models that are not loaded are one warning at the end."""
+    script.begin(section)
+    model_id = script.load(THREE)
+    for _ in range(2):
+        script.run(model_id, X)
+
+    with caplog.at_level(logging.WARNING, "msdump.acl"):
+        acl.mdl.finalize_dump()
+        acl.finalize()
+
+    (said,) = [text.partition("acl.json: ")[2] for text in caplog.messages]
+    assert said.startswith(message)
+
+
+def test_what_was_met_is_not_told(script, caplog):
+    """A configuration all of which was met ends without a word."""
+    script.begin({"dump_list": [{"model_name": "net"}], "dump_step": "1"})
+    model_id = script.load(THREE)
+    for _ in range(2):
+        script.run(model_id, X)
+
+    with caplog.at_level(logging.WARNING):
+        acl.mdl.finalize_dump()
+
+    assert [] == caplog.messages

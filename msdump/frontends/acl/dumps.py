@@ -12,6 +12,7 @@ from msdump.config import acl_environment
 from msdump.config.acl_codes import AclCode
 from msdump.config.acl_faults import AclFaults
 from msdump.frontends import settings
+from msdump.frontends.acl.usage import Usage
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene, Trigger
 from msdump.store.clock import CLOCK
 
@@ -29,16 +30,23 @@ class Configuration:
         plan: What is dumped.
         time: When it was configured, the name of its directory.
         process: What the models that are loaded under it share.
+        usage: Those models.
     """
 
     plan: DumpPlan
     time: str = field(default_factory=CLOCK.seconds)
     process: Process = field(default_factory=Process)
+    usage: Usage = field(default_factory=Usage)
+
+    def flush(self) -> None:
+        """Complete every file and tell what was asked for and never met."""
+        self.process.close()
+        self.usage.tell(self.plan)
 
     def stop(self) -> None:
         """Dump nothing any more; what was captured is on disk afterwards."""
         self.process.is_dumping = False
-        self.process.close()
+        self.flush()
 
 
 class Dumps:
@@ -112,7 +120,7 @@ class Dumps:
         armed = self._armed or self._exceptions
         if armed is None:
             return None
-        return Configuration(self._plan(armed, device_id), armed.time, armed.process)
+        return Configuration(self._plan(armed, device_id), armed.time, armed.process, armed.usage)
 
     def _plan(self, armed: Configuration, device_id: int) -> DumpPlan:
         """Return the plan for a device; an exception dump goes along with any other."""
@@ -141,7 +149,7 @@ class Dumps:
     def flush(self) -> None:
         """Complete every file and tell what was asked for and never met."""
         for configuration in self._started:
-            configuration.process.close()
+            configuration.flush()
 
 
 def context(device_id: int) -> Context:

@@ -15,6 +15,7 @@ from msdump.config.acl_codes import AclCode
 from msdump.dtypes import STRING, DType
 from msdump.encode import packing
 from msdump.errors import AclError
+from msdump.frontends.acl.usage import Usage
 from msdump.graph.graph import Value
 from msdump.session import Network
 
@@ -32,12 +33,14 @@ class LoadedModel:
         model_id: Its number.
         network: What runs.
         process: What its dump shares with others of its configuration.
+        usage: What was loaded and run under its configuration.
         shapes: Shapes of its outputs in the last run.
     """
 
     model_id: int
     network: Network
     process: Process
+    usage: Usage = field(default_factory=Usage)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
@@ -72,6 +75,8 @@ class LoadedModel:
             value.name: _from_bytes(value, view, shapes.get(index))
             for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
         }
+        if self.network.plan is not None:
+            self.usage.ran(self.network.runs, self.network.plan)
         self.process.step_to(self.network.runs)
         results = self.network.run(fed)
         arrays = [_tensor(name, item) for name, item in results.items()]

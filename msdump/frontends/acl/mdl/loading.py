@@ -83,4 +83,5 @@ def _loaded(now: State, graph: Graph, file_name: str, model_id: int) -> LoadedMo
         return LoadedModel(model_id, Network(graph, None, process, context(device_id)), process)
     identity = ModelIdentity(file_name, model_id, dump.time)
     network = Network(graph, dump.plan, dump.process, model=identity)
-    return LoadedModel(model_id, network, dump.process)
+    dump.usage.loaded(file_name, graph.name)
+    return LoadedModel(model_id, network, dump.process, dump.usage)

@@ -1,0 +1,55 @@
+"""What was loaded and run under a dump configuration, to tell what it named in vain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from msdump.plan import DumpPlan
+
+_log = logging.getLogger("msdump.acl")
+
+
+@dataclass(slots=True)
+class Usage:
+    """The models of one configuration.
+
+    Attributes:
+        names: Names of the models that were loaded, by file and by graph.
+        runs: Most runs of one model.
+        has_dumped: Some run was a step that is dumped.
+    """
+
+    names: dict[str, None] = field(default_factory=dict)
+    runs: int = 0
+    has_dumped: bool = False
+
+    def loaded(self, *names: str) -> None:
+        """Note a model by its names."""
+        self.names |= dict.fromkeys(filter(None, names))
+
+    def ran(self, step: int, plan: DumpPlan) -> None:
+        """Note that a model has run, for the first time as step 0."""
+        self.runs = max(self.runs, step + 1)
+        self.has_dumped |= step in plan.iterations
+
+    def tell(self, plan: DumpPlan) -> None:
+        """Warn of models and steps that were asked for and never met, once."""
+        asked = (item.model_name for item in plan.models or () if item.model_name is not None)
+        missed = [name for name in dict.fromkeys(asked) if name not in self.names]
+        if self.names and missed:
+            _log.warning(
+                "%s: model_name %s: no such model was loaded; loaded were %s",
+                *(plan.source, _listed(missed), _listed(self.names)),
+            )
+        if self.runs and not self.has_dumped:
+            _log.warning(
+                "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
+                *(plan.source, plan.iterations, self.runs - 1),
+            )
+        self.names, self.runs = {}, 0
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
