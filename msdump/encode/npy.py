@@ -12,6 +12,7 @@ well, and the ``<E2`` that MindSpore's CPU dump writes for bfloat16.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import struct
@@ -100,6 +101,14 @@ def header(descr: str, shape: tuple[int, ...]) -> bytes:
     field = _LENGTH_FIELDS[version]
     length = _padded(text, field.size)
     return MAGIC + bytes((version, 0)) + field.pack(length) + text.ljust(length - 1) + b"\n"
+
+
+def numpy_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Return the bytes before the elements as ``numpy.save`` writes them, and CANN's tools with it."""
+    head = io.BytesIO()
+    fields = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(head, fields)
+    return head.getvalue()
 
 
 def _padded(text: bytes, field_size: int) -> int:

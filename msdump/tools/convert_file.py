@@ -207,7 +207,7 @@ class _Converter:
             case Kind.PT:
                 self._write(name, _torch_file(elements))
             case _:
-                head = npy.header(elements.dtype.newbyteorder("<").str, elements.shape)
+                head = npy.numpy_header(elements.dtype.newbyteorder("<").str, elements.shape)
                 self._write(name, itertools.chain((head,), elements.pieces))
 
     def _write(self, name: str, pieces: Iterable[Buffer]) -> None:

@@ -237,3 +237,20 @@ def test_any_changed_byte_raises_nothing_else(position, value):
         return
 
     assert found.nbytes <= 24
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["<f4", "<f2", "<f8", "<i8", "|i1", "|b1", "<c8"]),
+    st.lists(st.integers(0, 12), max_size=6).map(tuple),
+)
+def test_header_of_numpy(descr, shape):
+    """The header of converted files is that of numpy.save, byte for byte."""
+    saved = io.BytesIO()
+    np.save(saved, np.zeros(shape, descr))
+
+    head = npy.numpy_header(descr, shape)
+
+    assert saved.getvalue().startswith(head)
+    assert saved.getvalue()[len(head) :] == bytes(len(saved.getvalue()) - len(head))
+    assert npy.header_size(head) == len(head)

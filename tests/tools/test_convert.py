@@ -340,3 +340,12 @@ def test_every_reference_format_is_known():
         tool.check(Target(name), 1)
 
     assert set(text.split()) <= set(dump_enums.FORMATS)
+
+
+@pytest.mark.parametrize(("kind", "form", "expected"), [NAMES["npy"], NAMES["msnpy, converted"]], ids=str)
+def test_bytes_are_those_of_numpy(image, tmp_path, kind, form, expected):
+    """Converted files are what numpy.save writes, as CANN's own tool does, header included."""
+    convert([image], tmp_path / "out", Target(form, kind))
+
+    np.save(tmp_path / "saved.npy", IMAGE if form else NC1HWC0)
+    assert (tmp_path / "saved.npy").read_bytes() == (tmp_path / "out" / expected[0]).read_bytes()
