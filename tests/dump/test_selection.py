@@ -286,3 +286,15 @@ def test_part_that_a_network_has_not(door, find, name):
 
     with pytest.raises(KeyError, match=name):
         getattr(network, find)(name)
+
+
+@pytest.mark.parametrize(("count", "end"), [(20, "K18, K19"), (21, "K19, ... and 1 more")])
+def test_many_kernels_that_match_nothing(door, caplog, count, end):
+    """Of kernels that matched nothing twenty are named, and the others counted."""
+    items = [f"K{number}" for number in range(count)]
+    door.dump(nets.cosine(), {"x": np.ones((2, 4), np.float32)}, dump_mode=1, kernels=items)
+    door.process.close()
+
+    (told,) = [record.getMessage() for record in caplog.records if "matched nothing" in record.getMessage()]
+    assert told.endswith(end)
+    assert 20 == sum(f"{item}," in f"{told}," for item in items)

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper, parser
+from onnx import helper, numpy_helper, parser
 
 from msdump.execute import values
+from msdump.execute.program import Program
 from msdump.execute.runtime import runtime
 from msdump.graph import functions, loader
 from msdump.session import Network
@@ -186,3 +187,37 @@ def test_values_die_after_their_last_use():
     assert [["x"], ["unread"], ["a", "b"], ["late"]] == [
         sorted(names[slot] for slot in operator.dead) for operator in program._operators
     ]
+
+
+class _Saturations:
+    """An observer that notes the overflow status after each operator."""
+
+    watched = (True, True)
+    wants_inputs = wants_outputs = False
+
+    def __init__(self):
+        """Start with nothing seen."""
+        self.seen = []
+
+    def ran(self, position, inputs, outputs, *, saturated):
+        """Note the status."""
+        del position, inputs, outputs
+        self.seen.append(saturated)
+
+
+def test_overflow_status_is_of_one_operator():
+    """The status that one operator's kernel gives does not stay for the next one, whose kernel gives none."""
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
+    kinds = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", kinds[:1], kinds[1:])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    program, fed = Program(loader.load(proto)), {"x": values.owned(np.ones(2, np.float32))}
+    program.run(fed)
+    first = program._operators[0]
+    run, first.results = first.run, (*first.results, program._status)
+    first.run = lambda *given: [*run(*given), values.owned(np.array(True))]
+    observer = _Saturations()
+
+    program.run(fed, observer)
+
+    assert [True, False] == observer.seen
