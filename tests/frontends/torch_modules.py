@@ -358,7 +358,9 @@ LANGUAGE = {
     "divided": _of(
         lambda x, y: torch.addcdiv(x, x, y.exp()) + x.div(0.3, rounding_mode="floor"), _words, _words
     ),
-    "largest of two": _of(lambda x, y: torch.maximum(x, y) - torch.minimum(x, y) + x.fmax(y), _words, _words),
+    "largest of two": _of(
+        lambda x, y: torch.maximum(x, y) - torch.minimum(x, y) + x.fmax(y) * y.fmin(x), _words, _words
+    ),
     "inverse": _of(lambda x: torch.inverse(x @ x.mT + torch.eye(5)), _words),
     "recurrent": _plain(lambda: nn.GRU(8, 4, batch_first=True), _words),
     "long short-term memory": _plain(lambda: nn.LSTM(8, 4, batch_first=True), _words),

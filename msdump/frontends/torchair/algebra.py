@@ -50,6 +50,16 @@ def copy(data: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return source.to(data.dtype).expand_as(data).clone()
 
 
+def fmax(data: Tensor, other: Tensor) -> Tensor:
+    """Return the larger of two elements, the one that is a number where only one is."""
+    return torch.where(data.isnan(), other, torch.where(other.isnan(), data, data.maximum(other)))
+
+
+def fmin(data: Tensor, other: Tensor) -> Tensor:
+    """Return the smaller of two elements, the one that is a number where only one is."""
+    return torch.where(data.isnan(), other, torch.where(other.isnan(), data, data.minimum(other)))
+
+
 def diag_embed(data: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Return square matrices whose diagonal ``offset`` holds the last dimension."""
     size = data.shape[-1] + abs(offset)
@@ -93,6 +103,8 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     _aten.cumprod.default: cumprod,
     _aten.diag_embed.default: diag_embed,
     _aten.diagonal_backward.default: diagonal_backward,
+    _aten.fmax.default: fmax,
+    _aten.fmin.default: fmin,
     _aten.linalg_inv_ex.default: inverse,
 }
 """Operator -> what takes its place in an export."""
