@@ -47,3 +47,37 @@ def test_empty_lists(tmp_path, text):
     assert texts.read_statistics(str(path)) == ()
     with pytest.raises(DumpReadError, match="the first line is ''"):
         texts.read_execution_order(str(path))
+
+
+LONG = "7" * 5000
+TOO_LONG = {
+    "iterations": ("iterations_run", f"3\n{LONG}\n", "a number of 5,000 digits", 2),
+    "json": ("json", f'{{"a": {LONG}}}', "not JSON that can be read", None),
+    "cell": ("statistics", f"Op Type,Max Value\nAdd,{LONG}\n", "a number of 5,000 digits", 18),
+    "field": ("statistics", f"Op Type,Max Value\n{'x' * 140_000},1\n", "field larger than field limit", 18),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "message", "offset"), TOO_LONG.values(), ids=TOO_LONG)
+def test_too_long(tmp_path, kind, text, message, offset):
+    """A number of thousands of digits or an endless cell is an error with file and byte."""
+    path = tmp_path / "x"
+    path.write_text(text)
+
+    with pytest.raises(DumpReadError, match=message) as raised:
+        getattr(texts, f"read_{kind}")(str(path))
+
+    assert (str(path), offset) == (raised.value.path, raised.value.offset)
+
+
+def test_cells_are_what_they_stand_for(tmp_path):
+    """Counts are whole numbers, statistics numbers, digests and names text, and null is None."""
+    path = tmp_path / "x.csv"
+    path.write_text(
+        "Op Type,Op Name,Slot,Max Value,Min Value,NaN Count,MD5,Avg Value\nAdd,1,0,6.5,-inf,2,12,null\n"
+    )
+
+    (row,) = texts.read_statistics(str(path))
+
+    assert ["Add", "1", 0, 6.5, float("-inf"), 2, "12", None] == list(row.values())
+    assert isinstance(row["NaN Count"], int)
