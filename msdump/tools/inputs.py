@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,6 +22,11 @@ from msdump.graph.graph import Graph, Value, ValueType
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
 _MOST_DIMENSIONS: Final = 64
 _MADE_BYTES: Final = 8  # of an element while it is made up, whatever its type
+# RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
+_BROKEN: Final = (
+    *(ValueError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError),
+    *(struct.error, zlib.error, zipfile.BadZipFile),
+)
 _WORDS: Final = ("iron", "moss", "amber", "slate")
 
 
@@ -53,7 +60,7 @@ def _read(path: str) -> dict[str, np.ndarray]:
             arrays = None if isinstance(loaded, np.ndarray) else dict(loaded)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
     if arrays is None:
         raise InputError(f"{path}: one array without a name; {remedy}")
