@@ -26,7 +26,10 @@ READING_METHODS = {"open", "read_text", "read_bytes"}
 WRITES_AND_OPENS_DIRECTORIES = {
     f"store/{name}.py" for name in ("directories", "place", "rows", "temporaries")
 }
-READS_WHAT_IS_OPEN = {"tools/inputs.py"}  # np.load, of a file that the door opened
+READS_WHAT_IS_OPEN = {
+    "tools/inputs.py",  # np.load, of a file that the door opened
+    "cli/closed_pipe.py",  # /dev/null, to write to
+}
 MAINS = {"config/schema.py", "config/reference.py"}  # modules that also write a page when they are run
 
 
