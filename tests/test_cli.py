@@ -730,3 +730,17 @@ def test_finding_needs_a_model(config):
 
     assert 2 == result.exit_code
     assert "--find needs --model" in result.stderr
+
+
+def test_inputs_of_an_unknown_compression(tmp_path):
+    """An .npz file that the zip library knows no way to unpack is told with its name."""
+    path = tmp_path / "feeds.npz"
+    np.savez(path, x=np.zeros(1))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\1\2") + 10] = 99
+    path.write_bytes(data)
+
+    result = call("run", MINI, "--inputs", path)
+
+    assert 2 == result.exit_code
+    assert f"{path}: not an .npz file of plain arrays" in result.stderr

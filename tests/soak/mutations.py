@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from msdump.capture import ge_model
-from msdump.config import acl_file, mindspore, source
+from msdump.config import acl, mindspore, source
 from msdump.encode import npy
 from msdump.errors import MsdumpError
 from msdump.graph import loader
@@ -23,6 +23,7 @@ from msdump.store import texts
 from msdump.store.reader import open_dump
 from msdump.tools import convert, convert_sources, fusion_rules, inputs
 from msdump.tools.convert_result import Target
+from msdump.tools.describe import describe
 from msdump.tools.graph_file import FORMS
 from tests.dump.conftest import config
 from tests.soak import deaths, networks
@@ -32,6 +33,30 @@ BATCH = 200
 SECONDS, BYTES = 10, 2 << 30  # what one input may take
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 62, (1 << 64) - 1)
 WORDS = (b"NaN", b"-1", b"1e999", b"\0", b'"', b"[", b"{", b",", b"\n", b"\xff\xfe", b"9" * 5000, b"[" * 3000)
+
+
+CONFIGURATIONS = {
+    "configuration": {"saved_data": "full", "statistic_category": ["max", "md5"], "sample_mode": 1},
+    "kernels": {
+        "dump_mode": 1,
+        "iteration": "0|5-8|100-120",
+        "kernels": [
+            r"name-regex((?:[a-c]*|Default/(?=.)[^\]\d[:alpha:]]+){1,3}(a|\x41)\2$)",
+            "Default/Add-op0",
+            "Conv",
+        ],
+    },
+}
+ACL = {
+    "dump_path": "/tmp",  # noqa: S108 - nothing is written there
+    "dump_mode": "all",
+    "dump_step": "0|3-5",
+    "dump_list": [{"model_name": "m", "layer": ["a", "b"], "opname_range": [{"begin": "a", "end": "b"}]}],
+}
+CONTEXTS = (
+    Context(),
+    *(Context(DeviceTarget.ASCEND, jit_level=level) for level in (JitLevel.O0, JitLevel.O2)),
+)
 
 
 def mutate(data, chance):
@@ -116,11 +141,10 @@ def _made(folder):
     data, feeds = networks.network()
     yield "model", ("m.onnx", data, loader.load)
     yield "branches", ("m.onnx", _branches(), loader.load)
-    yield "configuration", ("c.json", json.dumps(config("/tmp/d")).encode(), _configuration)  # noqa: S108
-    yield (
-        "acl",
-        ("acl.json", b'{"dump": {"dump_path": "/tmp", "dump_list": []}}', lambda p: acl_file.read(str(p))),
-    )
+    for name, changes in CONFIGURATIONS.items():
+        text = json.dumps(config("/tmp/my.d", **changes))  # noqa: S108 - nothing is written there
+        yield name, ("c.json", text.encode(), _configuration)
+    yield "acl", ("acl.json", json.dumps({"dump": ACL}).encode(), lambda path: acl.read(str(path), Context()))
     path = root / "x.npz"
     np.savez(path, **feeds)
     graph = loader.load(data)
@@ -140,7 +164,11 @@ def _rules(data):
 
 
 def _configuration(path):
-    mindspore.parse(source.read(str(path), "CONFIG"), str(path), Context())
+    data = source.read(str(path), "CONFIG")
+    for context in CONTEXTS:
+        plan = mindspore.parse(data, str(path), context)
+        describe(plan).encode()
+        plan.selector.unused(("Default/conv1-Conv2d/Conv2D-op0", 50 * "aA"))
 
 
 def _array(path):
