@@ -491,51 +491,12 @@ class TestContents:
 
         (iteration,) = open_dump(door.path).iterations
         rows = [row for row in iteration.statistics if row["Op Type"] == "Add"]
-        stamps = {str(r.timestamp) for r in iteration.records if r.op_type == "Add"}
-        assert len(stamps) == 1
+        (stamp,) = {r.timestamp for r in iteration.records if r.op_type == "Add"}
+        operator, tensor = ["Add", "Default_third_Add-op0", 2, 0, stamp], [16, "float32", "(1,4)"]
         assert [
-            [
-                "Add",
-                "Default_third_Add-op0",
-                "2",
-                "0",
-                *stamps,
-                "input",
-                "0",
-                "16",
-                "float32",
-                "(1,4)",
-                "6",
-                "4",
-            ],
-            [
-                "Add",
-                "Default_third_Add-op0",
-                "2",
-                "0",
-                *stamps,
-                "input",
-                "1",
-                "16",
-                "float32",
-                "(1,4)",
-                "3",
-                "4",
-            ],
-            [
-                "Add",
-                "Default_third_Add-op0",
-                "2",
-                "0",
-                *stamps,
-                "output",
-                "0",
-                "16",
-                "float32",
-                "(1,4)",
-                "9",
-                "4",
-            ],
+            [*operator, "input", 0, *tensor, 6, 4],
+            [*operator, "input", 1, *tensor, 3, 4],
+            [*operator, "output", 0, *tensor, 9, 4],
         ] == [list(row.values()) for row in rows]
 
     def test_statistics_alone(self, door):

@@ -95,7 +95,7 @@ def test_sizes_are_those_of_the_original_type(array, expected):
 
 
 def test_the_reader_reads_what_is_written(tmp_path):
-    """Header and rows come back, every cell under its title."""
+    """Header and rows come back, every cell under its title, numbers as numbers."""
     path = tmp_path / "statistic.csv"
     output = record(np.zeros((2, 3), np.float16), IO.OUTPUT, 1)
     path.write_bytes(
@@ -109,15 +109,15 @@ def test_the_reader_reads_what_is_written(tmp_path):
     assert first == {
         "Op Type": "Add",
         "Op Name": "Default_Add-op0",
-        "Task ID": "0",
-        "Stream ID": "2",
-        "Timestamp": "1795217009720246",
+        "Task ID": 0,
+        "Stream ID": 2,
+        "Timestamp": 1795217009720246,
         "IO": "output",
-        "Slot": "1",
-        "Data Size": "12",
+        "Slot": 1,
+        "Data Size": 12,
         "Data Type": "float16",
         "Shape": "(2,3)",
-        "Max Value": "1e+06",
-        "Count": "6",
+        "Max Value": 1e6,
+        "Count": 6,
     }
-    assert ("()", "null", "1") == (second["Shape"], second["Max Value"], second["Count"])
+    assert ("()", None, 1) == (second["Shape"], second["Max Value"], second["Count"])
