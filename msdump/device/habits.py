@@ -93,6 +93,9 @@ _TABLE: Final[Mapping[Habit, str]] = {
     Fixed((NC1HWC0,), (C1HWNCOC0,), IMAGE): "DepthwiseConv2dNativeBackpropFilter",
     _VOLUME_CONV: "Conv3D Conv3DTranspose Conv3DBackpropInput",
     Fixed((NDC1HWC0,), (FRACTAL_Z_3D,), VOLUME): "Conv3DBackpropFilter",
+    # GE's transposes that have the output's shape as their first input
+    Fixed((DEFAULT_FORMAT, NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,)): "Conv2DTransposeOfSize",
+    Fixed((DEFAULT_FORMAT, NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,)): "Conv3DTransposeOfSize",
     _VOLUME: "AvgPool3D MaxPool3D MaxPool3DGrad MaxPool3DGradGrad",
     _IMAGE: """
         MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax AvgPool AvgPoolGrad
@@ -101,7 +104,7 @@ _TABLE: Final[Mapping[Habit, str]] = {
     """,
     # sizes, regions and other parameters beside the image stay as they are
     _IMAGE_OF_FIRST: """
-        ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
+        MaxPoolV2 ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
         ResizeNearestNeighbor ResizeNearestNeighborGrad ROIAlign ROIAlignGrad PSROIPooling
     """,
     _MATRIX: "MatMul BatchMatMul Dense",

@@ -38,7 +38,9 @@ _NARROW: Final[Mapping[PrecisionMode, DType]] = {
 CUBE_OPS: Final = frozenset(
     {
         *("Conv2D", "Conv3D", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv2dNative"),
-        *("Conv2DOfNHWC", "DepthwiseConv2DOfNHWC"),
+        *("Conv2DOfNHWC", "Conv3DOfNDHWC", "DepthwiseConv2dNativeOfNHWC"),
+        *("Conv2DTransposeOfSize", "Conv2DTransposeOfNHWC", "Conv2DTransposeOfSizeOfNHWC"),
+        *("Conv3DTransposeOfSize", "Conv3DTransposeOfNDHWC", "Conv3DTransposeOfSizeOfNDHWC"),
         *("MatMul", "BatchMatMul", "Dense"),
         *("Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInput", "Conv3DBackpropFilter"),
     }

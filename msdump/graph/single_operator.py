@@ -19,21 +19,13 @@ _IR: Final = 10
 _PLAIN: Final = {name: op_type for op_type, name in PRIMITIVES.items() if isinstance(name, str)}
 _NAMES: Final = _PLAIN | {
     # what rules of the table of primitives name
-    **dict.fromkeys(("Conv2D", "Conv3D"), "Conv"),
-    **dict.fromkeys(("Conv2DTranspose", "Conv3DTranspose", "Conv2DTransposeD"), "ConvTranspose"),
-    "BatchMatMul": "MatMul",
-    **dict.fromkeys(("AvgPool", "AvgPool3D"), "AveragePool"),
+    "AvgPool3D": "AveragePool",
     "MaxPool3D": "MaxPool",
-    "BiasAdd": "Add",
     "TensorScatterUpdate": "ScatterND",
-    # what GE alone spells
-    "BNInference": "BatchNormalization",
 }
 """ONNX operators by their names in MindSpore and GE; every other name is ONNX's own."""
 
 _RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
-    "Conv": {"groups": "group"},
-    "ConvTranspose": {"groups": "group"},
     "MaxPool": {"ksize": "kernel_shape", "padding": "auto_pad"},
     "AveragePool": {"ksize": "kernel_shape", "padding": "auto_pad"},
     "Concat": {"concat_dim": "axis"},
@@ -41,7 +33,7 @@ _RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """ONNX's names of GE's attributes, by ONNX operator, where GE's operator is ONNX's."""
 
-_WINDOWS: Final = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
+_WINDOWS: Final = frozenset({"MaxPool", "AveragePool"})
 
 
 def onnx_name(op_type: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import ml_dtypes
@@ -82,6 +83,47 @@ def normalised(x, axes, epsilon):
     """Return normalised values with mean and variance."""
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     return (x - mean) / np.sqrt(variance + epsilon), mean, variance
+
+
+def transposed(image, kernel, strides, pads, extra, groups=1):
+    """Return a transposed convolution of any number of places; pads are begin and end of each in turn."""
+    size = [
+        step * (length - 1) + reach + more
+        for step, length, reach, more in zip(strides, image.shape[2:], kernel.shape[2:], extra, strict=True)
+    ]
+    result = np.zeros((len(image), kernel.shape[1] * groups, *size), np.float32)
+    part, made = image.shape[1] // groups, kernel.shape[1]
+    for group, at in itertools.product(range(groups), np.ndindex(kernel.shape[2:])):
+        own = slice(group * part, (group + 1) * part)
+        places = tuple(
+            slice(start, start + step * length, step)
+            for start, step, length in zip(at, strides, image.shape[2:], strict=True)
+        )
+        target = (slice(None), slice(group * made, (group + 1) * made), *places)
+        result[target] += np.einsum("nc...,co->no...", image[:, own], kernel[(own, ..., *at)])
+    cut = (
+        slice(begin, length - end)
+        for begin, end, length in zip(pads[::2], pads[1::2], result.shape[2:], strict=True)
+    )
+    return result[(slice(None), slice(None), *cut)]
+
+
+def convolved_volume(volume, kernel, strides, pads):
+    """Return a convolution of NCDHW with OIDHW; pads are begin and end of each place in turn."""
+    volume = np.pad(volume, ((0, 0), (0, 0), pads[:2], pads[2:4], pads[4:]))
+    windows = np.lib.stride_tricks.sliding_window_view(volume, kernel.shape[2:], (2, 3, 4))
+    windows = windows[:, :, :: strides[0], :: strides[1], :: strides[2]]
+    return np.einsum("ncdhwxyz,ocxyz->nodhw", windows, kernel).astype(np.float32)
+
+
+def by_channel(x):
+    """Return an element for each channel beside images of NCHW."""
+    return x.reshape(-1, 1, 1)
+
+
+def standard(image, mean, variance, epsilon=1e-5):
+    """Return images of NCHW less their means, over their deviations."""
+    return (image - by_channel(mean)) / np.sqrt(by_channel(variance) + epsilon)
 
 
 NORMAL, MEAN, VARIANCE = normalised(CUBE, (1, 2), 1e-7)
@@ -265,12 +307,35 @@ REDUCTIONS = {
             + SCALE[::-1].reshape(4, 1, 1)
         ],
     ),
+    "BNInference": ([IMAGE, SCALE, SCALE * 2, np.float32([4])], {}, [standard(IMAGE, SCALE / 4, SCALE / 2)]),
+    "BNInference of zero momentum": (
+        [IMAGE, SCALE, SCALE * 2, np.float32([0])],
+        {"epsilon": 0.25},
+        [IMAGE * np.float32(2)],
+    ),
+    "BNInference with a scale": (
+        [IMAGE, SCALE, SCALE * 2, np.float32([4]), SCALE * 3],
+        {"epsilon": 1e-3, "mode": 1, "use_global_stats": True},
+        [standard(IMAGE, SCALE, SCALE * 2, 1e-3) * by_channel(SCALE * 3)],
+    ),
+    "BNInference with scale and offset": (
+        [IMAGE, SCALE, SCALE * 2, np.float32([4]), SCALE * 3, SCALE[::-1]],
+        {},
+        [standard(IMAGE, SCALE, SCALE * 2) * by_channel(SCALE * 3) + by_channel(SCALE[::-1])],
+    ),
 }
 
 WINDOW = {"ksize": [1, 1, 3, 2], "strides": [1, 1, 2, 2]}
 LAST_WINDOW = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID", "data_format": "NHWC"}
 CONV = {"strides": [1, 1, 2, 1], "pads": [1, 0, 1, 1], "dilations": [1, 1, 1, 2]}
 CONVOLVED = convolved(IMAGE, KERNEL, (2, 1), (1, 0, 1, 1), (1, 2))
+BACK = {"strides": [1, 1, 2, 1], "pads": [1, 0, 1, 1]}
+BACK_KERNEL = real(4, 3, 3, 2)
+UNCONVOLVED = transposed(IMAGE, BACK_KERNEL, (2, 1), (1, 0, 1, 1), (1, 0))
+VOLUME, VOLUME_KERNEL = real(1, 2, 3, 4, 5), real(3, 2, 2, 3, 2)
+VOLUME_STEPS = {"strides": [1, 1, 1, 2, 1], "pads": [1, 0, 1, 1, 0, 1]}
+VOLUME_BACK = real(2, 3, 2, 3, 2)
+UNCONVOLVED_VOLUME = transposed(VOLUME, VOLUME_BACK, (1, 2, 1), (1, 0, 1, 1, 0, 1), (0, 1, 0))
 
 NETWORKS = {
     "MatMulV2": ([A, B], {"transpose_x1": False, "transpose_x2": True}, [A @ B.T]),
@@ -313,6 +378,61 @@ NETWORKS = {
         [pooled(IMAGE, np.max, (3, 2), (2, 2)).transpose(0, 2, 3, 1)],
     ),
     "AvgPool": ([IMAGE], WINDOW | {"padding": "VALID"}, [pooled(IMAGE, np.mean, (3, 2), (2, 2))]),
+    "MaxPoolV2": (
+        [IMAGE, whole(1, 1, 3, 2), whole(1, 1, 2, 2)],
+        {"padding": "VALID", "data_format": "NCHW"},
+        [pooled(IMAGE, np.max, (3, 2), (2, 2))],
+    ),
+    "MaxPoolV2 of NHWC": (
+        [IMAGE.transpose(0, 2, 3, 1), whole(1, 3, 2, 1), whole(1, 2, 2, 1)],
+        {"padding": "SAME", "data_format": "NHWC"},
+        [pooled(IMAGE, np.max, (3, 2), (2, 2), (1, 1, 0, 0)).transpose(0, 2, 3, 1)],
+    ),
+    "Conv2DTransposeD": (
+        [IMAGE, BACK_KERNEL],
+        BACK | {"input_size": list(UNCONVOLVED.shape)},
+        [UNCONVOLVED],
+    ),
+    "Conv2DTransposeD of NHWC": (
+        [IMAGE.transpose(0, 2, 3, 1), BACK_KERNEL.transpose(2, 3, 1, 0), np.arange(3, dtype=np.float32)],
+        {
+            "strides": [1, 2, 1, 1],
+            "pads": [1, 0, 1, 1],
+            "input_size": list(UNCONVOLVED.transpose(0, 2, 3, 1).shape),
+            "data_format": "NHWC",
+        },
+        [(UNCONVOLVED + by_channel(np.arange(3, dtype=np.float32))).transpose(0, 2, 3, 1)],
+    ),
+    "Conv2DTranspose": (
+        [whole(*UNCONVOLVED.shape), IMAGE, BACK_KERNEL],
+        BACK | {"data_format": "NCHW"},
+        [UNCONVOLVED],
+    ),
+    "Conv2DTranspose of unknown size in groups": (
+        [whole(0, 0, 0, 0), IMAGE, BACK_KERNEL],
+        BACK | {"output_padding": [0, 0, 1, 0], "groups": 2},
+        [transposed(IMAGE, BACK_KERNEL, (2, 1), (1, 0, 1, 1), (1, 0), groups=2)],
+    ),
+    "Conv3D": (
+        [VOLUME, VOLUME_KERNEL],
+        VOLUME_STEPS | {"data_format": "NCDHW"},
+        [convolved_volume(VOLUME, VOLUME_KERNEL, (1, 2, 1), (1, 0, 1, 1, 0, 1))],
+    ),
+    "Conv3D of NDHWC": (
+        [VOLUME.transpose(0, 2, 3, 4, 1), VOLUME_KERNEL.transpose(2, 3, 4, 1, 0)],
+        VOLUME_STEPS | {"strides": [1, 1, 2, 1, 1], "data_format": "NDHWC"},
+        [convolved_volume(VOLUME, VOLUME_KERNEL, (1, 2, 1), (1, 0, 1, 1, 0, 1)).transpose(0, 2, 3, 4, 1)],
+    ),
+    "Conv3DTransposeD": (
+        [VOLUME, VOLUME_BACK],
+        VOLUME_STEPS | {"input_size": list(UNCONVOLVED_VOLUME.shape)},
+        [UNCONVOLVED_VOLUME],
+    ),
+    "Conv3DTranspose": (
+        [whole(*UNCONVOLVED_VOLUME.shape, dtype=np.int64), VOLUME, VOLUME_BACK],
+        VOLUME_STEPS,
+        [UNCONVOLVED_VOLUME],
+    ),
     "MaxPoolV3": (
         [IMAGE],
         WINDOW | {"pads": [1, 0, 0, 0]},
@@ -409,6 +529,49 @@ def test_types_follow_the_first_input(started, op_type, dtype):
 
     assert (0, 0) == (ret, failure), acl.get_recent_err_msg()
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=1e-2, atol=1e-2)
+
+
+WRONG = {
+    "size": (
+        "Conv2DTransposeD",
+        [IMAGE, BACK_KERNEL],
+        BACK | {"input_size": [1, 3, 99, 6]},
+        "input_size = [1, 3, 99, 6] is no shape that gives such an input; in NCHW it is [1, 3, 10, 5] to ",
+    ),
+    "rank": ("Conv3D", [IMAGE, KERNEL], VOLUME_STEPS, "input 0 of shape (1, 4, 5, 6): 5 dimensions expected"),
+    "layout": (
+        "Conv3D",
+        [VOLUME, VOLUME_KERNEL],
+        VOLUME_STEPS | {"data_format": "NHWC"},
+        "'data_format' = 'NHWC': NCDHW or NDHWC is expected",
+    ),
+    "window": (
+        "MaxPoolV2",
+        [IMAGE, whole(3, 2), whole(1, 1, 2, 2)],
+        {"padding": "VALID"},
+        "input 1 = [3, 2]: 4 numbers are expected",
+    ),
+}
+
+
+@pytest.mark.parametrize(("op_type", "inputs", "attrs", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_is_told(started, op_type, inputs, attrs, message):
+    """Sizes, ranks and layouts that an operator cannot have are refused with what it can."""
+    ret, _, _ = run(op_type, inputs, attrs, [IMAGE])
+
+    assert 0 != ret
+    assert message in acl.get_recent_err_msg()
+
+
+def test_channels_of_a_description_are_normalised(started):
+    """Batch normalisation takes the last axis for the channels where the description says so."""
+    inputs = [IMAGE.transpose(0, 2, 3, 1), SCALE, SCALE * 2, np.float32([1])]
+    expected = standard(IMAGE, SCALE, SCALE * 2).transpose(0, 2, 3, 1)
+
+    ret, failure, (result,) = run("BNInference", inputs, {}, [expected], [NHWC])
+
+    assert (0, 0) == (ret, failure)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
 def test_layout_of_images_is_that_of_their_description(started):

@@ -76,7 +76,7 @@ def test_operators_compute(started, op_type, inputs, attrs, expected):
 def test_names_are_mapped_back():
     """Every plain name of MindSpore leads to the ONNX operator whose name it is."""
     names = {"ReLU": "Relu", "Dense": "Gemm", "AddN": "Sum", "Select": "Where", "LogicalAnd": "And"}
-    names |= {"BatchMatMul": "MatMul", "AvgPool": "AveragePool", "BiasAdd": "Add", "Add": "Add"}
+    names |= {"AvgPool3D": "AveragePool", "MaxPool3D": "MaxPool", "Add": "Add"}
 
     assert names == {name: onnx_name(name) for name in names}
 

@@ -16,7 +16,7 @@ from onnx import helper
 
 from msdump.errors import InputError
 from msdump.graph.emulation import GE_DOMAIN, GE_PREFIX
-from msdump.graph.ge import arrays, elementwise, networks, reductions
+from msdump.graph.ge import arrays, convolutions, elementwise, networks, reductions
 from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Operand
 
 _log = logging.getLogger("msdump.graph")
@@ -26,7 +26,7 @@ _APART: Final = 19
 """Version of the operators in a function; another one than the model's, so that it stays a function."""
 
 OPERATORS: Final[Mapping[str, GeOperator]] = MappingProxyType(
-    elementwise.TABLE | arrays.TABLE | reductions.TABLE | networks.TABLE
+    elementwise.TABLE | arrays.TABLE | reductions.TABLE | networks.TABLE | convolutions.TABLE
 )
 """GE's operators by name."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from msdump import dtypes
 from msdump.errors import InputError
 from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Results
+from msdump.graph.ge.images import IMAGE, VOLUME, described
 
 _INT32: Final = dtypes.from_name("int32")
 _SECOND: Final = frozenset({1})
@@ -149,7 +152,34 @@ def _rms_norm(b: Body) -> Results:
 
 
 def _bn_infer(b: Body) -> str:
-    return b.node("BatchNormalization", *b.x, epsilon=b["epsilon"])
+    return _batch_norm(b, b.x[0], b.x[1:])
+
+
+def _batch_norm(b: Body, x: str, parameters: Sequence[str]) -> str:
+    """Return channels normalised; parameters are scale, offset, mean and variance."""
+    images = described(b, b.rank) if b.rank in {IMAGE, VOLUME} else None
+    if images is None:
+        return b.node("BatchNormalization", x, *parameters, epsilon=b["epsilon"])
+    made = b.node("BatchNormalization", images.to_host(b, x), *parameters, epsilon=b["epsilon"])
+    return images.from_host(b, made)
+
+
+def _bn_inference(b: Body) -> str:
+    """Return x normalised; without scale and offset, momentum divides mean and variance."""
+    mean, variance, momentum, *affine = b.x[1:]
+    if not affine:
+        factor = _factor(b, momentum)
+        mean, variance = b.node("Mul", mean, factor), b.node("Mul", variance, factor)
+    channels = b.inputs[1].shape
+    fill = (b.constant(np.full(channels, value), b.compute) for value in (1, 0)[len(affine) :])
+    return _batch_norm(b, b.x[0], (*affine, *fill, mean, variance))
+
+
+def _factor(b: Body, momentum: str) -> str:
+    """Return one over a momentum's first element; of zero it is zero, as in Caffe, whose operator it is."""
+    first = b.node("Gather", b.node("Reshape", momentum, b.constant([-1])), b.constant(0))
+    zero = b.number(0)
+    return b.node("Where", b.node("Equal", first, zero), zero, b.node("Reciprocal", first))
 
 
 _NORM: Final = {"begin_norm_axis": 0, "begin_params_axis": 0}
@@ -185,6 +215,12 @@ TABLE: Final[dict[str, GeOperator]] = {
         _layer_norm(gives_deviation=True), {**_NORM, "epsilon": 1e-5}, kind="LayerNorm", inputs=(3, 3)
     ),
     "RmsNorm": GeOperator(_rms_norm, {"epsilon": 1e-6}, kind="RmsNorm", inputs=_PAIR),
+    "BNInference": GeOperator(
+        _bn_inference,
+        {"epsilon": 1e-5, "use_global_stats": True, "mode": 1},
+        kind="BatchNorm",
+        inputs=(4, 6),
+    ),
     "BNInfer": GeOperator(_bn_infer, {"epsilon": REQUIRED}, kind="BatchNorm", inputs=(5, 5)),
 }
 """Operators by GE's name."""
