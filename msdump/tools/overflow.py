@@ -9,6 +9,9 @@ the same directory is the operator's. One block for each record, oldest first:
      [timestamp:1612439563338030]
      Mul.Default_Mul-op9.9.2.1612439563338032.output.0.npy
      -[Format: ND] [Shape: (1, 3)] [Dtype: float16] [Max: inf] [Min: 1.0] [Mean: inf]
+
+Where a loop left several files of an operator, a record belongs to the one that was written after it,
+and the name is followed by the number of the pass: ``[Mul] Default/Mul-op9, pass 2``.
 """
 
 from __future__ import annotations
@@ -112,12 +115,14 @@ def _block(record: Record, results: _Results, folder: Folder | None) -> list[str
     lines = [f" {fault}" for fault in faults] + [f" [timestamp:{record.timestamp}]"]
     if not record.is_json:
         results.convert(record.path)
-    files = () if folder is None else _operator(folder, faults[-1])
-    if folder is None or not files:
+    runs = [] if folder is None else _runs(folder, faults[-1])
+    if folder is None or not runs:
         return lines
+    files = _told_of(runs, record.timestamp)
     if folder.kind is FolderKind.DUMPS:
         results.convert(files[-1].path)
-    head = f"[{files[-1].op_type}] {_full_name(folder, files[-1])}"
+    number = f", pass {files[-1].pass_number}" if len(runs) > 1 else ""
+    head = f"[{files[-1].op_type}] {_full_name(folder, files[-1])}{number}"
     tensors = operands.read(folder, files)
     return [head, *lines, *(line for tensor in tensors for line in _tensor_lines(folder, results, tensor))]
 
@@ -132,13 +137,20 @@ def _folder(path: str) -> Folder | None:
         raise
 
 
-def _operator(folder: Folder, fault: Fault) -> tuple[NamedFile, ...]:
-    """Return the files of the operator that overflowed, none where it was not dumped."""
-    fitting = [file for file in folder.files if _fits(file, fault)]
-    if not fitting or folder.kind is FolderKind.DUMPS:
-        return tuple(sorted(fitting, key=_age)[:1])
-    first = min(fitting, key=_age)
-    return tuple(file for file in fitting if file.op_name == first.op_name)
+def _runs(folder: Folder, fault: Fault) -> list[tuple[NamedFile, ...]]:
+    """Return the files of the operator that overflowed, for each of its passes; none where it has none."""
+    fitting = sorted((file for file in folder.files if _fits(file, fault)), key=_age)
+    passes: dict[int, list[NamedFile]] = {}
+    for file in fitting:
+        if (file.op_name, file.part) == (fitting[0].op_name, fitting[0].part):
+            passes.setdefault(file.pass_number, []).append(file)
+    return [tuple(files) for files in passes.values()]
+
+
+def _told_of(runs: list[tuple[NamedFile, ...]], time: int) -> tuple[NamedFile, ...]:
+    """Return the files of the pass that a record of some time tells of."""
+    # A device tells of an overflow before it dumps the operator; where nothing came later, the nearest.
+    return min(runs, key=lambda files: (files[-1].timestamp < time, abs(files[-1].timestamp - time)))
 
 
 def _age(file: NamedFile) -> tuple[int, str]:

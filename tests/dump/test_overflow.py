@@ -10,8 +10,10 @@ import pytest
 from onnx import helper
 
 from msdump.errors import ExecutionError
+from msdump.tools.overflow import analyse
+from msdump.tools.overflow_records import find
 from sample_nets import data
-from tests.dump import nets, trees
+from tests.dump import nets, o2, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
@@ -585,10 +587,8 @@ def test_args_of_the_overflowing(door):
     assert isinstance(json.loads(path.read_text()), dict)
 
 
-@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
-def test_loop_over_float16(door, mode, expected):
-    """An operator in a loop over a float16 tensor of the model saturates and is dumped as any other."""
-    overflow(door, mode)
+def doubling():
+    """Return a loop that adds a float16 tensor to itself."""
     half, flag, number = (getattr(onnx.TensorProto, name) for name in ("FLOAT16", "BOOL", "INT64"))
     body = helper.make_graph(
         [nets.node("Identity", "go", "on"), nets.node("Add", "v v", "w")],
@@ -598,12 +598,32 @@ def test_loop_over_float16(door, mode, expected):
     )
     loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
     inputs = [nets.value("x", [2], half), nets.value("n", [], number)]
+    return nets.model([loop], inputs, [nets.value("y", [2], half)])
+
+
+@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+def test_loop_over_float16(door, mode, expected):
+    """An operator in a loop over a float16 tensor of the model saturates and is dumped as any other."""
+    overflow(door, mode)
     feeds = {"x": np.array([30000, 1], np.float16), "n": np.array(2)}
 
-    network = door.dump(
-        nets.model([loop], inputs, [nets.value("y", [2], half)]), feeds, context=O0, op_debug_mode=3
-    )
+    network = door.dump(doubling(), feeds, context=O0, op_debug_mode=3)
 
     assert [expected, 4] == network.run(feeds)["y"].tolist()
     files = [np.load(path).tolist() for m, path in trees.tensors(door.rank) if m["type"] == "Add"]
     assert [[60000, 2], [60000, 2], [expected, 4]] == files[:3]
+
+
+@pytest.mark.parametrize("file_format", ["bin", "npy"])
+def test_passes_of_a_loop_under_o2(door, tmp_path, file_format):
+    """Each pass that overflows leaves a record and files, which the tool joins and numbers."""
+    feeds = {"x": np.array([60000, 1], np.float16), "n": np.array(3)}
+
+    o2.dump(door, doubling(), feeds, op_debug_mode=3, file_format=file_format)
+
+    blocks = analyse(find(str(door.path)), str(tmp_path / "out")).blocks
+    adds = [block for block in blocks if "[Add]" in block]
+    sums = [block.splitlines()[-1].partition("[Min: ")[2].partition("]")[0] for block in adds]
+    heads = [block.splitlines()[1] for block in adds]
+    assert ["pass 0", "pass 1", "pass 2"] == [head.rpartition(", ")[2] for head in heads]
+    assert ["2.0", "4.0", "8.0"] == sums

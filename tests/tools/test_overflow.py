@@ -207,6 +207,39 @@ def test_records_beside_npy_files(tmp_path):
     ] == [line for line in block.splitlines() if "Mul" in line]
 
 
+def test_passes_of_a_loop_are_told_apart(tmp_path):
+    """Each record of a loop's body is joined to the file of its own pass, whose number follows the name."""
+    for number in (0, 10, 20):
+        record(tmp_path / "dump", AIC, number)
+        mul(tmp_path / "dump", number + 2)
+
+    blocks = analyse(tmp_path / "dump").blocks
+
+    heads = [block.splitlines()[1] for block in blocks]
+    files = [block.splitlines()[4] for block in blocks]
+    assert [f"[Mul] Default/Mul-op9, pass {number}" for number in range(3)] == heads
+    assert [f" Mul.Default_Mul-op9.9.2.{START + n}.input.0.npy" for n in (2, 12, 22)] == files
+
+
+def test_passes_beside_npy_files_are_told_apart(tmp_path):
+    """The .npy files of one pass are shown, not those of every pass of the loop."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    for number in (0, 10):
+        path = folder / f"Opdebug.Node_OpDebug.7.3.{START + number}.output.0.json"
+        path.write_bytes(op_debug.to_compact_json(AIC))
+        for place in ("input.0", "output.0"):
+            stem = f"Mul.Default_Mul-op9.9.2.{START + number + 2}.{place}"
+            np.save(folder / f"{stem}.ND.float16.npy", HALVES)
+
+    blocks = analyse(folder).blocks
+
+    assert [["[Mul] Default_Mul-op9, pass 0", 2], ["[Mul] Default_Mul-op9, pass 1", 2]] == [
+        [block.splitlines()[1], block.count(".npy")] for block in blocks
+    ]
+    assert f" Mul.Default_Mul-op9.9.2.{START + 12}.output.0.ND.float16.npy" in blocks[1].splitlines()
+
+
 def test_json_form_beside_its_record_counts_once(tmp_path):
     """A record and its JSON form are one overflow."""
     path = record(tmp_path / "dump", AIC)
