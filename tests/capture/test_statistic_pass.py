@@ -156,13 +156,14 @@ def test_float32_sums_are_right_to_1e_8():
     assert found["avg"] == pytest.approx(doubles.mean(), abs=2e-8)
 
 
+@pytest.mark.parametrize("threads", ["3", "8"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64])
-def test_threads_share_large_tensors(monkeypatch, dtype):
-    """A tensor that is cut for several threads has the statistics that it has as a whole."""
+def test_threads_share_large_tensors(monkeypatch, dtype, threads):
+    """A tensor of three parts has the statistics of the whole, even with more threads than parts."""
     array = np.random.default_rng(3).integers(-9, 9, 100_003).astype(dtype)
     need = Need(extremes=True, counts=True, total=True, squares=True)
     whole = measure(array, dtypes.from_numpy(array.dtype), need)
-    monkeypatch.setenv(env.THREADS, "3")
+    monkeypatch.setenv(env.THREADS, threads)
     monkeypatch.setattr(statistic_pass, "_PART", 1 << 15)
 
     shared = measure(array, dtypes.from_numpy(array.dtype), need)

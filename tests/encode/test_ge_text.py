@@ -94,6 +94,11 @@ def test_json():
     assert {"name": "m", "graph": [{"op": [operator]}]} == json.loads(ge_text.json_text(message))
 
 
+def test_json_shows_letters_as_they_are():
+    """Names that are not English are readable in the file, in UTF-8 and without escapes."""
+    assert '{\n  "name": "卷积"\n}'.encode() == ge_text.json_text([("name", "卷积")])
+
+
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan], ids=str)
 def test_json_has_no_bare_infinity(number):
     """What JSON has no number for is a text."""
