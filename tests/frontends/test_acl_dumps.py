@@ -227,6 +227,42 @@ def test_names_depend_on_the_model_alone(script, layer):
     assert chosen <= everything
 
 
+SELECTED = [
+    {"layer": ["conv2"]},
+    {"layer": ["pool1"]},
+    {"layer": ["conv1", "conv2"]},
+]
+
+
+def memory_of(script, item):
+    """Dump two models; return model number and address of each tensor in the headers."""
+    state.replace(state.State())
+    script.begin({"dump_list": [{"model_name": "images", **item}, {"model_name": "net"}], "dump_mode": "all"})
+    script.run(script.load(images(), "images"), IMAGE)
+    script.run(script.load(THREE), X)
+    acl.finalize()
+    found = {}
+    for path in (path for path in script.path.rglob("*") if path.is_file()):
+        header, _ = read(path)
+        for section, infos in (("input", header.inputs), ("output", header.outputs)):
+            places = {(section, slot): info.address for slot, info in enumerate(infos)}
+            found |= {(path.parts[-3], header.op_name, *key): value for key, value in places.items()}
+    shutil.rmtree(script.path)
+    return found
+
+
+@pytest.mark.parametrize("item", SELECTED, ids=str)
+def test_addresses_and_numbers_depend_on_the_models_alone(script, item):
+    """Tensors have the model number and the address that they have where everything is dumped."""
+    everything = memory_of(script, {})
+
+    chosen = memory_of(script, item)
+
+    assert {"1", "2"} == {key[0] for key in chosen}
+    assert len(chosen) < len(everything)
+    assert chosen.items() <= everything.items()
+
+
 def test_black_lists(script):
     """A black list takes tensors out of files, and files that have none left do not appear."""
     item = {

@@ -403,3 +403,64 @@ def test_fault_inside_a_branch_is_seen_around_it(script, is_watched):
     again = np.exp(-SOFTMAX) / np.exp(-SOFTMAX).sum(1, keepdims=True)
     sound = np.log1p(np.exp(again)) * SOFTMAX
     assert not np.allclose(sound, output, atol=1e-5)
+
+
+def looping(rounds=2):
+    """Return Softplus, then a loop of Neg and Softmax of it, then Transpose."""
+    tensor, scalar = onnx.TensorProto.FLOAT, []
+    body = helper.make_graph(
+        [
+            node("Neg", "v", "n", "neg"),
+            node("Softmax", "n", "v2", "again"),
+            node("Identity", "go", "go2", "still"),
+        ],
+        "round",
+        [
+            helper.make_tensor_value_info("i", onnx.TensorProto.INT64, scalar),
+            helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, scalar),
+            helper.make_tensor_value_info("v", tensor, [2, 64]),
+        ],
+        [
+            helper.make_tensor_value_info("go2", onnx.TensorProto.BOOL, scalar),
+            helper.make_tensor_value_info("v2", tensor, [2, 64]),
+        ],
+    )
+    nodes = [
+        node("Softplus", "x", "p", "softplus"),
+        onnx.helper.make_node("Loop", ["count", "", "p"], ["c"], name="rounds", body=body),
+        node("Transpose", "c", "y", "back"),
+    ]
+    return model(nodes, [value("x", [2, 64])], ["y"], {"count": np.array(rounds)})
+
+
+def rounds_of(x, rounds):
+    """Return what Neg gives in each round of the loop."""
+    found, v = [], np.log1p(np.exp(x))
+    for _ in range(rounds):
+        found.append(-v)
+        v = np.exp(-v) / np.exp(-v).sum(1, keepdims=True)
+    return found
+
+
+ROUNDS = rounds_of(X, 2)
+LOOKS = {
+    "Softplus.*": [-ROUNDS[0]] * 4,
+    "Neg.neg.*": ROUNDS,
+    "Neg.again_To_neg.*": ROUNDS,
+    "Neg.back_To_neg.*": ROUNDS[1:],
+}
+"""What lies in memory whenever a file of the pattern is written."""
+
+
+def test_loops_are_watched(script):
+    """The operators of a loop are watched and layers in every round, around the loop too."""
+    watch(script, {"watcher_nodes": ["neg", "softplus"]}, looping())
+
+    inside = ["Neg.neg.0.1", "Softplus.again_To_softplus.1.1", "Neg.again_To_neg.1.1"]
+    around = ["Softplus.back_To_softplus.1.0", "Neg.back_To_neg.1.0"]
+    assert ["Softplus.softplus.0.0", *inside, *inside, *around] == names(script)
+    for pattern, expected in LOOKS.items():
+        paths = sorted(script.path.rglob(pattern), key=lambda path: path.name.rpartition(".")[2])
+        found = [read(path)[1]["output", 0] for path in paths]
+        assert len(expected) == len(found)
+        assert all(np.allclose(*pair, atol=1e-6) for pair in zip(expected, found, strict=True))
