@@ -7,12 +7,10 @@ through (one engine, several doors).
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
-from msdump.errors import ConfigValueError, Problem
-from msdump.expressions import expression
+from msdump.iterations import IterationSet
+from msdump.selector import Selector
 
 
 class DeviceTarget(enum.StrEnum):
@@ -37,14 +35,6 @@ class Naming(enum.StrEnum):
     CLASSIC = "classic"
     V2_5 = "2.5"
     V2_7 = "2.7"
-
-
-class DumpMode(enum.IntEnum):
-    """Which operators are dumped (``dump_mode``)."""
-
-    ALL = 0
-    KERNELS = 1
-    MARKED = 2
 
 
 class Trigger(enum.IntEnum):
@@ -159,138 +149,6 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class IterationSet:
-    """A set of iteration numbers.
-
-    Attributes:
-        spans: Closed ranges, sorted, disjoint and not adjacent; None: every iteration.
-    """
-
-    spans: tuple[tuple[int, int], ...] | None = None
-
-    @classmethod
-    def of(cls, spans: list[tuple[int, int]]) -> IterationSet:
-        """Return the union of closed ranges, in any order and overlap."""
-        merged: list[tuple[int, int]] = []
-        for low, high in sorted(spans):
-            if merged and low <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-            else:
-                merged.append((low, high))
-        return cls(tuple(merged))
-
-    def __contains__(self, iteration: object) -> bool:
-        """Tell whether an iteration belongs to the set."""
-        if self.spans is None:
-            return True
-        if not isinstance(iteration, int):
-            return False
-        at = bisect_right(self.spans, (iteration, _LAST)) - 1
-        return at >= 0 and self.spans[at][0] <= iteration <= self.spans[at][1]
-
-    def including(self, iteration: int) -> IterationSet:
-        """Return the set with one more iteration."""
-        return self if self.spans is None else IterationSet.of([*self.spans, (iteration, iteration)])
-
-    def first_outside(self, iteration: int) -> int:
-        """Return an iteration, or the next one, that does not belong to a set with an end."""
-        assert self.spans is not None, "every iteration belongs to the set"
-        at = bisect_right(self.spans, (iteration, _LAST)) - 1
-        return iteration if iteration not in self else self.spans[at][1] + 1
-
-    def __str__(self) -> str:
-        """Return the shortest text of the iteration grammar for the set."""
-        if self.spans is None:
-            return "all"
-        return "|".join(str(low) if low == high else f"{low}-{high}" for low, high in self.spans)
-
-
-_LAST: Final = 1 << 64
-
-
-class PatternKind(enum.StrEnum):
-    """How a ``kernels`` item matches an operator's full name."""
-
-    REGEX = "regex"
-    NAME = "name"
-    TYPE = "type"
-
-
-@dataclass(frozen=True, slots=True)
-class KernelPattern:
-    """One item of ``kernels``.
-
-    Attributes:
-        kind: regex, exact name, or operator type.
-        text: The expression, name or type.
-        item: The item as the user wrote it, for messages.
-        searches: For a regex: match anywhere in the name (O2) instead of the whole name.
-        translated: A regex in Python's syntax.
-        place: Where the item stands, for messages.
-    """
-
-    kind: PatternKind
-    text: str
-    item: str
-    searches: bool = False
-    translated: str = ""
-    place: str = "kernels"
-
-    def matches(self, full_name: str) -> bool:
-        """Tell whether the item selects an operator or parameter by its full name.
-
-        A type is a case-insensitive substring of what stands after the last "/"
-        and before the last "-" of the name (O0/O1 ``kernels``); it therefore
-        also matches parameters, as the reference does. Spaces of a name do not
-        count: the reader removes those of the item, as the reference does.
-
-        Raises:
-            ConfigValueError: Matching a regex takes too long.
-        """
-        full_name = full_name.replace(" ", "")
-        if self.kind is PatternKind.NAME:
-            return self.text == full_name
-        if self.kind is PatternKind.TYPE:
-            component = full_name.rpartition("/")[2]
-            return self.text.lower() in (component.rpartition("-")[0] or component).lower()
-        try:
-            return expression(self.translated, searches=self.searches).matches(full_name)
-        except TimeoutError:
-            message = (
-                f"{self.item!r} takes too long to match {full_name!r}; write it without repeated groups"
-                " whose parts overlap, as in (a+)+"
-            )
-            raise ConfigValueError(self.place, (Problem("", message),)) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """Which operators are dumped.
-
-    Attributes:
-        mode: All, those that ``patterns`` select, or those that ``set_dump`` marked.
-        patterns: The items of ``kernels``; none under ``KERNELS`` selects everything.
-    """
-
-    mode: DumpMode = DumpMode.ALL
-    patterns: tuple[KernelPattern, ...] = ()
-
-    def selects(self, full_name: str, *, is_marked: bool = False) -> bool:
-        """Tell whether an operator or parameter is dumped."""
-        if self.mode is DumpMode.MARKED:
-            return is_marked
-        if self.mode is DumpMode.ALL or not self.patterns:
-            return True
-        return any(pattern.matches(full_name) for pattern in self.patterns)
-
-    def unused(self, full_names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the items that select none of these names, as the user wrote them."""
-        if self.mode is not DumpMode.KERNELS:
-            return ()
-        return tuple(p.item for p in self.patterns if not any(p.matches(n) for n in full_names))
-
-
-@dataclass(frozen=True, slots=True)
 class StatisticSpec:
     """Which statistics are computed, and where.
 
@@ -388,9 +246,9 @@ class DumpPlan:
     context: Context
     path: str
     net_name: str
-    iterations: IterationSet = IterationSet()
+    iterations: IterationSet = field(default_factory=IterationSet)
     initial_iteration: int = 0
-    selector: Selector = Selector()
+    selector: Selector = field(default_factory=Selector)
     keeps_inputs: bool = True
     keeps_outputs: bool = True
     keeps_tensors: bool = True

@@ -30,7 +30,8 @@ from msdump.execute.runtime import gpu_runtime
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.stomp import stomped_bytes
-from msdump.plan import Context, DeviceTarget, DumpPlan, IterationSet, JitLevel, Scene
+from msdump.iterations import IterationSet
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope

@@ -11,21 +11,9 @@ import pytest
 
 from msdump.capture.process import Process
 from msdump.graph import loader
-from msdump.plan import (
-    Context,
-    DeviceTarget,
-    DumpMode,
-    DumpPlan,
-    FileFormat,
-    IterationSet,
-    JitLevel,
-    KernelPattern,
-    Naming,
-    PatternKind,
-    Selector,
-    StatisticSpec,
-    Tree,
-)
+from msdump.iterations import IterationSet
+from msdump.plan import Context, DeviceTarget, DumpPlan, FileFormat, JitLevel, Naming, StatisticSpec, Tree
+from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.session import Network
 from msdump.tools import inputs
 from msdump.tools.forecast import Amount, forecast

@@ -6,7 +6,9 @@ import pytest
 
 from msdump.config.mindspore import parse
 from msdump.errors import ConfigValueError
-from msdump.plan import Context, DeviceTarget, DumpMode, FileFormat, IterationSet, JitLevel
+from msdump.iterations import IterationSet
+from msdump.plan import Context, DeviceTarget, FileFormat, JitLevel
+from msdump.selector import DumpMode
 
 ASCEND_O0_O1 = """\
 { "common_dump_settings": { "op_debug_mode": 0, "dump_mode": 0, "path": "/absolute_path", \

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from msdump.plan import DumpMode, DumpPlan, PatternKind, Trigger
+from msdump.plan import DumpPlan, Trigger
+from msdump.selector import DumpMode, PatternKind
 
 NO_TARGET: Final = "NoSetDumpTarget"
 """The layer that stands for none: ``dump_mode`` 2 without a mark."""

@@ -17,8 +17,9 @@ from msdump.capture.suggestions import operators
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, Naming, PatternKind
+from msdump.plan import DeviceTarget, DumpPlan, Naming
 from msdump.record import Artifact
+from msdump.selector import PatternKind
 from msdump.store.layouts import Layout
 
 _log = logging.getLogger("msdump")

@@ -17,7 +17,8 @@ from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Node
-from msdump.plan import DeviceTarget, DumpMode, DumpPlan, FileFormat
+from msdump.plan import DeviceTarget, DumpPlan, FileFormat
+from msdump.selector import DumpMode
 from msdump.store.async_sink import AsyncSink
 from msdump.store.clock import CLOCK
 from msdump.store.files import DUMP_MODE, FILE_MODE, DiskFiles

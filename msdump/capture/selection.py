@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from msdump.graph import ir_model
 from msdump.graph.graph import Graph
 from msdump.graph.names import ROOT
-from msdump.plan import DeviceTarget, DumpMode, DumpPlan
+from msdump.plan import DeviceTarget, DumpPlan
+from msdump.selector import DumpMode
 from msdump.store import names
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from msdump.graph.graph import Graph, Node
-from msdump.plan import KernelPattern, PatternKind
+from msdump.selector import KernelPattern, PatternKind
 from msdump.store import names
 
 _SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")

@@ -15,8 +15,9 @@ from msdump.config import source
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.graph.graph import Graph, Node
-from msdump.plan import DumpMode, DumpPlan
+from msdump.plan import DumpPlan
 from msdump.record import OperatorRef
+from msdump.selector import DumpMode
 from msdump.tools import matches
 from msdump.tools.describe import describe
 from msdump.tools.forecast import Amount, Forecast, forecast

@@ -16,7 +16,8 @@ from msdump.cli.program import INTERRUPTED, mark_started
 from msdump.execute.feeds import bind
 from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
-from msdump.plan import DumpPlan, IterationSet, Tree
+from msdump.iterations import IterationSet
+from msdump.plan import DumpPlan, Tree
 from msdump.session import Network
 from msdump.store.layouts import Key, Kind
 from msdump.tools import inputs

@@ -19,6 +19,7 @@ from msdump.config.models import Allowed, MsdumpSettings
 from msdump.config.source import Document, Path
 from msdump.config.source import parse as parse_json
 from msdump.errors import AclError, ConfigSyntaxError
+from msdump.iterations import IterationSet
 from msdump.plan import (
     Blocked,
     Context,
@@ -26,7 +27,6 @@ from msdump.plan import (
     DumpPlan,
     Existing,
     FileFormat,
-    IterationSet,
     ModelItem,
     OnWriteError,
     PrecisionMode,

@@ -10,7 +10,8 @@ from typing import Final
 
 from msdump.config.acl_faults import EMPTY, NOT_FOUND, AclFaults
 from msdump.config.acl_models import DumpListItem, DumpSection
-from msdump.plan import DumpLevel, IterationSet, Scene
+from msdump.iterations import IterationSet
+from msdump.plan import DumpLevel, Scene
 
 STATISTICS: Final = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 """What ``dump_stats`` takes, in the order of the columns."""

@@ -14,7 +14,8 @@ from typing import Final
 
 from msdump.config.ecmascript import translate
 from msdump.config.faults import Fault, GrammarError
-from msdump.plan import IterationSet, KernelPattern, PatternKind
+from msdump.iterations import IterationSet
+from msdump.selector import KernelPattern, PatternKind
 
 _SEGMENT: Final = re.compile(r" *(?P<low>[0-9]+) *(?:- *(?P<high>[0-9]+) *)?")
 _SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', as in '0|5-8|100-120', or 'all' alone"

@@ -22,23 +22,20 @@ from msdump.config.source import read as read_bytes
 from msdump.plan import (
     Context,
     DeviceTarget,
-    DumpMode,
     DumpPlan,
     ExceptionDump,
     Existing,
     FileFormat,
     JitLevel,
-    KernelPattern,
     Naming,
     OnWriteError,
-    PatternKind,
     PrecisionMode,
     Scene,
-    Selector,
     StatisticSpec,
     Tree,
     Trigger,
 )
+from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 
 _log = logging.getLogger("msdump.config")
 

@@ -9,7 +9,9 @@ from typing import Any, Final, TypeAlias
 
 from msdump.config.faults import Report, show
 from msdump.config.settings import Settings, UnusableError
-from msdump.plan import DumpMode, IterationSet, Trigger
+from msdump.iterations import IterationSet
+from msdump.plan import Trigger
+from msdump.selector import DumpMode
 
 
 class Mode(enum.Enum):

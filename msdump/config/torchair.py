@@ -16,7 +16,8 @@ from msdump.config.acl_rules import STATISTICS
 from msdump.config.faults import LOGGER, GrammarError, did_you_mean
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
-from msdump.plan import Context, DumpPlan, FileFormat, IterationSet, ModelItem, Tree, Trigger
+from msdump.iterations import IterationSet
+from msdump.plan import Context, DumpPlan, FileFormat, ModelItem, Tree, Trigger
 
 SOURCE: Final = "dump_config"
 """What messages call the configuration: the group of CompilerConfig that holds it."""

@@ -6,18 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from msdump.capture.exception_files import EXCEPTIONS
-from msdump.plan import (
-    DumpMode,
-    DumpPlan,
-    Existing,
-    FileFormat,
-    KernelPattern,
-    Naming,
-    OnWriteError,
-    PatternKind,
-    Tree,
-    Trigger,
-)
+from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
+from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store.layouts import exceptions
 
 _NAMES: Final = {

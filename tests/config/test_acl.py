@@ -10,12 +10,12 @@ import pytest
 
 from msdump import env
 from msdump.config import acl
+from msdump.iterations import IterationSet
 from msdump.plan import (
     Blocked,
     Context,
     DeviceTarget,
     DumpLevel,
-    IterationSet,
     JitLevel,
     ModelItem,
     OnWriteError,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msdump.config.faults import GrammarError
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.source import caret
-from msdump.plan import IterationSet, PatternKind
+from msdump.iterations import IterationSet
+from msdump.selector import PatternKind
 
 BIGGEST = 18446744073709551615
 

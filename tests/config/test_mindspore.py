@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from msdump.config.mindspore import parse, read
 from msdump.errors import ConfigError, ConfigSyntaxError, ConfigValueError
-from msdump.plan import (
-    Context,
-    DeviceTarget,
-    JitLevel,
-    Tree,
-    Trigger,
-)
+from msdump.plan import Context, DeviceTarget, JitLevel, Tree, Trigger
 
 GONE = "<gone>"  # the file does not hold this key
 

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from msdump.errors import ConfigValueError
-from msdump.plan import DumpMode, FileFormat, IterationSet, Naming, OnWriteError, StatisticSpec, Trigger
+from msdump.iterations import IterationSet
+from msdump.plan import FileFormat, Naming, OnWriteError, StatisticSpec, Trigger
+from msdump.selector import DumpMode
 
 GONE = "<gone>"  # the file does not hold this key
 

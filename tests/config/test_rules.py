@@ -8,7 +8,9 @@ import pytest
 
 from msdump.config.rules import RULES, Mode
 from msdump.errors import ConfigValueError
-from msdump.plan import DumpMode, FileFormat, IterationSet, StatisticSpec, Trigger
+from msdump.iterations import IterationSet
+from msdump.plan import FileFormat, StatisticSpec, Trigger
+from msdump.selector import DumpMode
 
 GONE = "<gone>"  # the file does not hold this key
 

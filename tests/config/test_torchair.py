@@ -10,7 +10,8 @@ import pytest
 from msdump import env
 from msdump.config import torchair
 from msdump.errors import AclError, ConfigValueError, NotAvailableError
-from msdump.plan import Context, DeviceTarget, IterationSet, JitLevel, ModelItem, Scene, Tree, Trigger
+from msdump.iterations import IterationSet
+from msdump.plan import Context, DeviceTarget, JitLevel, ModelItem, Scene, Tree, Trigger
 
 CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
 STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from msdump import torchair
 from msdump.config.torchair import plan
-from msdump.plan import Context, DeviceTarget, IterationSet, JitLevel, ModelItem
+from msdump.iterations import IterationSet
+from msdump.plan import Context, DeviceTarget, JitLevel, ModelItem
 
 CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2)
 STEPS = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"

@@ -6,23 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from msdump.iterations import IterationSet
 from msdump.plan import (
     Context,
     DeviceTarget,
-    DumpMode,
     DumpPlan,
     FileFormat,
-    IterationSet,
     JitLevel,
-    KernelPattern,
     Naming,
     OnWriteError,
-    PatternKind,
-    Selector,
     StatisticSpec,
     Tree,
     Trigger,
 )
+from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.tools.describe import describe
 
 O0 = Context(DeviceTarget.ASCEND, JitLevel.O0, device_id=3)

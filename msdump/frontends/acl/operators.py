@@ -28,7 +28,7 @@ from msdump.graph.ge.body import Operand
 from msdump.graph.ge.model import InputCountError
 from msdump.graph.graph import Graph
 from msdump.graph.single_operator import needed_values, single_operator
-from msdump.plan import IterationSet
+from msdump.iterations import IterationSet
 from msdump.session import Network
 
 _MOST_KEPT: Final = 256  # operators that are ready to be called again
