@@ -26,6 +26,7 @@ _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first component
 _TORCH: Final = "pkg.torch.onnx."
 _ONNXSCRIPT: Final = "pkg.onnxscript."
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module of a node that has none
+_LINE_END: Final = re.compile(r"[\r\n]")  # a full name is a line of the execution order
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
 
 
@@ -86,7 +87,7 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
         components = [part for part in name.split("/")[:-1] if part]
     if not components or components[0] not in _ROOTS:
         components = [ROOT, *components]
-    return "/".join(components)
+    return _LINE_END.sub("_", "/".join(components))
 
 
 def shared_scope(scopes: Iterable[str]) -> str:

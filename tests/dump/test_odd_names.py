@@ -1,0 +1,57 @@
+"""Whatever an operator is called, the lists and tables of its dump are read back."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from msdump import open_dump
+from tests.dump import nets
+
+GPU = {"device_target": "GPU"}
+X = {"x": np.float32([[1, -2], [3, np.nan]])}
+ODD = {
+    "commas": "a,b,/,",
+    "quotes": 'say "no", it\'s',
+    "other letters": "Größe/名前",
+    "line feed": "two\nlines",
+    "carriage return": "two\r\nlines\r",
+    "line separators": "one\u2028two\x85three\x0bfour",
+    "tab": "a\tb",
+    "formula": "=1+1",
+    "spaces": " / ",
+    "dots": "../up.npy",
+    "header": "NodeExecutionOrder-FullNameWithScope",
+    "long": "block/" * 50,
+    "long in UTF-8": "né," * 100,
+}
+
+
+def network(odd):
+    """Return two operators in scopes of an odd name."""
+    nodes = [nets.node("Relu", "x", "a", f"{odd}/Relu"), nets.node("Neg", "a", "y", f"{odd}/again/Neg")]
+    return nets.model(nodes, [nets.value("x", [2, 2])], ["y"])
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_lists_and_tables_read_back(door, odd):
+    """Order, iterations, rows, stand-ins and the configuration of a dump come back with its names."""
+    network_ = door.dump(network(odd), X, steps=2, context=GPU, saved_data="full", save_kernel_args=True)
+    door.process.close()
+
+    names = [operator.full_name for operator in network_.operators]
+    dump = open_dump(door.path)
+    rank = dump.ranks[0]
+    (graph,) = rank.networks["Net"].graphs.values()
+    assert tuple(names) == graph.execution_order
+    assert (0, 1) == graph.iterations_run
+    assert json.loads((door.folder / "data_dump.json").read_text()) == rank.config
+    for iteration in graph.iterations.values():
+        assert {*names, "x"} == {record.full_name for record in iteration.records}
+        assert [5, 5] == [len(iteration.records), len(iteration.statistics)]
+        listed = {re.sub(r"[^\w-]", "_", name, flags=re.ASCII) for name in names}
+        assert {*listed, "x"} == {row["Op Name"] for row in iteration.statistics}
+        assert () == tuple(dump.ignored)
