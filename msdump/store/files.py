@@ -40,7 +40,7 @@ class Files(Protocol):
         """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
-        """Add whole rows to a file, the header before them where it is empty or new; tell whether it was."""
+        """Add whole rows to a file, the header first where other titles hold; tell whether it was new."""
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
@@ -102,7 +102,10 @@ class DiskFiles:
         return size
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
-        """Add whole rows to a file, the header before them where it is empty or new; tell whether it was.
+        """Add whole rows to a file, the header before them where it is new or other titles hold in it.
+
+        Returns:
+            Whether it was empty or new.
 
         Raises:
             OSError: They cannot be written as a whole, or a link, something that is no file, or a file

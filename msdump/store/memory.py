@@ -6,6 +6,8 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+from msdump.store.rows import last_titles
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -44,11 +46,12 @@ class MemoryFiles:
         return len(data)
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
-        """Add whole rows to a file, the header before them where it is empty or new; tell whether it was."""
+        """Add whole rows to a file, the header first where other titles hold; tell whether it was new."""
         self._check()
         path = f"{directory}/{name}"
-        before = self.contents.get(path)
-        self.contents[path] = (before or header) + rows
+        before = self.contents.get(path, b"")
+        is_titled = not header or header == last_titles(before, header)
+        self.contents[path] = before + (rows if is_titled else header + rows)
         return not before
 
     def exists(self, directory: str, name: str) -> bool:

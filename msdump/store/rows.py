@@ -23,18 +23,22 @@ _TAIL: Final = 1 << 16
 class RowFile:
     """An open file to which rows are added, each group by one call of the system."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_end", "_fd", "_titles")
 
     def __init__(self, fd: int) -> None:
         """Take a descriptor, open for reading and appending."""
         self._fd = fd
+        self._end = 0
+        self._titles = b""  # the last ones before _end
 
     def is_linked(self) -> bool:
         """Tell whether the file still has a name, that is, was not deleted."""
         return os.fstat(self._fd).st_nlink > 0
 
     def append(self, rows: bytes, header: bytes) -> bool:
-        """Add rows, each with its line feed; the header before them where the file is empty.
+        """Add rows, each with its line feed; the header before them where other titles hold, or none.
+
+        Other titles hold after a run that measured something else, before this one or beside it.
 
         Returns:
             Whether the file was empty.
@@ -43,18 +47,41 @@ class RowFile:
             OSError: The rows could not be written as a whole; none of them is in the file.
         """
         size = os.fstat(self._fd).st_size
-        data = memoryview(rows if size else header + rows)
+        data = memoryview(rows if self._holds(header, size) else header + rows)
+        end = size + len(data)
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError:
             os.ftruncate(self._fd, size)
             raise
+        if header:
+            self._end, self._titles = end, header
         return size == 0
+
+    def _holds(self, header: bytes, size: int) -> bool:
+        """Tell whether the titles of new rows hold at the end of a file of so many bytes."""
+        if header and size != self._end:  # it was just opened, or somebody else wrote
+            start = self._end if self._end < size else 0
+            self._titles = last_titles(os.pread(self._fd, size - start, start), header) or self._titles
+        return header == self._titles or not header
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+def last_titles(data: bytes, header: bytes) -> bytes:
+    """Return the last line of titles in whole rows, b"" where there is none.
+
+    Args:
+        data: The rows.
+        header: A line of titles; any line with its first cell is one.
+    """
+    cell, comma, _ = header.partition(b",")
+    first = cell + comma
+    at = (b"\n" + data).rfind(b"\n" + first)
+    return data[at : data.find(b"\n", at) + 1] if at >= 0 else b""
 
 
 def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:

@@ -94,7 +94,7 @@ class Sink(Protocol):
         """Write a file unless it exists, which is only logged; DumpWriteError as in ``write``."""
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, the header first where it is new; DumpWriteError as in ``write``.
+        """Add whole rows to a csv file, the header first where others hold; DumpWriteError as in ``write``.
 
         Args:
             path: Absolute path of the file.
@@ -229,7 +229,7 @@ class SyncSink:
             self.write(artifact)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, the header first where it is new."""
+        """Add whole rows to a csv file, the header first where other titles hold."""
         directory, name = os.path.split(path)
         with self._lock:
             try:

@@ -44,12 +44,32 @@ def test_programs_are_kept_apart(door, context, changes, caplog):
     found = [execution for iteration in iterations for execution in iteration.executions]
     assert [1, 2, 3] == [largest(execution) for execution in found]
     assert 3 == largest(iterations[-1])
-    if context is not O2:  # which gives each program a directory of its own
-        assert [0, 1, 2] == [execution.number for execution in found]
-        assert ["2 of 0-2"] == [f"{r.args[3]} of 0-{r.args[2]}" for r in caplog.records]
-        assert 1 == largest(iterations[0].execution(0))
-        with pytest.raises(DumpReadError, match="no execution 3: there are 3, numbers from 0"):
-            iterations[0].execution(3)
+    assert [0, 1, 2] == [execution.number for execution in found]
+    assert ["2 of 0-2"] == [f"{r.args[3]} of 0-{r.args[2]}" for r in caplog.records]
+    assert 1 == largest(iterations[0].execution(0))
+    with pytest.raises(DumpReadError, match="no execution 3: there are 3, numbers from 0"):
+        iterations[0].execution(3)
+
+
+@pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
+def test_programs_with_other_statistics(door, enable):
+    """A program that measures something else adds rows with their own titles, which the reader follows."""
+    wanted = [["max", "min"], ["min", "max"], ["avg"], ["max", "min", "l2norm"]]
+    for category in wanted:
+        settings = {"saved_data": "statistic", "statistic_category": category, "enable": enable}
+        door.dump(nets.dense(), X, context=O0, **settings)
+        door.again()
+
+    (iteration,) = open_dump(door.path).iterations
+
+    rows = [execution.statistics[0] for execution in iteration.executions]
+    assert [
+        {"Max Value": 1, "Min Value": 1},
+        {"Max Value": 1, "Min Value": 1},
+        {"Avg Value": 1},
+        {"Max Value": 1, "Min Value": 1, "L2Norm Value": 2.82843},
+    ] == [{title: row[title] for title in row if title.endswith("Value")} for row in rows]
+    assert 1 == len({len(execution.statistics) for execution in iteration.executions})
 
 
 def test_a_program_that_was_broken_off(door):

@@ -8,6 +8,7 @@ import pytest
 
 from msdump.store import place
 from msdump.store.files import DiskFiles
+from msdump.store.memory import MemoryFiles
 
 
 def add(path, rows, header=b""):
@@ -39,6 +40,43 @@ def test_rows_are_added_to_whole_rows(tmp_path, before, expected):
 
     assert expected == path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o400
+
+
+MIXED = {
+    "other columns": ([b"title,a\n", b"title,b\n"], b"title,a\n0\ntitle,b\n1\n"),
+    "the same again": ([b"title,a\n"] * 3, b"title,a\n0\n1\n2\n"),
+    "back again": ([b"title,a\n", b"title,b\n", b"title,a\n"], b"title,a\n0\ntitle,b\n1\ntitle,a\n2\n"),
+    "more columns": ([b"title,a\n", b"title,a,b\n", b"title,a,b\n"], b"title,a\n0\ntitle,a,b\n1\n2\n"),
+    "no titles": ([b"", b""], b"0\n1\n"),
+}
+
+
+@pytest.mark.parametrize("reopens", [True, False], ids=["one after the other", "side by side"])
+@pytest.mark.parametrize(("headers", "expected"), MIXED.values(), ids=MIXED)
+def test_rows_with_other_titles_get_theirs(tmp_path, headers, expected, reopens):
+    """Rows stand below their own titles, whichever run wrote last; titles that hold are not repeated."""
+    path = tmp_path / "s.csv"
+    disks = {header: DiskFiles() for header in headers}
+
+    for number, header in enumerate(headers):
+        disks[header].append(str(tmp_path), path.name, b"%d\n" % number, header)
+        if reopens:
+            disks[header].close()
+
+    for disk in disks.values():
+        disk.close()
+    assert expected == path.read_bytes()
+
+
+@pytest.mark.parametrize(("headers", "expected"), MIXED.values(), ids=MIXED)
+def test_memory_keeps_rows_as_the_disk_does(headers, expected):
+    """Files in memory hold what files on disk would."""
+    files = MemoryFiles()
+
+    for number, header in enumerate(headers):
+        files.append("/dump", "s.csv", b"%d\n" % number, header)
+
+    assert {"/dump/s.csv": expected} == files.contents
 
 
 def test_a_row_that_does_not_fit_leaves_nothing(tmp_path, file_size_limit):
