@@ -16,6 +16,7 @@ from msdump import open_dump
 from msdump.errors import ConfigError, ExecutionError
 from msdump.tools.inputs import made_up
 from tests.dump import nets, o2
+from tests.frontends.acl_script import read
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 FLOATS = {"x": np.array([[1, -2, 3, -4]], np.float32)}
@@ -36,6 +37,16 @@ MUL, RELU, ADD = (
     ("ReLU", "Default_second_ReLU-op0"),
     ("Add", "Default_third_Add-op0"),
 )
+
+
+def addresses(folder):
+    """Return the address in the header of each tensor of an execution."""
+    found = {}
+    for path in folder.iterdir():
+        header, _ = read(path)
+        for section, infos in (("input", header.inputs), ("output", header.outputs)):
+            found |= {(header.op_name, section, slot): info.address for slot, info in enumerate(infos)}
+    return found
 
 
 class TestTree:
@@ -77,6 +88,20 @@ class TestTree:
             if (found := o2.NAME.fullmatch(name))["type"] == "Data"
         )
         assert ("x", "0", "0") == match.group("name", "task", "stream")
+
+    def test_addresses_depend_on_the_graph_alone(self, door):
+        """A tensor lies in the device's memory where it lies when everything is dumped."""
+        found = []
+        for kernels in ([], ["Default/second/ReLU-op0", "Default/third/Add-op0"]):
+            path = door.path / str(len(kernels))
+            o2.dump(door, chain(), FLOATS, path=str(path), kernels=kernels, dump_mode=int(bool(kernels)))
+            found.append(addresses(o2.folder(path)))
+            door.again()
+
+        everything, chosen = found
+        assert 0 not in chosen.values()
+        assert 0 < len(chosen) < len(everything)
+        assert chosen.items() <= everything.items()
 
     def test_names_are_equal_from_run_to_run(self, door):
         """But for the times, a second process gives the same names."""
