@@ -1,6 +1,6 @@
 """A pyACL program: load a model, run it on batches, dump as an acl.json says.
 
-Written as for a real device; only the first import differs.
+Written as for a real device; only the imports of msdump differ.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from msdump import acl
+from msdump.cli import closed_pipe
 from sample_nets.build import CACHE, build
 
 HOST_TO_DEVICE: Final = 1
@@ -22,6 +23,7 @@ DEVICE_TO_HOST: Final = 2
 MALLOC_HUGE_FIRST: Final = 0
 
 
+@closed_pipe.quiet()
 def run(name: str, batch_of: Callable[[int, int], np.ndarray]) -> None:
     """Run a sample network as the command line says.
 

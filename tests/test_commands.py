@@ -59,6 +59,11 @@ COMMANDS = {
     "compare": (*MSDUMP, "compare", "{dump}", "{dump}", "-v", "-out", "{out}"),
     "check": (*MSDUMP, "check", "sample_nets/mini/data_dump.json", "--model", "graphs/mini.onnx"),
     "msaccucmp": (*ACCUCMP, "--help"),
+    "sample": (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
+    "sample's help": (sys.executable, "sample_nets/mini/run.py", "--help"),
+    "acl": (sys.executable, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
+    "compare_watched": (sys.executable, "scripts/compare_watched.py", "{dump}"),
+    "compare_watched's help": (sys.executable, "scripts/compare_watched.py", "--help"),
 }
 
 

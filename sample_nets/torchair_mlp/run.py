@@ -1,6 +1,6 @@
 """Run a PyTorch network through torch.compile: ``run.py --dump``.
 
-Written as for a real device; only the first import differs.
+Written as for a real device; only the imports of msdump differ.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from msdump import torchair
+from msdump.cli import closed_pipe
 from sample_nets.data import digits
 from sample_nets.torchair_mlp.net import network
 
@@ -39,6 +40,7 @@ def configuration(options: argparse.Namespace) -> torchair.CompilerConfig:
     return config
 
 
+@closed_pipe.quiet()
 def main() -> None:
     """Run the steps, and compare each result with the network's own."""
     options = _options()
