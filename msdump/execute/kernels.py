@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from msdump import dtypes
-from msdump.dtypes import STRING
 from msdump.errors import UnsupportedOpError
 from msdump.execute import bfloat16, values
 from msdump.execute.fallback import ReferenceRun, kept
-from msdump.execute.runtime import OrtValue, Runtime, public_value, short
+from msdump.execute.initializers import Initializers, packed, tells_overflow
+from msdump.execute.pinned import Pinned
+from msdump.execute.runtime import OrtValue, Run, Runtime, short
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightStore
-from msdump.graph import legacy, onenode
-from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, STATUS, Rounding
+from msdump.graph import onenode
+from msdump.graph.emulation import HALVES, Rounding
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.graph.reference import ReferenceNode
 from msdump.graph.weights import forget_pages
-from msdump.graph.wire import SMALL_BYTES
 
 _log = logging.getLogger("msdump.execute")
-
-Run = Callable[[Mapping[str, OrtValue], list[str], None], Any]
-
-_PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
-    "MatMul": frozenset({0, 1}),
-    "Gemm": frozenset({0, 1}),
-    "LSTM": frozenset({1, 2}),
-    "GRU": frozenset({1, 2}),
-    "RNN": frozenset({1, 2}),
-    "MatMulInteger": frozenset({1}),
-}
-"""Inputs of which the runtime's kernel keeps a packed copy when they are initializers."""
-
-_BOUND_OPS: Final = frozenset(
-    {*_PACKED_SLOTS, "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
-)
-"""Operators that are faster, or only possible, with their weights as initializers."""
 
 _HALF_TYPES: Final = frozenset(onenode.type_text(dtype) for dtype in HALVES)
 
@@ -66,6 +48,11 @@ class Kernel:
     feeds: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, int], ...]
     has_status: bool = False
+
+    @property
+    def results(self) -> list[str]:
+        """Names of everything that comes back."""
+        return onenode.result_names(self.outputs, has_status=self.has_status)
 
 
 RoundingsOf = Callable[[Node], Sequence[Rounding] | None]
@@ -96,7 +83,7 @@ class KernelFactory:
         self._weights = weights
         self._runtime = runtime
         self._roundings = roundings
-        self._distant = distant
+        self._initializers = Initializers(weights, graph.overridable, roundings, distant)
         self._spares: dict[tuple[str, str], Kernel] = {}
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
@@ -163,7 +150,7 @@ class KernelFactory:
             return _applied(self._spare(node, absent, lambda: self._present_kernel(node, fed)), fed)
 
         feeds = tuple((name, name) for name in names)
-        return Kernel(run, feeds, _used_outputs(node), _tells(self._roundings(node)))
+        return Kernel(run, feeds, _used_outputs(node), tells_overflow(self._roundings(node)))
 
     def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
@@ -192,28 +179,24 @@ class KernelFactory:
     def _session_kernel(
         self, node: Node, fed: Mapping[str, OrtValue | None], roundings: Sequence[Rounding] | None
     ) -> Kernel:
-        bound = {name: self._bound_array(node, name, roundings) for name in self._bound(node)}
+        initializers = self._initializers.of(node, roundings)
         absent = frozenset(name for name, value in fed.items() if value is None)
-        present = self._all_fed(node, fed, bound).items()
+        present = self._all_fed(node, fed, initializers.arrays).items()
         bindings = onenode.Bindings(
             types={name: values.kind_of(value) for name, value in present if name not in absent},
             shapes={},
-            embedded={name: array for name, array in bound.items() if _is_small(array)},
-            shared={name: array for name, array in bound.items() if not _is_small(array)},
+            embedded=initializers.embedded,
+            shared=initializers.shared,
             absent=absent,
-            rounded={
-                name: _saturates_inputs(node, name, roundings) and self._weights.overflows(name)
-                for name in bound
-                if bound[name] is not self._weights.array(name)
-            },
+            rounded=initializers.rounded,
         )
         outside = bfloat16.read_by(self._graph, node, roundings)
         inside = bfloat16.left(roundings) if outside and roundings is not None else roundings
         model = onenode.build(self._graph, node, bindings, self._runtime.limits, inside)
-        session = self._runtime.session(model.data, self._shared_values(node, model, bound))
+        session = self._runtime.session(model.data, self._initializers.values(node, model, initializers))
         for _, name in model.shared:
-            if name in self._packed(node):
-                forget_pages(bound[name])
+            if name in packed(node):
+                forget_pages(initializers.arrays[name])
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)
@@ -222,18 +205,6 @@ class KernelFactory:
             run = bfloat16.rounding_before(run, rounded)
         return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
 
-    def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
-        """Return a weight in the type that the operator reads, rounded once and for all."""
-        array = self._weights.array(name)
-        if roundings is None or node.domain:
-            return array
-        dtype = dtypes.from_numpy(array.dtype)
-        rounding = roundings[_readers(node, name)[0]]
-        reads = rounding.read_type(dtype)
-        if reads in HALVES:
-            return self._weights.rounded(name, reads, saturates=rounding.saturates)
-        return array
-
     def _all_fed(
         self, node: Node, fed: Mapping[str, OrtValue | None], bound: Container[str]
     ) -> dict[str, OrtValue | None]:
@@ -241,66 +212,8 @@ class KernelFactory:
         weights = (name for name in names if name not in bound and name not in fed)
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
-    def _bound(self, node: Node) -> tuple[str, ...]:
-        """Return the weights that the session gets as initializers; of a fused operator those of one part."""
-        free = self._graph.overridable
-        names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
-        readers = {name: _readers(node, name) for name in names}
-        parts = list(self._computing(node))
-        single = {name: parts[found[0]] for name, found in readers.items() if len(found) == 1}
-        return tuple(
-            name for name, part in single.items() if self._binds(*part) and not self._is_distant(name, *part)
-        )
-
-    def _is_distant(self, name: str, part: Node, rounding: Rounding | None) -> bool:
-        """Tell whether the runtime would not pack a weight: it looks for weights one graph out, no further.
-
-        A kernel without a packed copy may differ in the last bit from one that has it. Weights
-        that are rounded become initializers all the same, once and not in every run.
-        """
-        is_rounded = rounding is not None and rounding.reads in HALVES
-        return name in self._distant and part.op_type in _PACKED_SLOTS and not is_rounded
-
-    def _computing(self, node: Node) -> Iterator[tuple[Node, Rounding | None]]:
-        roundings = self._roundings(node)
-        return zip(node.members, roundings or (None,) * len(node.members), strict=True)
-
-    @staticmethod
-    def _binds(part: Node, rounding: Rounding | None) -> bool:
-        """Tell whether an operator's weights become initializers.
-
-        Those of a convolution do where they are rounded, once and not in every run. Elsewhere they
-        are fed, so that equal convolutions share one session and its threads.
-        """
-        if part.op_type in _BOUND_OPS or part.domain:
-            return True
-        return part.op_type == "Conv" and rounding is not None and rounding.reads is not FLOAT32
-
-    @staticmethod
-    def _packed(node: Node) -> frozenset[str]:
-        return frozenset(
-            name
-            for part in node.members
-            for slot, name in enumerate(part.inputs)
-            if slot in _PACKED_SLOTS.get(part.op_type, ()) and not part.domain
-        )
-
-    def _shared_values(
-        self, node: Node, model: onenode.NodeModel, bound: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
-        packed = self._packed(node)
-        return {
-            inner: self._shared_value(name, bound[name], is_packed=name in packed)
-            for inner, name in model.shared
-        }
-
-    def _shared_value(self, name: str, array: np.ndarray, *, is_packed: bool) -> Any:
-        if array is not self._weights.array(name):
-            return public_value(array)
-        return self._weights.packable(name) if is_packed else self._weights.public(name)
-
     def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        pinned = _Pinned(self._graph, node, self._weights, self._runtime, self._roundings(node))
+        pinned = Pinned(self._graph, node, self._weights, self._runtime, self._roundings(node))
         names = tuple(fed)
         _, model = pinned.session(fed)
         feeds = tuple((name, name) for name in names)
@@ -327,55 +240,7 @@ class KernelFactory:
             return results
 
         feeds = tuple((name, name) for name in fed)
-        return Kernel(run, feeds, _used_outputs(node), _tells(roundings))
-
-
-class _Pinned:
-    """Sessions of one node with its shapes and weights fixed, one for each set of shapes."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        node: Node,
-        weights: WeightStore,
-        runtime: Runtime,
-        roundings: Sequence[Rounding] | None,
-    ) -> None:
-        self._graph = graph
-        self._node = node
-        self._roundings = roundings
-        self._runtime = runtime
-        self._embedded = {name: weights.array(name) for name in reads(node) if name in weights}
-        self._sessions: dict[Any, tuple[Run, onenode.NodeModel]] = {}
-
-    def session(self, fed: Mapping[str, OrtValue]) -> tuple[Run, onenode.NodeModel]:
-        """Return the session for the shapes of the values."""
-        shapes = {name: tuple(value.shape()) for name, value in fed.items() if value.is_tensor()}
-        key = tuple(shapes.items())
-        if key not in self._sessions:
-            types = {name: values.kind_of(value) for name, value in fed.items()}
-            embedded = {name: array for name, array in self._embedded.items() if name not in fed}
-            bindings = onenode.Bindings(types=types, shapes=shapes, embedded=embedded, shared={})
-            model = onenode.build(self._graph, self._node, bindings, self._runtime.limits, self._roundings)
-            is_old = self._graph.opsets.get("", legacy.OLDEST_OPSET) < legacy.OLDEST_OPSET
-            data = legacy.modern(model.data) if is_old else model.data
-            self._sessions[key] = (self._runtime.session(data).run_with_ort_values, model)
-        return self._sessions[key]
-
-    def __call__(self, fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> Any:
-        """Run the session for the shapes of the values."""
-        run, model = self.session(fed)
-        feeds = {inner: fed[name] for inner, name in model.feeds}
-        return run(feeds, _result_names(model), None)
-
-
-def _readers(node: Node, name: str) -> list[int]:
-    """Return which parts of an operator read a value."""
-    return [at for at, part in enumerate(node.members) if name in part.inputs]
-
-
-def _is_small(array: np.ndarray) -> bool:
-    return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+        return Kernel(run, feeds, _used_outputs(node), tells_overflow(roundings))
 
 
 def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:
@@ -400,23 +265,7 @@ def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:
 def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
     """Run a kernel on values by their names in the graph."""
     feeds = {inner: fed[name] for inner, name in kernel.feeds}
-    return kernel.run(feeds, _result_names(kernel), None)
-
-
-def _result_names(kernel: Kernel | onenode.NodeModel) -> list[str]:
-    return [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
-
-
-def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
-    """Tell whether an operator's inputs saturate, and the overflow status is to say so."""
-    if roundings is None or not _tells(roundings):
-        return False
-    return roundings[_readers(node, name)[0]].reads is FLOAT16
-
-
-def _tells(roundings: Sequence[Rounding] | None) -> bool:
-    """Tell whether an operator's kernel is to give the device's overflow status."""
-    return roundings is not None and any(rounding.reports for rounding in roundings)
+    return kernel.run(feeds, kernel.results, None)
 
 
 def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) -> Run:

@@ -13,12 +13,11 @@ from msdump.device.memory import lifetimes
 from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
 from msdump.execute.control import Body, Control, Frame, Site, control
-from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, Run
+from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
 from msdump.execute.observer import Array, Observer
-from msdump.execute.runtime import OrtValue, Runtime, runtime, short
+from msdump.execute.runtime import OrtValue, Run, Runtime, runtime, short
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import Made, WeightStore
-from msdump.graph.emulation import STATUS
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 
@@ -222,7 +221,7 @@ class Program:
         except Exception as error:
             raise self._failure(node, current, error) from error
         operator.feeds = tuple((name, self.slots[value]) for name, value in kernel.feeds)
-        operator.names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
+        operator.names = kernel.results
         results = tuple(self.slots[node.outputs[position]] for _, position in kernel.outputs)
         operator.results = results + (self._status,) * kernel.has_status
         operator.run = kernel.run
@@ -236,7 +235,7 @@ class Program:
                 kernel = self._wholes[node.name] = self._factory.make(node, self._fed(node, frame))
             except Exception as error:
                 raise self._failure(node, frame, error) from error
-        names = [name for name, _ in kernel.outputs] + [STATUS] * kernel.has_status
+        names = kernel.results
         try:
             made = kernel.run({feed: self._value(name, frame) for feed, name in kernel.feeds}, names, None)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary

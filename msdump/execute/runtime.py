@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,9 @@ from msdump.threads import thread_count
 
 OrtValue = Any
 """A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
+
+Run = Callable[[Mapping[str, OrtValue], list[str], None], Any]
+"""Takes (values by feed name, output names, options) and returns the outputs in order."""
 
 _log = logging.getLogger("msdump.execute")
 

@@ -87,6 +87,11 @@ class NodeModel:
     has_status: bool = False
 
 
+def result_names(outputs: Sequence[tuple[str, int]], *, has_status: bool) -> list[str]:
+    """Return the names of everything that a one-node model gives back."""
+    return [name for name, _ in outputs] + [STATUS] * has_status
+
+
 def build(
     graph: Graph,
     node: Node,
@@ -121,7 +126,7 @@ def build(
     given = {value: names[value] for value in reads(node)}
     feeds, shared = _declare_inputs(message.graph, given, bindings, graph.proto)
     outputs = tuple((names[value], slot) for slot, value in enumerate(node.outputs) if value)
-    results = [name for name, _ in outputs] + [STATUS] * has_status
+    results = result_names(outputs, has_status=has_status)
     message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in results)
     data = message.SerializeToString(deterministic=True)
     return NodeModel(data, feeds, shared, outputs, has_status=has_status)

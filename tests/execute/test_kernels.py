@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper, parser
 
 from msdump.errors import ExecutionError, UnsupportedOpError
-from msdump.execute import kernels, values
+from msdump.execute import initializers, kernels, values
 from msdump.execute.runtime import runtime
 from msdump.execute.weights import WeightStore
 from msdump.graph import loader
@@ -356,7 +356,7 @@ def test_unsupported_operators(tmp_path, body, message):
 
 def test_packed_slots_are_bound():
     """Every operator with packed weights is one that binds its weights."""
-    assert set(kernels._PACKED_SLOTS) <= kernels._BOUND_OPS
+    assert set(initializers._PACKED_SLOTS) <= initializers._BOUND_OPS
 
 
 BOUND = {

@@ -1,0 +1,181 @@
+"""Which weights an operator's session gets as initializers; all others are fed in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.dtypes import STRING
+from msdump.execute.runtime import public_value
+from msdump.execute.weights import WeightStore
+from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, Rounding
+from msdump.graph.graph import Node
+from msdump.graph.onenode import NodeModel
+from msdump.graph.wire import SMALL_BYTES
+
+_PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
+    "MatMul": frozenset({0, 1}),
+    "Gemm": frozenset({0, 1}),
+    "LSTM": frozenset({1, 2}),
+    "GRU": frozenset({1, 2}),
+    "RNN": frozenset({1, 2}),
+    "MatMulInteger": frozenset({1}),
+}
+"""Inputs of which the runtime's kernel keeps a packed copy when they are initializers."""
+
+_BOUND_OPS: Final = frozenset(
+    {*_PACKED_SLOTS, "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
+)
+"""Operators that are faster, or only possible, with their weights as initializers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The initializers of one operator's session.
+
+    Attributes:
+        arrays: By the weight's name, in the type that the operator reads.
+        rounded: Those that were rounded before, and whether rounding met values beyond float16's range.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    rounded: Mapping[str, bool]
+
+    @property
+    def embedded(self) -> dict[str, np.ndarray]:
+        """Those that are copied into the model."""
+        return {name: array for name, array in self.arrays.items() if _is_small(array)}
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """Those that the session is given beside the model."""
+        return {name: array for name, array in self.arrays.items() if not _is_small(array)}
+
+
+class Initializers:
+    """Chooses which weights of a network its kernels get as initializers, and in which type."""
+
+    def __init__(
+        self,
+        weights: WeightStore,
+        overridable: Container[str],
+        roundings: Callable[[Node], Sequence[Rounding] | None],
+        distant: Container[str],
+    ) -> None:
+        """Keep what holds for every operator.
+
+        Args:
+            weights: The weights of the graph.
+            overridable: Weights that a caller may feed.
+            roundings: The emulated device's arithmetic, by operator.
+            distant: Weights of a body that the graph around it takes from outside as well.
+        """
+        self._weights = weights
+        self._overridable = overridable
+        self._roundings = roundings
+        self._distant = distant
+
+    def of(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
+        """Return the initializers of an operator that computes with some roundings."""
+        arrays = {name: self._bound_array(node, name, roundings) for name in self._bound(node)}
+        rounded = {
+            name: _saturates_inputs(node, name, roundings) and self._weights.overflows(name)
+            for name in arrays
+            if arrays[name] is not self._weights.array(name)
+        }
+        return Bound(arrays, rounded)
+
+    def values(self, node: Node, model: NodeModel, bound: Bound) -> dict[str, Any]:
+        """Return the values of shared initializers by their names in the model."""
+        held = packed(node)
+        return {
+            inner: self._shared_value(name, bound.arrays[name], is_packed=name in held)
+            for inner, name in model.shared
+        }
+
+    def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
+        """Return a weight in the type that the operator reads, rounded once and for all."""
+        array = self._weights.array(name)
+        if roundings is None or node.domain:
+            return array
+        dtype = dtypes.from_numpy(array.dtype)
+        rounding = roundings[_readers(node, name)[0]]
+        reads = rounding.read_type(dtype)
+        if reads in HALVES:
+            return self._weights.rounded(name, reads, saturates=rounding.saturates)
+        return array
+
+    def _bound(self, node: Node) -> tuple[str, ...]:
+        """Return the weights that the session gets as initializers; of a fused operator those of one part."""
+        free = self._overridable
+        names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
+        readers = {name: _readers(node, name) for name in names}
+        parts = list(self._computing(node))
+        single = {name: parts[found[0]] for name, found in readers.items() if len(found) == 1}
+        return tuple(
+            name for name, part in single.items() if self._binds(*part) and not self._is_distant(name, *part)
+        )
+
+    def _is_distant(self, name: str, part: Node, rounding: Rounding | None) -> bool:
+        """Tell whether the runtime would not pack a weight: it looks for weights one graph out, no further.
+
+        A kernel without a packed copy may differ in the last bit from one that has it. Weights
+        that are rounded become initializers all the same, once and not in every run.
+        """
+        is_rounded = rounding is not None and rounding.reads in HALVES
+        return name in self._distant and part.op_type in _PACKED_SLOTS and not is_rounded
+
+    def _computing(self, node: Node) -> Iterator[tuple[Node, Rounding | None]]:
+        roundings = self._roundings(node)
+        return zip(node.members, roundings or (None,) * len(node.members), strict=True)
+
+    @staticmethod
+    def _binds(part: Node, rounding: Rounding | None) -> bool:
+        """Tell whether an operator's weights become initializers.
+
+        Those of a convolution do where they are rounded, once and not in every run. Elsewhere they
+        are fed, so that equal convolutions share one session and its threads.
+        """
+        if part.op_type in _BOUND_OPS or part.domain:
+            return True
+        return part.op_type == "Conv" and rounding is not None and rounding.reads is not FLOAT32
+
+    def _shared_value(self, name: str, array: np.ndarray, *, is_packed: bool) -> Any:
+        if array is not self._weights.array(name):
+            return public_value(array)
+        return self._weights.packable(name) if is_packed else self._weights.public(name)
+
+
+def packed(node: Node) -> frozenset[str]:
+    """Return the weights of which the runtime keeps a packed copy."""
+    return frozenset(
+        name
+        for part in node.members
+        for slot, name in enumerate(part.inputs)
+        if slot in _PACKED_SLOTS.get(part.op_type, ()) and not part.domain
+    )
+
+
+def _readers(node: Node, name: str) -> list[int]:
+    """Return which parts of an operator read a value."""
+    return [at for at, part in enumerate(node.members) if name in part.inputs]
+
+
+def _is_small(array: np.ndarray) -> bool:
+    return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+
+
+def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether an operator's inputs saturate, and the overflow status is to say so."""
+    if roundings is None or not tells_overflow(roundings):
+        return False
+    return roundings[_readers(node, name)[0]].reads is FLOAT16
+
+
+def tells_overflow(roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether an operator's kernel is to give the device's overflow status."""
+    return roundings is not None and any(rounding.reports for rounding in roundings)
