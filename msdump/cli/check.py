@@ -43,7 +43,9 @@ def command(
     With --model: which of its kernels match, and how many files and bytes a
     dump writes, and which operators nothing here can run. Nothing runs and
     nothing is written. Exit codes: 0 the
-    configuration is good, 2 it has faults, which are all named.
+    configuration is good, 1 the model has an operator outside of branches
+    and loops that nothing here can run, 2 the configuration has faults,
+    which are all named.
     """
     if find is not None and model is None:
         raise click.UsageError("--find needs --model")
@@ -63,12 +65,23 @@ def command(
     _print_matches(found, plan)
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     print("\n".join(_forecast_lines(graph, plan, settled)))
-    _print_unrunnable(settled)
+    if not _tell_runs(settled):
+        raise SystemExit(1)
 
 
-def _print_unrunnable(graph: Graph) -> None:
+def _tell_runs(graph: Graph) -> bool:
+    """Print the operators that nothing can run; tell whether a run may succeed nevertheless.
+
+    It may where they all lie in branches or loops, which may not be taken.
+    """
+    always = {node.operator.full_name for node in graph.operators}
+    may_succeed = True
     for node, reason in unrunnable(graph):
-        print(f"cannot run: {node.operator.full_name}: {reason}")
+        is_certain = node.operator.full_name in always
+        may_succeed = may_succeed and not is_certain
+        remark = "" if is_certain else " (only where its branch or loop runs)"
+        print(f"cannot run: {node.operator.full_name}{remark}: {reason}")
+    return may_succeed
 
 
 def _print_found(text: str, nodes: Sequence[Node]) -> None:

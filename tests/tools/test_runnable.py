@@ -35,6 +35,16 @@ def secret(*before, scope="secret"):
     return proto
 
 
+def secret_in_branches():
+    """Return a network with such an operator in both branches of an If."""
+    branch = helper.make_graph(secret("Neg").graph.node, "branch", [], [value("y", [2, 3])])
+    nodes = [helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)]
+    inputs = [value("c", [], onnx.TensorProto.BOOL), value("x", [2, 3])]
+    proto = model(nodes, inputs, [value("z", [2, 3])])
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    return proto
+
+
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     """Return a function that runs a command on a network under a configuration, as a fresh process."""
@@ -70,33 +80,31 @@ def test_run_that_does_not_begin(call, tmp_path):
 
 def test_run_that_stops_in_a_branch(call):
     """An operator of a branch that ran counts as well."""
-    body = secret("Neg").graph
-    branch = helper.make_graph(body.node, "branch", [], [value("y", [2, 3])])
-    nodes = [helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)]
-    inputs = [value("c", [], onnx.TensorProto.BOOL), value("x", [2, 3])]
-    proto = model(nodes, inputs, [value("z", [2, 3])])
-    proto.opset_import.append(helper.make_opsetid("own", 1))
-
-    assert 1 == call("run", proto).exit_code
+    assert 1 == call("run", secret_in_branches()).exit_code
 
 
 def test_check_names_them(call, tmp_path):
-    """``check --model`` names the operator and why; the configuration itself is good."""
+    """``check --model`` names the operator and why; exit code 1, since a run will fail."""
     done = call("check", secret("Neg"))
 
     told = [line for line in done.stdout.splitlines() if line.startswith("cannot run")]
-    assert (0, 1) == (done.exit_code, len(told))
+    assert (1, 1) == (done.exit_code, len(told))
     assert told[0].startswith(f"cannot run: Default/secret/Secret-op0: {REASON}")
     assert not (tmp_path / "dump").exists()
 
 
+def test_check_of_what_may_not_run(call):
+    """Exit code 0 where such operators lie in branches only: the run may not take them."""
+    done = call("check", secret_in_branches())
+
+    told = [line for line in done.stdout.splitlines() if line.startswith("cannot run")]
+    assert (0, 2) == (done.exit_code, len(told))
+    assert all(f" (only where its branch or loop runs): {REASON}" in line for line in told)
+
+
 def test_check_of_a_branch():
     """Operators inside branches are looked at, too; equal ones are compiled once."""
-    branch = helper.make_graph(secret("Neg").graph.node, "branch", [], [value("y", [2, 3])])
-    nodes = [helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)]
-    inputs = [value("c", [], onnx.TensorProto.BOOL), value("x", [2, 3])]
-    proto = model(nodes, inputs, [value("z", [2, 3])])
-    proto.opset_import.append(helper.make_opsetid("own", 1))
+    proto = secret_in_branches()
 
     assert ["Secret", "Secret"] == [found.op_type for found, _ in unrunnable(loader.load(proto))]
 
