@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import path_warnings
+
 _SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
 
 settings.register_profile(
@@ -35,3 +37,10 @@ def _ctrl_c():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path_factory):
+    """Let no test see a warning that its folder alone brings about, as in a clone below ``my.models``."""
+    with path_warnings.silenced(tmp_path_factory.getbasetemp()):
+        yield

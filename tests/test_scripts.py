@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import path_warnings
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("python", "python3", "python3.11", "python3.12", "python3.13", "python3.14")
 
@@ -192,9 +194,6 @@ def test_failed_installation_is_not_taken_for_finished(setup, clone):
     assert not (clone / ".venv" / "ready").exists()
 
 
-DOTTED = "MindSpore itself refuses a path with"
-
-
 @pytest.fixture
 def demo(clone, tmp_path):
     """Return a function that runs a demonstration with this test's own Python as .venv."""
@@ -218,9 +217,8 @@ def demo(clone, tmp_path):
             text=True,
             check=False,
         )
-        # The folder of the tests may have a dot, of which one warning tells.
-        said = [line for line in done.stderr.splitlines(keepends=True) if DOTTED not in line]
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout, "".join(said))
+        said = path_warnings.without(done.stderr, tmp_path)
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout, said)
 
     return run
 

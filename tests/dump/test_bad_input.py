@@ -148,7 +148,7 @@ def test_expression_without_end(door):
 
 def test_longest_path_takes_a_whole_dump(door, caplog):
     """Below the longest path that is accepted every file finds its place: stand-ins, side files, rows."""
-    root = f"{door.folder}/my.dump"
+    root = f"{door.folder}/my+dump"
     root += (3400 - len(root)) // 100 * f"/{99 * 'd'}"
     root += (3400 - len(root)) * "d"
     network = door.dump(
@@ -162,9 +162,8 @@ def test_longest_path_takes_a_whole_dump(door, caplog):
 
     assert {} == dict(network.summary.lost)
     assert 6 == complete(Path(root))
-    assert ["MindSpore itself refuses a path with '.'"] == [
-        text.rpartition(": ")[2] for text in messages(caplog)
-    ]
+    (warning,) = messages(caplog)
+    assert warning.endswith("+'")
 
 
 def test_unwritable_path(door):

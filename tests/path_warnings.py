@@ -1,0 +1,34 @@
+"""The warning of a dump path that MindSpore refuses: below a folder with a dot every test would meet it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+
+from msdump.config.root import foreign_characters
+
+_WARNING = "MindSpore itself refuses a path with {!r}"
+_START = 20  # characters of a folder that a message shows at least
+_LOGGER = logging.getLogger("msdump.config")
+
+
+def without(text, folder):
+    """Return what a program said, less the warnings that only the folder of the tests brings about."""
+    ours = re.escape(_WARNING.format(foreign_characters(str(folder))))
+    return re.sub(rf".*: {ours}\n", "", text)
+
+
+@contextlib.contextmanager
+def silenced(folder):
+    """Let no warning be logged, as long as the context lasts, that only the folder brings about."""
+    ours = _WARNING.format(foreign_characters(str(folder)))
+
+    def is_kept(record):
+        return not (record.getMessage().endswith(ours) and str(folder)[:_START] in record.getMessage())
+
+    _LOGGER.addFilter(is_kept)
+    try:
+        yield
+    finally:
+        _LOGGER.removeFilter(is_kept)
