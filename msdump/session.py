@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -32,6 +32,7 @@ from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.stomp import stomped_bytes
 from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
+from msdump.selector import DumpMode
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
@@ -232,10 +233,7 @@ class Network:
     @property
     def operators(self) -> tuple[Operator, ...]:
         """The operators in execution order; those of branches and loops follow the main graph's."""
-        return tuple(Operator(self, node) for node in self._nodes())
-
-    def _nodes(self) -> Iterator[Node]:
-        return (node for inner in self.graph.walk() for node in inner.operators)
+        return tuple(Operator(self, node) for node in operators(self.graph))
 
     def operator(self, name: str) -> Operator:
         """Return an operator by its full name or its ONNX node name.
@@ -245,18 +243,27 @@ class Network:
         Raises:
             KeyError: No such operator.
         """
-        for node in self._nodes():
-            if name in {node.operator.full_name, node.name}:
-                return Operator(self, node)
-            if any(name in {part.operator.full_name, part.name} for part in node.parts):
-                if self._is_compiled:
-                    return Operator(self, node)
-                raise KeyError(inside(name, node.operator.full_name))
+        node = self._find(name)
+        if node is None:
+            raise KeyError(self._why_missing(name))
+        return Operator(self, node)
+
+    def _find(self, name: str) -> Node | None:
+        for node in operators(self.graph):
+            if _is_called(node, name) or (self._is_compiled and _has_part(node, name)):
+                return node
+        return None
+
+    def _why_missing(self, name: str) -> str:
+        """Say why no operator answers to a name."""
+        nodes = operators(self.graph)
+        for node in nodes:
+            if _has_part(node, name):
+                return inside(name, node.operator.full_name)
         control = (node for inner in self.graph.walk() for node in inner.nodes if node.bodies)
-        if any(name in {node.operator.full_name, node.name} for node in control):
-            raise KeyError(f"{name} is control flow: the operators inside it can be dumped, not itself")
-        hint = similar_names(name, operators(self.graph))
-        raise KeyError(f"no operator {name!r} in {self.graph.source}{hint}")
+        if any(_is_called(node, name) for node in control):
+            return f"{name} is control flow: the operators inside it can be dumped, not itself"
+        return f"no operator {name!r} in {self.graph.source}{similar_names(name, nodes)}"
 
     def scope(self, name: str) -> Scope:
         """Return a scope by its name, ``Default/conv1-Conv2d``, or its module path, ``conv1``.
@@ -264,11 +271,15 @@ class Network:
         Raises:
             KeyError: No operator lies in such a scope.
         """
-        found = tuple(node.operator.full_name for node in self._nodes() if self._lies_in(node, name))
+        found = self._below(name)
         if not found:
             hint = similar_scopes(name, operators(self.graph))
             raise KeyError(f"no scope {name!r} in {self.graph.source}{hint}")
         return Scope(self, name, found)
+
+    def _below(self, name: str) -> tuple[str, ...]:
+        """Return the full names of a scope's operators, none where there is no such scope."""
+        return tuple(node.operator.full_name for node in operators(self.graph) if self._lies_in(node, name))
 
     def _lies_in(self, node: Node, name: str) -> bool:
         """Tell whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
@@ -277,7 +288,7 @@ class Network:
 
     def set_dump(self, *, enabled: bool) -> None:
         """Mark every operator for ``dump_mode`` 2, or take the marks away."""
-        self.mark(tuple(node.operator.full_name for node in self._nodes()), enabled=enabled)
+        self.mark(tuple(node.operator.full_name for node in operators(self.graph)), enabled=enabled)
 
     def mark(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
         """Mark operators for ``dump_mode`` 2 by their full names, or take their marks away.
@@ -302,16 +313,16 @@ class Network:
         for name, enabled in self._process.marks.items():
             self.mark_named(name, enabled=enabled)
 
-    def mark_named(self, name: str, *, enabled: bool) -> bool:
-        """Mark an operator or a scope where the network has one of the name; tell whether it has."""
-        for find in (self.operator, self.scope):
-            try:
-                find(name).set_dump(enabled=enabled)
-            except KeyError:
-                continue
+    def mark_named(self, name: str, *, enabled: bool) -> None:
+        """Mark an operator or a scope where the network has one of the name."""
+        node = self._find(name)
+        found = self._below(name) if node is None else (node.operator.full_name,)
+        if found:
+            self.mark(found, enabled=enabled)
             self._process.found.add(name)
-            return True
-        return False
+        elif self.plan is not None and self.plan.selector.mode is DumpMode.MARKED:
+            nodes = operators(self.graph)
+            self._process.similar[name] = similar_names(name, nodes) or similar_scopes(name, nodes)
 
     def __repr__(self) -> str:
         """Name the model and count its operators."""
@@ -361,3 +372,12 @@ def _lies_in(scope: str, name: str) -> bool:
         return True
     modules = [component.rpartition("-")[0] or component for component in scope.split("/")[1:]]
     return f"{'.'.join(modules)}.".startswith(f"{name}.")
+
+
+def _is_called(node: Node, name: str) -> bool:
+    return name in {node.operator.full_name, node.name}
+
+
+def _has_part(node: Node, name: str) -> bool:
+    """Tell whether an operator of the name is fused in another one."""
+    return any(_is_called(part, name) for part in node.parts)

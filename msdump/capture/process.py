@@ -66,6 +66,7 @@ class Process:
         is_dumping: What ``dump_start`` and ``dump_stop`` said last, None: the plan's iterations hold.
         marks: ``set_dump`` calls by name, for networks that are loaded later.
         found: The names of ``marks`` that some network has.
+        similar: What may have been meant by those that a network has not.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class Process:
         self.is_dumping: bool | None = None
         self.marks: dict[str, bool] = {}
         self.found: set[str] = set()
+        self.similar: dict[str, str] = {}
         self._lock = threading.RLock()  # reentrant: a signal handler may close what the frame below it opens
         self._places: set[Hashable] = set()
         self._counted: dict[str, int] = {}
@@ -193,7 +195,7 @@ class Process:
         source, unused = output.plan.source, output.unused()
         if unused:
             _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
-        missed = sorted(self.marks.keys() - self.found)
+        missed = [f"{name}{self.similar.get(name, '')}" for name in sorted(self.marks.keys() - self.found)]
         if missed and output.plan.selector.mode is DumpMode.MARKED:
             _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(missed))
 

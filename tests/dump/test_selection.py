@@ -250,17 +250,29 @@ def test_set_dump_counts_only_under_dump_mode_2(door, mode):
     assert trees.operators(door.rank) == OPERATORS
 
 
-def test_set_dump_of_a_name_that_nothing_has(door, caplog):
-    """A name that no network has is told at the end, not passed over."""
+MATMUL, BIAS = "Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cf", ""),
+        ("FC", f" (did you mean '{MATMUL}', '{BIAS}'?)"),
+        ("Default/fc-Dens", f" (did you mean '{MATMUL}', '{BIAS}'?)"),
+        ("Default/relu-Relu", " (did you mean 'Default/relu-ReLU/ReLU-op0'?)"),
+    ],
+)
+def test_set_dump_of_a_name_that_nothing_has(door, caplog, name, hint):
+    """A name that no network has is told at the end, with what it may mean, not passed over."""
     door.configure(dump_mode=2)
     msdump.set_dump("fc")
-    msdump.set_dump("cf")
+    msdump.set_dump(name)
     door.load(nets.mini()).run(nets.mini_feeds())
 
     door.process.close()
 
     told = [record.getMessage() for record in caplog.records if "set_dump" in record.getMessage()]
-    assert [f"{door.folder}/data_dump.json: set_dump met no operator or scope named cf"] == told
+    assert [f"{door.folder}/data_dump.json: set_dump met no operator or scope named {name}{hint}"] == told
 
 
 @pytest.mark.parametrize(
