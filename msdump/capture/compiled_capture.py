@@ -7,11 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from msdump.capture import steps
 from msdump.capture.exception_files import ExceptionWriter
 from msdump.capture.held import Arrays, Held, Holder
 from msdump.capture.model_selection import ModelSelection
 from msdump.capture.op_debug_files import OpDebugWriter
 from msdump.capture.operator_files import OperatorWriter
+from msdump.capture.steps import Skip
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
@@ -41,6 +43,7 @@ class CompiledCapture:
         writer: OperatorWriter,
         *,
         input_tasks: Mapping[str, Task],
+        skip: Skip,
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
         failure: ExceptionWriter | None = None,
     ) -> None:
@@ -53,10 +56,15 @@ class CompiledCapture:
             holder: Shows tensors as the device holds them.
             writer: Writes operators.
             input_tasks: The task that each input of the model goes with.
+            skip: Told of every sequence and map, which no file holds.
             overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
             failure: Writes the operator that fails, under ``op_debug_mode`` 4 and acl's exception scenes.
         """
-        self.watched: Sequence[bool] = selection.watched
+        self._no_tensors = _count_no_tensors(plan, device, selection)
+        self.watched: Sequence[bool] = tuple(
+            is_watched or count > 0
+            for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
+        )
         self.wants_inputs = plan.keeps_inputs
         self.wants_outputs = plan.keeps_outputs
         self._nodes = device.graph.nodes
@@ -66,6 +74,7 @@ class CompiledCapture:
         self._holder = holder
         self._writer = writer
         self._input_tasks = input_tasks
+        self._skip = skip
         self._overflow = overflow
         self._failure = failure
         # MindSpore's op_debug_mode 4 promises the inputs alone.
@@ -96,6 +105,8 @@ class CompiledCapture:
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write an operator that has just run."""
+        for _ in range(self._no_tensors[position]):
+            self._skip(steps.NO_TENSOR)
         task = self._tasks[position]
         if task is None:
             return
@@ -151,3 +162,15 @@ class CompiledCapture:
             return
         name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
         self._writer.write(self._directory, operator, name, tensors)
+
+
+def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
+    """Return how many sequences and maps each operator that is asked for has, with a task or without one."""
+    if plan.trigger is not Trigger.ALWAYS:
+        return (0,) * len(device.graph.nodes)
+    return tuple(
+        steps.count_no_tensors(device.graph, node, inputs=plan.keeps_inputs, outputs=plan.keeps_outputs)
+        if is_asked and not node.bodies
+        else 0
+        for node, is_asked in zip(device.graph.nodes, selection.asked, strict=True)
+    )

@@ -146,6 +146,7 @@ class CompiledDump:
             self._holder(device),
             self._writer,
             input_tasks=self._input_tasks,
+            skip=self.sink.skip,
             overflow=self._trigger(device),
             failure=self._failures[device.graph.index],
         )
@@ -256,14 +257,16 @@ def _select(
 ) -> ModelSelection:
     file_name, runs = model
     if plan.level is DumpLevel.KERNEL or plan.trigger is Trigger.EXCEPTION:
-        return ModelSelection((False,) * len(runs), {}, {})
+        nothing = (False,) * len(runs)
+        return ModelSelection(nothing, {}, {}, nothing)
     if plan.models is not None:
         return model_selection.select_model(graph, plan, file_name, runs)
-    watched = tuple(
-        is_run and any(plan.selector.selects(name, is_marked=name in marked) for name in full_names(node))
-        for node, is_run in zip(graph.nodes, runs, strict=True)
+    asked = tuple(
+        any(plan.selector.selects(name, is_marked=name in marked) for name in full_names(node))
+        for node in graph.nodes
     )
-    return ModelSelection(watched, model_selection.data_read(graph, watched), {})
+    watched = tuple(is_run and is_asked for is_run, is_asked in zip(runs, asked, strict=True))
+    return ModelSelection(watched, model_selection.data_read(graph, watched), {}, asked)
 
 
 def full_names(node: Node) -> tuple[str, ...]:
@@ -277,6 +280,7 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
         whole.watched[nodes.start : nodes.stop],
         {position - nodes.start: found for position, found in whole.data.items() if position in nodes},
         {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
+        whole.asked[nodes.start : nodes.stop],
     )
 
 

@@ -40,11 +40,13 @@ class ModelSelection:
         data: Graph inputs that dumped nodes read, by the node's position: ``Data`` operators,
             which are dumped with their readers.
         blocked: Inputs and outputs that are left out, by the node's position.
+        asked: For each node, whether it is selected; what is and has no task is not dumped.
     """
 
     watched: tuple[bool, ...]
     data: Mapping[int, tuple[str, ...]]
     blocked: Mapping[int, frozenset[Slot]]
+    asked: tuple[bool, ...]
 
 
 def select_model(
@@ -63,11 +65,10 @@ def select_model(
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
     in_layer = items.selected(graph.nodes)
     in_range = within(items.ranges, graph.nodes, present)
-    watched = tuple(
-        runs and (named or ranged) for runs, named, ranged in zip(present, in_layer, in_range, strict=True)
-    )
+    asked = tuple(named or ranged for named, ranged in zip(in_layer, in_range, strict=True))
+    watched = tuple(runs and is_asked for runs, is_asked in zip(present, asked, strict=True))
     model_warnings.warn_of_selection(graph, items, present, plan.source)
-    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes))
+    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes), asked)
 
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:

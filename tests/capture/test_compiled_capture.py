@@ -51,17 +51,23 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
     """Return the observer of one operator and what it hands on."""
     operator = OperatorRef(op_type, f"Default/{op_type}-op0")
     node = SimpleNamespace(
-        operator=operator, members=(SimpleNamespace(operator=operator),), inputs=("x", "y")
+        operator=operator,
+        members=(SimpleNamespace(operator=operator),),
+        inputs=("x", "y"),
+        outputs=("z",),
+        bodies=(),
     )
     device = SimpleNamespace(
-        graph=SimpleNamespace(nodes=(node,), index=0),
+        graph=SimpleNamespace(nodes=(node,), index=0, type_of=lambda _: SimpleNamespace(kind="tensor")),
         tasks=(task,),
         tensor=lambda *_: None,
         laid_out=lambda array, _: array,
     )
-    selection = ModelSelection((True,), {0: tuple(data)}, {0: frozenset(blocked)})
+    selection = ModelSelection((True,), {0: tuple(data)}, {0: frozenset(blocked)}, (True,))
     recorder = Recorder()
-    made = CompiledCapture(plan, device, selection, Holder(device, Memory), recorder, input_tasks=INPUT_TASKS)
+    made = CompiledCapture(
+        plan, device, selection, Holder(device, Memory), recorder, input_tasks=INPUT_TASKS, skip=print
+    )
     made.begin("/d", 0, {"x": ARRAYS[0]})
     return made, recorder
 

@@ -204,8 +204,16 @@ def test_packed_weight(door):
     assert all(trees.same_bits(weight, np.load(path)) for path in files)
 
 
-@pytest.mark.parametrize("context", [{}, {"device_target": "Ascend", "jit_level": "O0"}], ids=["CPU", "O0"])
-def test_values_that_are_no_tensors_are_counted(door, context):
+CONTEXTS = {"CPU": {}, **{level: {"device_target": "Ascend", "jit_level": level} for level in ("O0", "O2")}}
+
+
+@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS)
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [({}, 2), ({"input_output": 1}, 1), ({"dump_mode": 1, "kernels": ["ConcatFromSequence"]}, 1)],
+    ids=["all", "inputs", "kernels"],
+)
+def test_values_that_are_no_tensors_are_counted(door, context, changes, count):
     """What a sequence or a map holds gets no file; the summary counts each, and the reader of one."""
     nodes = [
         nets.node("SplitToSequence", "x", "parts"),
@@ -213,6 +221,6 @@ def test_values_that_are_no_tensors_are_counted(door, context):
     ]
     model = nets.model(nodes, [nets.value("x", [2, 2])], [nets.value("y", [2, 2])])
 
-    network = door.dump(model, {"x": np.ones((2, 2), np.float32)}, context=context)
+    network = door.dump(model, {"x": np.ones((2, 2), np.float32)}, context=context, **changes)
 
-    assert {"sequences and maps": 2} == network.summary.skipped
+    assert {"sequences and maps": count} == network.summary.skipped
