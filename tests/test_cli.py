@@ -497,7 +497,7 @@ class TestFailure:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
 
-        interrupted = [line for line in errors.splitlines() if "interrupted" in line]
+        interrupted = [line for line in errors.splitlines() if "interrupted in" in line]
         files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
         assert process.returncode == 130
         assert len(interrupted) == 1
@@ -548,6 +548,30 @@ class TestTerminal:
 
         assert "operator type" in shown
         assert "Default/conv1-Conv2d/Conv2D-op0" in shown
+
+
+TOO_LONG = 300 * "x"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (["show", TOO_LONG], 2, "no dump here"),
+        (["compare", TOO_LONG, TOO_LONG], 2, "no such directory"),
+        (["convert", "-d", TOO_LONG], 2, "no such file or directory"),
+        (["overflow", TOO_LONG], 2, "no such directory"),
+        (["check", TOO_LONG], 2, "cannot be read (File name too long)"),
+    ],
+    ids=["show", "compare", "convert", "overflow", "check"],
+)
+def test_names_that_are_too_long(command, code, told):
+    """A name that no file can have is answered like one that no file has."""
+    done = call(*command)
+
+    assert (code, f"msdump: error: {TOO_LONG}: {told}") == (
+        done.exit_code,
+        done.stderr.partition(";")[0].strip(),
+    )
 
 
 class TestCheck:

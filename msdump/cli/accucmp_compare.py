@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from msdump.cli import messages
@@ -43,7 +43,7 @@ def run(given: argparse.Namespace) -> ReturnCode:
     """
     _check(given)
     paths = (given.my_dump_path, given.golden_dump_path)
-    if all(Path(path).is_file() for path in paths) and not given.mapping:
+    if all(os.path.isfile(path) for path in paths) and not given.mapping:
         return _files(given)
     sides = open_sides(*paths, given.fusion_rule_file, given.close_fusion_rule_file, version=given.version)
     if given.mapping:

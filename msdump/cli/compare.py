@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import click
@@ -98,7 +98,7 @@ def command(
     something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
     limits = Limits(cosine, distance, precision or "")
-    if Path(mine).is_file() and Path(golden).is_file():
+    if os.path.isfile(mine) and os.path.isfile(golden):
         _print_scores(mine, golden, limits)
         return
     if dump_folders.hold_statistics_alone(mine, golden):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ def command(*, dump: str) -> None:
     back, 1 nothing of an operator was dumped, 2 there is no such directory.
     """
     folder = Path(dump)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         messages.say(f"error: {dump}: no dump here")
         click.get_current_context().exit(REFUSED)
     print(f"{folder}/")

@@ -118,7 +118,7 @@ def _path_fault(options: Mapping[str, str]) -> str:
     path = options.get(_PATH, "")
     if not path:
         return f"{_PATH}: is missing or empty (E10058); give the directory of the dump"
-    if not Path(path).is_dir():
+    if not os.path.isdir(path):
         return f"{_PATH} = {path!r}: is no directory; make it or give another one"
     if not os.access(path, os.R_OK | os.W_OK):
         return f"{_PATH} = {path!r}: cannot be read and written; change its permissions or give another one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -228,7 +229,7 @@ class Graph:
         graph = Graph(self.main, self.network, self._rank, self._tree)
         place = Path(self._tree.paths[Key(Kind.GRAPH, self._rank.number, self.network, self.number)])
         path = place.parent / str(self.main) / str(iteration)
-        if not path.is_dir():
+        if not os.path.isdir(path):
             return Timeline((), ())
         key = Key(Kind.ITERATION, self._rank.number, self.network, self.main, iteration)
         return graph.iteration_at(key, str(path)).timeline

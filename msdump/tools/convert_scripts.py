@@ -7,6 +7,7 @@ weight gets the number of groups as a fourth argument. The array is flat.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,7 @@ def check(directory: str) -> None:
         ToolError: It is missing, or others than its owner may change a script.
     """
     folder = Path(directory, FOLDER)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ToolError(ReturnCode.PATH, f"{directory}: has no folder {FOLDER} with scripts")
     for path in sorted(folder.glob("convert_*_to_*.py")):
         user_scripts.check(path)
@@ -40,7 +41,7 @@ def find(directory: str, source: str, target: str) -> Callable[..., Any] | None:
         ToolError: The script cannot be used.
     """
     path = Path(directory, FOLDER, f"convert_{source}_to_{target}.py")
-    return user_scripts.load(path, "convert", ReturnCode.CONVERT_FUNCTION) if path.is_file() else None
+    return user_scripts.load(path, "convert", ReturnCode.CONVERT_FUNCTION) if os.path.isfile(path) else None
 
 
 def call(

@@ -51,9 +51,9 @@ def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Fou
     skipped: Counter[str] = Counter()
     sources: list[Source] = []
     for path in map(Path, dumps):
-        if path.is_dir():
+        if os.path.isdir(path):
             sources += _in_directory(path.absolute(), Path(output), skipped, is_recursive=is_recursive)
-        elif path.exists():
+        elif os.path.exists(path):
             sources.append(Source(str(path.absolute()), output))
         else:
             raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")

@@ -6,6 +6,7 @@ returns a text for the report and a note, "" where nothing is to be said.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ def find(folder: str) -> tuple[CustomAlgorithm, ...]:
         ToolError: The folder is missing, or holds a file that others may write, that is larger than
             a MiB, or that has no function ``compare`` of three arguments.
     """
-    if not Path(folder).is_dir():
+    if not os.path.isdir(folder):
         raise ToolError(ReturnCode.PATH, f"{folder}: no such directory of custom scripts (-c)")
     found = []
     for path in sorted(Path(folder, _FOLDER).glob("*.py")):

@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from msdump.errors import DumpReadError, ToolError
@@ -229,7 +228,7 @@ def _listed(path: str) -> list[str]:
 
 def _originals(path: str) -> dict[str, str]:
     mapping = f"{path}/{MAPPING}"
-    return parse_mapping(texts.read_bytes(mapping)) if Path(mapping).exists() else {}
+    return parse_mapping(texts.read_bytes(mapping)) if os.path.exists(mapping) else {}
 
 
 def parse(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:

@@ -110,7 +110,7 @@ def lowest(path: str) -> str:
 
 def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
     """Return the directories that hold something by their path without the time of the dump."""
-    if not Path(root).is_dir():
+    if not os.path.isdir(root):
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
     found = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted)}
     if not found:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -55,7 +55,7 @@ def read(path: str) -> np.ndarray:
     """
     if not path.endswith(_SUFFIX):
         raise ToolError(ReturnCode.FILE_TYPE, f"{path}: only .npy files can be compared")
-    if not Path(path).exists():
+    if not os.path.exists(path):
         raise ToolError(ReturnCode.PATH, f"{path}: no such file")
     try:
         return npy.decode(mapped.load(path), path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -90,7 +89,7 @@ def find(directory: str) -> list[Record]:
     Raises:
         ToolError: There is no such directory, or one below cannot be listed.
     """
-    if not Path(directory).is_dir():
+    if not os.path.isdir(directory):
         raise ToolError(ReturnCode.PATH, f"{directory}: no such directory")
     found = [record for folder in _folders(directory) for record in _records(*folder)]
     return sorted(found, key=lambda record: (record.timestamp, record.path))

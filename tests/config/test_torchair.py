@@ -136,6 +136,9 @@ def test_overflow(mode):
         pytest.param({"dumpPath": ""}, "ge.exec.dumpPath: is missing or empty (E10058)", id="empty-path"),
         pytest.param({"dumpPath": "gone"}, "ge.exec.dumpPath = 'gone': is no directory", id="path-gone"),
         pytest.param(
+            {"dumpPath": "x" * 300}, f"dumpPath = '{'x' * 300}': is no directory", id="path-too-long"
+        ),
+        pytest.param(
             {"enableDump": "yes"}, "ge.exec.enableDump = 'yes': must be one of 0, 1", id="enable-is-word"
         ),
         pytest.param(

@@ -26,7 +26,7 @@ from msdump.tools.convert_result import Target
 from msdump.tools.describe import describe
 from msdump.tools.graph_file import FORMS
 from tests.dump.conftest import config
-from tests.soak import deaths, networks
+from tests.soak import deaths, networks, side_files
 from tests.soak.children import Child
 
 BATCH = 200
@@ -150,6 +150,7 @@ def _made(folder):
     graph = loader.load(data)
     yield "inputs", ("x.npz", path.read_bytes(), lambda path: inputs.from_file(graph, str(path)))
     yield "rules", ("graph.json", _rules(data), lambda path: fusion_rules.read(str(path)))
+    yield from ((name, tuple(item)) for name, *item in side_files.files())
 
 
 def _branches():

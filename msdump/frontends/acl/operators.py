@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -43,7 +43,7 @@ def set_model_dir(model_dir: Any) -> None:
 
     Codes: 100003 for a directory that there is not.
     """
-    if not isinstance(model_dir, str) or not Path(model_dir).is_dir():
+    if not isinstance(model_dir, str) or not os.path.isdir(model_dir):
         raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is no directory")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 Check = Callable[[Any], None]
@@ -178,7 +178,7 @@ def text_like(expression: str, example: str, *, shown: str = "") -> Check:
 
 def directory(value: Any) -> None:
     """Check that a value is the path of a directory."""
-    if value is None or not Path(value).is_dir():
+    if value is None or not os.path.isdir(value):
         raise FileNotFoundError(
             f"Please set legal dir path, {value} is not found or is not a file directory!"
         )
@@ -190,5 +190,5 @@ def json_file(value: Any) -> None:
         return
     if value == "":
         raise ValueError("File path cannot be empty!")
-    if not (str(value).endswith(".json") and Path(value).is_file()):
+    if not (str(value).endswith(".json") and os.path.isfile(value)):
         raise FileNotFoundError(f"Please set legal file path, {value} is not found or is not '.json' file!")
