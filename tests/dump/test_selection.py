@@ -250,15 +250,15 @@ def test_set_dump_counts_only_under_dump_mode_2(door, mode):
     assert trees.operators(door.rank) == OPERATORS
 
 
-MATMUL, BIAS = "Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"
+FC = "'Default/fc-Dense/MatMul-op0', 'Default/fc-Dense/BiasAdd-op0'"
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
         ("cf", ""),
-        ("FC", f" (did you mean '{MATMUL}', '{BIAS}'?)"),
-        ("Default/fc-Dens", f" (did you mean '{MATMUL}', '{BIAS}'?)"),
+        ("FC", f" (did you mean {FC}?)"),
+        ("Default/fc-Dens", f" (did you mean {FC}?)"),
         ("Default/relu-Relu", " (did you mean 'Default/relu-ReLU/ReLU-op0'?)"),
     ],
 )
