@@ -7,8 +7,9 @@ import pytest
 
 from msdump import open_dump
 from msdump.errors import DumpReadError, DumpWriteError
+from msdump.store.clock import CLOCK
 from msdump.tools import dump_folder
-from tests.dump import nets
+from tests.dump import nets, o2
 from tests.dump.test_control_flow import NESTED, feeds, model_of
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
@@ -179,6 +180,26 @@ def test_loops_of_compiled_graphs(door):
 
     assert {0, 1, 2} == {record.pass_number for record in iteration.records}
     assert 1 == len(iteration.executions)
+
+
+@pytest.mark.parametrize("file_format", ["npy", "bin"])
+def test_programs_and_runs_of_compiled_graphs(door, monkeypatch, file_format):
+    """Two programs of one second get directories of their own; runs within a program are iterations."""
+    monkeypatch.setattr(type(CLOCK), "seconds", lambda _clock: "20261231235959")
+    for factor in (1, 3):
+        network = o2.load(door, nets.dense(), file_format=file_format)
+        for step in range(2):
+            network.run({"x": (factor + step) * X["x"]})
+        door.again()
+
+    iterations = open_dump(door.path).iterations
+
+    times = ["20261231235959", "20270101000000"]
+    assert [(step, time) for step in range(2) for time in times] == [
+        (each.key.step, each.key.time) for each in iterations
+    ]
+    assert [1, 3, 2, 4] == [largest(iteration) for iteration in iterations]
+    assert {(0, 0)} == {(r.execution, r.pass_number) for each in iterations for r in each.records}
 
 
 EXISTING = {
