@@ -9,8 +9,9 @@ import stat
 import numpy as np
 import pytest
 
-from msdump import acl, env
+from msdump import acl, env, open_dump
 from msdump.frontends.acl import state
+from msdump.store.clock import CLOCK, local_time
 from tests.dump.nets import model, node, value
 from tests.frontends.acl_script import read
 
@@ -69,6 +70,31 @@ def test_tree_and_names(script):
         for run in (0, 1)
         for name in ("Data.x.0.0", "Softmax.softmax.0.0", "Softplus.softplus.2.0", "Transpose.transpose.1.0")
     ] == script.files()
+
+
+SECOND = 1_600_000_000_000_000
+
+
+def test_programs_of_one_second(script, monkeypatch):
+    """Each of two programs has a directory of its own, and each execution is an iteration in it."""
+    monkeypatch.setattr(CLOCK, "_source", lambda: SECOND * 1000)
+    for factor in (1, 3):
+        script.begin({"dump_list": [{}], "dump_mode": "all"})
+        model_id = script.load(THREE)
+        for run in range(2):
+            assert 0 == script.run(model_id, (factor + run) * X)[0]
+        state.current().dumps.stop()
+        state.replace(state.State())
+
+    iterations = open_dump(script.path).iterations
+
+    times = local_time(SECOND), local_time(SECOND + 1_000_000)
+    assert [(time, run) for time in times for run in (0, 1)] == [
+        (iteration.key.time, iteration.number) for iteration in iterations
+    ]
+    fed = [iteration.records[0].array.max() / X.max() for iteration in iterations]
+    assert [1, 2, 3, 4] == pytest.approx(fed)
+    assert {1} == {len(iteration.executions) for iteration in iterations}
 
 
 NAMES = {"dots and slashes": "a.b/c d", "other letters": "Größe/名前", "outside": "../../up"}

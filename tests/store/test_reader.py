@@ -216,6 +216,8 @@ class TestWhatWasWritten:
         assert [row["Shape"] for row in found[0].statistics] == ["(2,3)", "()"]
         assert [row["Max Value"] for row in found[0].statistics] == [6, -math.inf]
         assert found[10].statistics == ()
+        assert ["()"] == [row["Shape"] for row in found[0].statistics if row["Slot"] == 1]
+        assert found[0].statistics[0] == open_dump(root).iterations[0].statistics[0]
 
     def test_kernel_args(self, root):
         """Arguments of operators come by type and name."""
