@@ -166,6 +166,14 @@ def test_old_records_come_back(values):
     assert OldRecord(sections) == op_debug.decode(memoryview(op_debug.encode(OldRecord(sections))))
 
 
+def test_sections_left_out_are_zeros_in_the_json():
+    """The JSON of an old record has every section, whichever were given."""
+    shown = json.loads(op_debug.to_json(OldRecord({"L2 Atomic Add": {"task_id": 9}})))
+
+    assert ["DHA Atomic Add", "L2 Atomic Add", "AI Core"] == list(shown)
+    assert (0, 9, 0) == tuple(section["task_id"] for section in shown.values())
+
+
 def test_the_file_of_a_record():
     """An Opdebug file has one output of 2048 bytes that Node_OpDebug gave."""
     header = dump_data.header(op_debug.header_data(1612439563338030))

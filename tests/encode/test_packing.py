@@ -14,6 +14,7 @@ from msdump.errors import FormatError
 CASES = {
     "int4 low half first": ("int4", [1, 2, -8, -1], b"\x21\xf8"),
     "int4 odd": ("int4", [7, -2, 3], b"\xe7\x03"),
+    "int4 negative below positive": ("int4", [-8, 2, -1, 0], b"\x28\x0f"),
     "uint4": ("uint4", [15, 1, 8], b"\x1f\x08"),
     "int2": ("int2", [1, -2, -1, 0, 1], b"\x39\x01"),
     "uint2": ("uint2", [3, 0, 1], b"\x13"),

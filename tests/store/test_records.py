@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from msdump.encode import npy
+from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.store import mapped
 from msdump.store.names import TensorName
@@ -82,6 +83,17 @@ def test_a_map_is_released_with_its_array(tmp_path):
 def test_shape_reads_only_the_header(tmp_path):
     """The shape is told although the elements are missing."""
     assert record(tmp_path / "x.npy", npy.header("<f4", (5, 6))).shape == (5, 6)
+
+
+def test_the_shape_of_a_file_that_is_gone(tmp_path):
+    """A header that cannot be read is an error that names the file."""
+    tensor = record(tmp_path / "x.npy", npy.header("<f4", (5, 6)))
+    (tmp_path / "x.npy").unlink()
+
+    with pytest.raises(DumpReadError) as caught:
+        _ = tensor.shape
+
+    assert f"{tmp_path}/x.npy: No such file or directory" == str(caught.value)
 
 
 def test_a_header_longer_than_one_read(tmp_path):

@@ -72,6 +72,20 @@ def test_colliding_names_get_different_stand_ins():
     assert int(first.removesuffix(".npy")) + 1 == int(second.removesuffix(".npy"))
 
 
+def test_a_name_keeps_its_stand_in_when_its_file_is_there():
+    """A name that comes again has the stand-in that its file got, and one line in mapping.csv."""
+    files = MemoryFiles()
+    stand_ins = StandIns(files)
+    name = "a" * 300 + ".npy"
+    first = stand_ins.name("/x", name)
+    files.create("/x", first, [b"x"])
+
+    second = stand_ins.name("/x", name)
+
+    assert first == second
+    assert f"{first},{name}\n".encode() == files.read("/x", "mapping.csv")
+
+
 def test_many_directories_are_not_all_remembered():
     """Names mapped in a directory long ago keep their stand-ins."""
     stand_ins = StandIns(MemoryFiles())
