@@ -2,7 +2,8 @@
 
 An interpreter that ends, also after an exception, and a process that gets
 SIGTERM first finish what was captured. A SIGTERM handler is installed only where
-the process has none, and only while something may be unwritten.
+the process has none, and only while something may come to be unwritten: from the first writer on,
+since the threads that hand files over later may install none.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _active: Final[dict[Writer, None]] = {}
 
 
 def know(writer: Writer) -> None:
-    """Tell a writer about forks from now on, while it lives."""
+    """Tell a writer about forks from now on, while it lives, and be ready to complete it on SIGTERM."""
     _known.add(writer)
+    _listen()
 
 
 def activate(writer: Writer) -> None:
@@ -48,6 +50,10 @@ def activate(writer: Writer) -> None:
     if writer in _active:
         return
     _active[writer] = None
+    _listen()
+
+
+def _listen() -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and _is_main_thread():
         signal.signal(signal.SIGTERM, _terminate)
 

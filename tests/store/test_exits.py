@@ -159,7 +159,7 @@ def default_handler():
 
 @pytest.mark.usefixtures("default_handler")
 def test_the_handler_is_there_only_while_it_is_needed(tmp_path):
-    """SIGTERM is handled from the first file that threads write until the last such sink is closed."""
+    """SIGTERM is handled from the first asynchronous sink on until the last that wrote is closed."""
     sinks = [AsyncSink(), AsyncSink()]
     seen = [signal.getsignal(signal.SIGTERM)]
 
@@ -171,7 +171,7 @@ def test_the_handler_is_there_only_while_it_is_needed(tmp_path):
         seen.append(signal.getsignal(signal.SIGTERM))
 
     ours = exits._terminate
-    assert [signal.SIG_DFL, ours, ours, ours, signal.SIG_DFL] == seen
+    assert [ours, ours, ours, ours, signal.SIG_DFL] == seen
 
 
 @pytest.mark.usefixtures("default_handler")
@@ -194,14 +194,18 @@ def test_a_program_keeps_its_own_handler(tmp_path, own, moment):
 
 @pytest.mark.usefixtures("default_handler")
 def test_a_thread_sets_no_handler(tmp_path):
-    """A sink that another thread uses first works without a handler, which only the main thread may set."""
-    sink = AsyncSink()
+    """A sink of another thread works without a handler, which only the main thread may set."""
+    sinks = []
 
-    thread = threading.Thread(target=write_large, args=(sink, tmp_path))
+    def make():
+        sinks.append(AsyncSink())
+        write_large(sinks[0], tmp_path)
+
+    thread = threading.Thread(target=make)
     thread.start()
     thread.join()
     during = signal.getsignal(signal.SIGTERM)
-    sink.close()
+    sinks[0].close()
 
     assert during == signal.SIG_DFL
     assert (tmp_path / "a.npy").stat().st_size == SIZE
