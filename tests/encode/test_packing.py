@@ -14,7 +14,6 @@ from msdump.errors import FormatError
 CASES = {
     "int4 low half first": ("int4", [1, 2, -8, -1], b"\x21\xf8"),
     "int4 odd": ("int4", [7, -2, 3], b"\xe7\x03"),
-    "int4 negative below positive": ("int4", [-8, 2, -1, 0], b"\x28\x0f"),
     "uint4": ("uint4", [15, 1, 8], b"\x1f\x08"),
     "int2": ("int2", [1, -2, -1, 0, 1], b"\x39\x01"),
     "uint2": ("uint2", [3, 0, 1], b"\x13"),
@@ -37,6 +36,13 @@ def test_bytes(name, values, data):
     assert np.array(values, dtype.saved).astype(dtype.numpy).tobytes() == back.tobytes()
     assert values == dtypes.widen(back, dtype).tolist()
     assert dtype.numpy == back.dtype
+
+
+def test_bits_beyond_an_element_do_not_count():
+    """A byte that extends the sign of its element leaves the next element alone."""
+    array = np.array([0xF8, 0x02], "u1").view(dtypes.from_name("int4").numpy)
+
+    assert b"\x28" == packing.pack(array, dtypes.from_name("int4")).tobytes()
 
 
 @pytest.mark.parametrize("dtype", PACKED, ids=lambda row: row.name)

@@ -81,3 +81,11 @@ def test_cells_are_what_they_stand_for(tmp_path):
 
     assert ["Add", "1", 0, 6.5, float("-inf"), 2, "12", None] == list(row.values())
     assert isinstance(row["NaN Count"], int)
+
+
+def test_the_time_of_a_file_that_is_gone(tmp_path):
+    """A file whose time cannot be told is an error that names it and says why."""
+    with pytest.raises(DumpReadError) as caught:
+        texts.modified(str(tmp_path / "gone.csv"))
+
+    assert f"{tmp_path}/gone.csv: No such file or directory" == str(caught.value)
