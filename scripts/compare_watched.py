@@ -35,7 +35,8 @@ def findings(folder: Path) -> Iterator[str]:
                     own[key] = record.array
             for (watched, slot), readings in later.items():
                 yield f"{model.name}, execution {iteration.number}: output {slot} of {watched}"
-                yield f"    {verdict(own[watched, slot], readings)}"
+                wrote = own.get((watched, slot))
+                yield f"    {'what it wrote is not there' if wrote is None else verdict(wrote, readings)}"
 
 
 def verdict(own: np.ndarray, later: list[tuple[str, np.ndarray]]) -> str:

@@ -585,6 +585,25 @@ def test_comparison_of_watched_outputs_says_that_nothing_was_found(watched, sett
     assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)
 
 
+def test_comparison_of_watched_outputs_tells_a_missing_file(watched, tmp_path):
+    """Where the file of the watched operator itself is gone, that is said."""
+    watched({"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["gate/Mul_node_5"]}]})
+    (own,) = (
+        path for path in (tmp_path / "output").rglob("Mul.gate_Mul_node_5.*") if "_To_" not in path.name
+    )
+    own.unlink()
+
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "compare_watched.py", tmp_path / "output"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "    what it wrote is not there\n" in done.stdout
+    assert (0, "") == (done.returncode, done.stderr)
+
+
 def test_comparison_of_watched_outputs_wants_a_dump(tmp_path):
     """A folder that is not there gives one line and fails."""
     command = [sys.executable, ROOT / "scripts" / "compare_watched.py", tmp_path / "none"]
