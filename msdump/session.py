@@ -33,6 +33,7 @@ from msdump.graph.stomp import stomped_bytes
 from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.selector import DumpMode
+from msdump.store import exits
 from msdump.store.probe import probe
 from msdump.store.sinks import Summary
 from msdump.targets import Operator, Scope
@@ -84,6 +85,7 @@ class Network:
         self._source = plan.source if plan is not None else ""
         self._first_iteration = plan.initial_iteration if plan is not None else 0
         self._lock = threading.RLock()  # held by the run that goes on
+        exits.hold_runs(self._lock)
         self._is_running = False
         self.runs = 0
         self._used = IterationSet(())

@@ -37,6 +37,8 @@ class Writer(Protocol):
 
 _known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _active: Final[dict[Writer, None]] = {}
+_runs: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 
 
 def know(writer: Writer) -> None:
@@ -51,6 +53,20 @@ def activate(writer: Writer) -> None:
         return
     _active[writer] = None
     _listen()
+
+
+def hold_runs(lock: threading.RLock) -> None:
+    """Take the lock of a network when the process ends, so that a daemon thread ends its run and begins none.
+
+    The interpreter unwinds the stack of a daemon thread that comes back from onnxruntime while it ends, which
+    aborts the process.
+    """
+    _runs.add(lock)
+
+
+def _end_runs() -> None:
+    for lock in list(_runs):
+        lock.acquire(timeout=_LONGEST_RUN)
 
 
 def _listen() -> None:
@@ -91,8 +107,10 @@ def _forget_all() -> None:
         writer.forget()
     for writer in list(_active):
         deactivate(writer)
+    _runs.clear()  # who holds their locks may be a thread that the child has not
 
 
 atexit.register(_close_all)
+atexit.register(_end_runs)  # before the writers are closed: handlers run in the reverse order
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
