@@ -1,9 +1,10 @@
-"""The emulated device's memory while a network runs: measured, or remembered where nothing can change."""
+"""The emulated device's memory while a network runs: measured, or remembered where nothing has changed."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from msdump.capture import watcher
 from msdump.capture.dumps import Watching
 from msdump.capture.metered import Metered
+from msdump.capture.recognition import Recognition
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
 from msdump.graph.graph import Graph
-from msdump.graph.variation import sizes_vary
+from msdump.graph.variation import content_sized
 from msdump.plan import DumpPlan, Scene
 
 _MOST: Final = 64  # sets of input shapes whose addresses are kept
@@ -24,11 +26,9 @@ _MOST: Final = 64  # sets of input shapes whose addresses are kept
 class RunMemory:
     """Tells where the tensors of each run lie, and holds runs to the device's limit.
 
-    A run is measured operator by operator. The layout is remembered by the shapes of what was
-    fed, unless the sizes of tensors depend on its contents: such a network is measured in every run.
-
-    Attributes:
-        now: What the run that goes on, or else the last one, needs; None before the first.
+    A run is measured operator by operator. The layout is remembered by the shapes of what was fed.
+    Where the sizes of tensors depend on its contents, a later run is recognised by the results
+    that vary; control flow in such a network is measured in every run.
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
@@ -39,15 +39,22 @@ class RunMemory:
             plan: What is dumped: outputs that the watcher reads again stay in memory.
             limit: Bytes of the device, None: as many as needed.
         """
-        self.now: MemoryUse | None = None
         self._device = device
         self._plan = plan
         self._limit = limit
-        self._remembered: dict[Hashable, MemoryUse] = {}
-        self._measured: Hashable = None
+        self._remembered: dict[Hashable, _Known] = {}
+        self._run: MemoryMeter | Recognition | None = None
+        self._new: Hashable = None
         self._inner_lives: dict[int, Residence] = {}
 
-    def begin(self, inputs: Mapping[str, Any], capture: Watching | None) -> Watching | Metered | None:
+    @property
+    def now(self) -> MemoryUse | None:
+        """What the run that goes on, or else the last one, needs; None before the first."""
+        return None if self._run is None else self._run.use
+
+    def begin(
+        self, inputs: Mapping[str, Any], capture: Watching | None
+    ) -> Watching | Metered | Recognition | None:
         """Begin a run; return what is to observe it.
 
         Args:
@@ -58,26 +65,45 @@ class RunMemory:
             DeviceMemoryError: Weights and inputs do not fit.
         """
         key = tuple((name, _sizes(item)) for name, item in inputs.items())
-        self._measured = None
-        if key in self._remembered:
-            self.now = self._remembered[key]
+        known = self._remembered.get(key)
+        self._new = None
+        if known is not None and not known.varying:
+            self._run = known.runs[0]
             return capture
-        graph = self._device.graph
-        meter = MemoryMeter(self._lives, self._limit, {**graph.weights, **inputs})
-        self.now, self._measured = meter.use, key
-        return Metered(meter, capture, graph, self._lives_inside)
+        self._new = key
+        if known is not None and capture is None:
+            self._run = Recognition(known.runs, known.watched, lambda: self._meter(inputs))
+            return self._run
+        self._run = self._meter(inputs)
+        return Metered(self._run, capture, self._device.graph, self._lives_inside)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
-        """Remember the run that has ended, where all others with such inputs are like it."""
-        if self._measured is None or self.now is None or self._varies(frozenset(inputs)):
+        """Remember the run that has ended, where a later one with such inputs can be recognised."""
+        if self._new is None or self._run is None:
             return
-        if len(self._remembered) >= _MOST:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[self._measured] = self.now
+        varying = self._varying(frozenset(inputs))
+        if varying and any(node.bodies for node in self._device.graph.nodes):
+            return
+        run = self._run.meter if isinstance(self._run, Recognition) else self._run
+        known = self._remembered.get(self._new)
+        if known is None or not any(run is each or run.is_like(each) for each in known.runs):
+            self._remember(self._new, varying, run)
+
+    def _remember(self, key: Hashable, varying: tuple[int, ...], run: MemoryMeter) -> None:
+        if sum(len(known.runs) for known in self._remembered.values()) >= _MOST:
+            oldest, known = next(iter(self._remembered.items()))
+            del known.runs[0]
+            if not known.runs:
+                del self._remembered[oldest]
+        watched = tuple(position in varying for position in range(len(self._device.graph.nodes)))
+        self._remembered.setdefault(key, _Known(any(watched), watched)).runs.append(run)
+
+    def _meter(self, inputs: Mapping[str, Any]) -> MemoryMeter:
+        return MemoryMeter(self._lives, self._limit, {**self._device.graph.weights, **inputs})
 
     @functools.cached_property
-    def _varies(self) -> Any:
-        return functools.cache(functools.partial(sizes_vary, self._device.graph))
+    def _varying(self) -> Any:
+        return functools.cache(functools.partial(content_sized, self._device.graph))
 
     @functools.cached_property
     def _lives(self) -> Residence:
@@ -95,6 +121,21 @@ class RunMemory:
         is_watched = plan is not None and plan.scene is Scene.WATCHER
         stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
         return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Runs with inputs of the same shapes.
+
+    Attributes:
+        varying: Whether the sizes of results depend on contents.
+        watched: By position, whether the sizes of an operator's results depend on contents.
+        runs: Runs in which they differ; a single one where there are no such operators.
+    """
+
+    varying: bool
+    watched: tuple[bool, ...]
+    runs: list[MemoryMeter] = field(default_factory=list)
 
 
 def _sizes(item: Any) -> Hashable:

@@ -144,9 +144,13 @@ class Meter:
         """
         for body in self._bodies.values():
             body.leave()
-        step = self._lives.steps[position]
-        pairs = zip(step.makes, outputs, strict=True)
+        pairs = zip(self._lives.steps[position].makes, outputs, strict=True)
         self._learn((form.value, array) for form, array in pairs if form)
+        self._settle(position)
+
+    def _settle(self, position: int) -> None:
+        """Place and release, the results of an operator being known."""
+        step = self._lives.steps[position]
         self._place(step.copies, position)
         if step.shared is None:
             self._place(filter(None, step.makes), position)
@@ -206,6 +210,33 @@ class MemoryMeter(Meter):
         memory = DeviceMemory(limit)
         super().__init__(memory, lives, MemoryUse(memory, lives))
         self._put(given)
+
+    def is_like(self, other: MemoryMeter) -> bool:
+        """Tell whether the tensors of two runs have equal shapes: then they lie at the same addresses."""
+        return self._kinds == other._kinds
+
+    def agrees(self, position: int, outputs: Sequence[np.ndarray | None]) -> bool:
+        """Tell whether an operator's results are tensors with the shapes that they had in this run."""
+        return all(
+            array is not None and self._kinds.get(form.value) == (array.shape, array.dtype)
+            for form, array in zip(self._lives.steps[position].makes, outputs, strict=True)
+            if form
+        )
+
+    def follow(self, other: MemoryMeter, end: int) -> None:
+        """Follow the operators before a position as if they had the results of another run.
+
+        Args:
+            other: A run of the same graph without branches and loops.
+            end: The position.
+
+        Raises:
+            DeviceMemoryError: A tensor does not fit; it is named.
+        """
+        for position, step in enumerate(self._lives.steps[:end]):
+            made = (form.value for form in step.makes if form and form.value in other._kinds)
+            self._kinds |= {name: other._kinds[name] for name in made}
+            self._settle(position)
 
 
 class BodyMeter(Meter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msdump.graph.bodies import LOOP_HEAD
@@ -44,16 +44,21 @@ _RANDOM: Final = frozenset(
 )
 
 
-def sizes_vary(graph: Graph, fed: Collection[str]) -> bool:
-    """Tell whether some tensor may have another size though everything fed has the same shape.
+def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
+    """Return the operators whose results may have other sizes though everything fed has the same shape.
 
-    Operators that nothing is known about count as such, unless their results have a fixed shape.
+    The sizes of all other results follow from the shapes of what is fed and from the sizes of theirs. Control
+    flow counts where a result inside it varies. Operators that nothing is known about count as such,
+    unless their results have a fixed shape.
 
     Args:
         graph: The graph, with its branches and loops.
         fed: Names of what it is fed: inputs and overridden initializers.
+
+    Returns:
+        Their positions in the graph, ascending; none where shapes tell every size.
     """
-    return _Walk(set(fed)).varies(graph)
+    return tuple(_Walk(set(fed)).varying(graph))
 
 
 class _Walk:
@@ -62,8 +67,16 @@ class _Walk:
     def __init__(self, told: set[str]) -> None:
         self._told = told
 
-    def varies(self, graph: Graph) -> bool:
-        return any(self._node_varies(graph, part) for node in graph.nodes for part in node.members)
+    def varying(self, graph: Graph) -> Iterator[int]:
+        for position, node in enumerate(graph.nodes):
+            varies = [self._node_varies(graph, part) for part in node.members]
+            if any(varies):
+                # Beyond a result that varies inside, even the contents of a Shape do.
+                self._told.update(filter(None, node.outputs))
+                yield position
+
+    def _varies(self, graph: Graph) -> bool:
+        return any(True for _ in self.varying(graph))
 
     def _node_varies(self, graph: Graph, node: Node) -> bool:
         told = {slot for slot, name in enumerate(node.inputs) if name in self._told}
@@ -87,7 +100,7 @@ class _Walk:
             known = len(self._told)
             for body in node.bodies.values():
                 self._enter(node, body)
-                if self.varies(body) or self._leave(node, body):
+                if self._varies(body) or self._leave(node, body):
                     return True
             if len(self._told) == known:
                 return False

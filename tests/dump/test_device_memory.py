@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 from msdump.capture import run_memory
+from msdump.device.meter import Meter
 from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError
 from msdump.execute.program import Program
@@ -33,7 +34,9 @@ def elements(count):
 
 
 @pytest.mark.parametrize("context", [O0, o2.CONTEXT], ids=["O0", "O2"])
-@pytest.mark.parametrize("order", [(1, 4000), (4000, 1, 4000)], ids=["more", "less"])
+@pytest.mark.parametrize(
+    "order", [(1, 4000), (4000, 1, 4000), (1, 9, 1, 9, 4000)], ids=["more", "less", "both"]
+)
 def test_sizes_that_contents_tell(door, context, order):
     """A tensor whose size depends on contents has the block of its own run: peaks follow the run."""
     expected = []
@@ -72,6 +75,9 @@ def test_limit_holds_for_each_run(door):
 
     with pytest.raises(DeviceMemoryError, match="max_device_memory"):
         network.run(elements(4000))
+    network.run(elements(1))
+    with pytest.raises(DeviceMemoryError, match="max_device_memory"):
+        network.run(elements(4000))
 
 
 def test_shapes_of_sequences(door):
@@ -86,6 +92,92 @@ def test_shapes_of_sequences(door):
         peaks.append(network.device_memory.peak)
 
     assert [512, 16384, 16384] == peaks
+
+
+def use(network):
+    """Return all that a network's last run needed."""
+    memory = network.device_memory
+    return memory.peak, memory.total, memory.written
+
+
+def found_twice():
+    """Return a network in which two operators find elements, and a shape among others follows from them."""
+    made = [nets.node("Neg", "x", "n"), nets.node("NonZero", "n", "at"), nets.node("Cast", "at", "a", to=1)]
+    made += [nets.node("NonZero", "x2", "on"), nets.node("Shape", "on", "s")]
+    made += [nets.node("Expand", "w s", "e"), nets.node("Neg", "a", "y"), nets.node("Neg", "e", "z")]
+    inputs = [nets.value("x", [ROWS, ROWS]), nets.value("x2", [ROWS, ROWS])]
+    return nets.model(made, inputs, ["y", "z"], {"w": np.ones(1, np.float32)})
+
+
+def test_each_of_several_sizes_counts(door):
+    """A run is like another one only where every size that contents tell is the same."""
+    runs = [(1, 1), (1, 3000), (2000, 1), (1, 3000), (2000, 3000), (1, 1), (2000, 1)]
+    network, found, expected = door.load(found_twice(), **O0), [], []
+    for first, second in runs:
+        feeds = {"x": elements(first)["x"], "x2": elements(second)["x"]}
+        fresh = door.load(found_twice(), **O0)
+        fresh.run(feeds)
+        network.run(feeds)
+        expected.append(use(fresh))
+        found.append(use(network))
+
+    assert expected == found
+
+
+def test_sizes_in_sequences(door):
+    """Tensors taken from a sequence have their own sizes, though nothing tells those of the sequence."""
+    nodes = [nets.node("SplitToSequence", "x i", "s", axis=0), nets.node("SequenceAt", "s w", "y")]
+    inputs = [nets.value("x", [4000, 1]), nets.value("i", [2], onnx.TensorProto.INT64)]
+    network = door.load(nets.model(nodes, inputs, ["y"], {"w": np.array(0)}), **O0)
+
+    sizes = []
+    for rows in (1, 3999, 1):
+        network.run({"x": np.ones((4000, 1), np.float32), "i": np.array([rows, 4000 - rows])})
+        sizes.append(network.device_memory.blocks["y"].size)
+
+    assert [512, 16384, 512] == sizes
+
+
+def measured(network, monkeypatch, counts):
+    """Return how many operators of each run were measured."""
+    seen, ran = [], Meter.ran
+
+    def ran_and_noted(meter, position, outputs):
+        seen[-1] += 1
+        ran(meter, position, outputs)
+
+    monkeypatch.setattr(Meter, "ran", ran_and_noted)
+    for count in counts:
+        seen.append(0)
+        network.run(elements(count))
+    return seen
+
+
+def test_runs_are_recognised(door, monkeypatch):
+    """A run with sizes that were there before is not measured, a new one from where it is another."""
+    nodes = [nets.node("Neg", "x", "n"), nets.node("NonZero", "n", "at"), nets.node("Cast", "at", "y", to=1)]
+    network = door.load(nets.model(nodes, [nets.value("x", [ROWS, ROWS])], ["y"]), **O0)
+
+    assert [3, 0, 2, 0, 0, 2] == measured(network, monkeypatch, (1, 1, 2, 1, 2, 3))
+
+
+def test_oldest_sizes_are_forgotten(door, monkeypatch):
+    """No more than the last sizes are remembered."""
+    monkeypatch.setattr(run_memory, "_MOST", 2)
+    network = door.load(found_elements(), **O0)
+
+    assert [3, 3, 3, 0, 3] == measured(network, monkeypatch, (1, 2, 3, 2, 1))
+
+
+def test_control_flow_is_measured(door, monkeypatch):
+    """Where sizes vary beside branches, every run is measured as a whole."""
+    bodies = [helper.make_graph([nets.node("Neg", "x", name)], name, [], [nets.value(name)]) for name in "ab"]
+    branch = helper.make_node("If", ["w"], ["z"], then_branch=bodies[0], else_branch=bodies[1])
+    nodes = [nets.node("NonZero", "x", "y"), branch]
+    inputs = [nets.value("x", [ROWS, ROWS])]
+    network = door.load(nets.model(nodes, inputs, ["y", "z"], {"w": np.array(True)}), **O0)
+
+    assert [3, 3, 3] == measured(network, monkeypatch, (1, 1, 2))
 
 
 def observed(door, monkeypatch, model, runs, **context):

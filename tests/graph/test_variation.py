@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from msdump.graph import loader
-from msdump.graph.variation import sizes_vary
+from msdump.graph.variation import content_sized
 from tests.dump.nets import model, node, value
 
 INT = onnx.TensorProto.INT64
@@ -100,7 +100,7 @@ def test_sizes(nodes, inputs, expected):
 
     graph = loader.load(proto)
 
-    assert expected == sizes_vary(graph, [item.name for item in inputs])
+    assert expected == bool(content_sized(graph, [item.name for item in inputs]))
 
 
 def test_initializer_that_is_fed():
@@ -108,4 +108,17 @@ def test_initializer_that_is_fed():
     proto = model([node("Reshape", "x s", "y")], [X, SHAPE], [value("y")], {"s": np.array([4, -1])})
     graph = loader.load(proto)
 
-    assert [False, True] == [sizes_vary(graph, fed) for fed in (["x"], ["x", "s"])]
+    assert [(), (0,)] == [content_sized(graph, fed) for fed in (["x"], ["x", "s"])]
+
+
+def test_sources_of_sizes():
+    """Operators that vary are told; what follows from the sizes of their results is not."""
+    nodes = [
+        node("Neg", "x", "n"),
+        node("NonZero", "n", "at"),
+        node("Shape", "at", "s"),
+        node("Expand", "w s", "y"),
+    ]
+    graph = loader.load(model(nodes, [X], [value("y")], {"w": np.ones(1, np.float32)}))
+
+    assert (1,) == content_sized(graph, ["x"])
