@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import onnx
 import pytest
@@ -122,3 +124,13 @@ def test_sources_of_sizes():
     graph = loader.load(model(nodes, [X], [value("y")], {"w": np.ones(1, np.float32)}))
 
     assert (1,) == content_sized(graph, ["x"])
+
+
+def test_sources_in_fused_operators():
+    """What a fused operator makes of sizes inside it, which nobody sees, depends on contents."""
+    nodes = [node("NonZero", "x", "at"), node("Shape", "at", "s"), node("Expand", "w s", "y")]
+    graph = loader.load(model(nodes, [X], [value("y")], {"w": np.ones(1, np.float32)}))
+    found, shape, expand = graph.nodes
+    fused = dataclasses.replace(shape, inputs=found.inputs, parts=(found, shape))
+
+    assert (0, 1) == content_sized(dataclasses.replace(graph, nodes=(fused, expand)), ["x"])
