@@ -229,6 +229,9 @@ def test_words_of_onnx():
     assert [("x:0", 1), ("p:0", 9)] == [
         (value.name, value.type.tensor_type.elem_type) for value in shown.graph.input
     ]
+    inner = [[value.name for value in a.g.output] for a in nodes["choice"].attribute if a.HasField("g")]
+    assert [["up:0"], ["down:0"]] == inner
+    assert ["choice:0"] == [value.name for value in shown.graph.output]
 
 
 def test_only_relations():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -157,6 +159,25 @@ def test_a_body_of_which_alone_something_is_dumped(door):
     (iteration,) = open_dump(door.path).iterations
 
     assert [9, 6] == [len(execution.records) for execution in iteration.executions]
+
+
+def test_a_graph_that_runs_twice_in_an_iteration(door):
+    """Where no file tells what a graph calls, the list of iterations tells passes from executions."""
+    for rounds in (3, 2):
+        door.dump(model_of(NESTED), feeds(rounds, condition=True))
+        door.again()
+    for path in door.rank.rglob("*.ir"):
+        path.unlink()  # as MindSpore's own dump, in which graphs do not name one another
+    for path in door.path.rglob("ms_execution_order_graph_0.csv"):
+        os.utime(path, (0, 0))
+    (listed,) = door.path.rglob("ms_global_execution_order_graph_0.csv")
+    found = []
+    for lines in ("0\n0\n", "0\n"):
+        listed.write_text(lines)
+        graph = open_dump(door.path).ranks[0].networks["Net"].graphs[0]
+        found.append([execution.number for execution in graph.iterations[0].executions])
+
+    assert [[0, 1], [0]] == found
 
 
 def test_other_operators_of_the_same_graph(door):

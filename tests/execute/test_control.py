@@ -375,3 +375,13 @@ def test_miscounted_bodies_are_errors():
 
     with pytest.raises(MsdumpError):
         network.run({"x": X, "n": np.array(1)})
+
+
+def test_loop_that_nothing_can_run_as_a_whole():
+    """A loop that never runs is asked for the types of its rows; why it has none is told."""
+    text = """g (float[2,3] x, int64 n) => (float[2,3] last, float[K,2,3] all) {
+        last, all = Loop(n, , x) <body = b (int64 i, bool c, float[2,3] v)
+            => (bool c, float[2,3] v2, float[2,3] seen) { v2 = Neg(v)  seen = own.Weird(v) }> }"""
+
+    with pytest.raises(MsdumpError, match=r"Loop.*Weird"):
+        network_of(text).run({"x": X, "n": np.array(0)})

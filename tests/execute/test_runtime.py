@@ -156,3 +156,16 @@ def test_a_gpu_network_leaves_others_on_the_cpu(fresh, monkeypatch):
         network(np.ones(1, np.float32))
 
     assert [(spare, "CPUExecutionProvider"), ("CPUExecutionProvider",)] == asked
+
+
+def test_limits_are_those_of_the_runtime():
+    """The newest versions are those that a session takes, and the next ones are refused."""
+    found = runtime.runtime()
+    limits = found.limits
+
+    found.session(probe.model(ir_version=limits.ir_version, opset=limits.opset))
+
+    with pytest.raises(Exception, match="IR version"):
+        found.session(probe.model(ir_version=limits.ir_version + 1))
+    with pytest.raises(Exception, match="opset"):
+        found.session(probe.model(ir_version=limits.ir_version, opset=limits.opset + 1))
