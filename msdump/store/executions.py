@@ -27,6 +27,9 @@ _log: Final = logging.getLogger("msdump.store")
 PlaceOf = Callable[[str, str], int | None]
 """Gives the number of an operator in its graph's order, by op_type and op_name; None: unknown."""
 
+BearersOf = Callable[[str], int]
+"""Gives the number of a graph's operators whose files have an op_name, at least 1."""
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -51,6 +54,8 @@ class Setting:
 
     Attributes:
         place_of: Gives the place of an operator in the graph's order.
+        bearers_of: Gives how many operators share a name of files: those of one type in several scopes,
+            where names have no scope (``classic``).
         loaded: When a program last loaded the graph, microseconds since the epoch, None: not known.
         main: For a branch or a body: what the main graph left of the same iteration; else None.
         listed: For a graph that may run several times in one execution (MindSpore's own conditions of
@@ -59,6 +64,7 @@ class Setting:
     """
 
     place_of: PlaceOf = lambda _type, _name: None
+    bearers_of: BearersOf = lambda _name: 1
     loaded: int | None = None
     main: Timeline | None = None
     listed: int | None = None
@@ -146,9 +152,9 @@ def _what(name: TensorName) -> Hashable:
 
 def _of_records(records: Iterable[Record], setting: Setting) -> Iterable[Moment]:
     for record in records:
-        yield Moment(
-            record.timestamp, _what(record.name), setting.place_of(record.op_type, record.name.op_name)
-        )
+        op_name = record.name.op_name
+        place, bearers = setting.place_of(record.op_type, op_name), setting.bearers_of(op_name)
+        yield Moment(record.timestamp, _what(record.name), place, bearers)
 
 
 def _of_rows(rows: Iterable[Row], setting: Setting) -> Iterable[Moment]:
@@ -157,7 +163,7 @@ def _of_rows(rows: Iterable[Row], setting: Setting) -> Iterable[Moment]:
         if isinstance(time, int):
             op_type, op_name = str(row.get("Op Type")), str(row.get("Op Name"))
             what = ("row", op_type, op_name, row.get("IO"), row.get("Slot"))
-            yield Moment(time, what, setting.place_of(op_type, op_name))
+            yield Moment(time, what, setting.place_of(op_type, op_name), setting.bearers_of(op_name))
 
 
 def _owners(spans: Sequence[Span], setting: Setting) -> list[int]:

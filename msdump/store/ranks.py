@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -217,6 +218,7 @@ class Graph:
         """Return what tells the executions of an iteration apart."""
         return Setting(
             self._place_of,
+            self._bearers_of,
             self._loaded,
             self._main_timeline(iteration),
             self._listed(iteration),
@@ -246,6 +248,19 @@ class Graph:
         if op_type == names.PARAMETER:  # written at the end
             return len(self._places) if self._places else None
         return self._places.get(self._full_names.get(op_name, ""))
+
+    def _bearers_of(self, op_name: str) -> int:
+        return max(1, self._bearers[op_name])
+
+    @cached_property
+    def _bearers(self) -> Counter[str]:
+        """How many operators have files of a name: their last component or their full name, sanitized."""
+        order = self.execution_order or ()
+        return Counter(
+            spelt
+            for name in order
+            for spelt in {names.sanitize(name.rpartition("/")[2]), names.sanitize(name)}
+        )
 
     @cached_property
     def _places(self) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ operators tells, and the time at which the graph was loaded.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,11 +25,13 @@ class Moment:
         time: Microseconds since the epoch.
         what: Which tensor of the graph it is.
         place: Number of its operator in the graph's order, None where that is not known.
+        bearers: How many operators of the graph have files of this name: so often it comes in one run.
     """
 
     time: int
     what: Hashable
     place: int | None = None
+    bearers: int = 1
 
 
 def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
@@ -47,20 +50,22 @@ def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
 
 def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: bool) -> list[int]:
     starts = [0] if moments else []
-    seen: dict[Hashable, int] = {}
+    seen: defaultdict[Hashable, list[int]] = defaultdict(list)
     index = 0
     while index < len(moments):
-        moment, first = moments[index], seen.get(moments[index].what)
+        moment, before = moments[index], seen[moments[index].what]
         if loaded is not None and index > starts[-1] and moments[index - 1].time < loaded <= moment.time:
             cut = index
-        elif first is not None:
-            cut = _largest_drop(moments, first, index) if follows_order else index
+        elif len(before) >= moment.bearers:
+            cut = _largest_drop(moments, before[-moment.bearers], index) if follows_order else index
         else:
-            seen[moment.what] = index
+            before.append(index)
             index += 1
             continue
         starts.append(cut)
-        seen = {moments[number].what: number for number in range(cut, index)}
+        seen.clear()
+        for number in range(cut, index):
+            seen[moments[number].what].append(number)
     return starts
 
 

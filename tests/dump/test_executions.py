@@ -314,3 +314,23 @@ def test_programs_of_one_second(door, monkeypatch):
 
     found = [iteration.key.time for iteration in open_dump(door.path).iterations]
     assert ["20261122030405", "20261122030406"] == found
+
+
+def twins():
+    """Return a network with operators of one type in two scopes: their classic file names are the same."""
+    nodes = [nets.node("Relu", "x", "a", "first/Relu"), nets.node("Relu", "a", "b", "second/Relu")]
+    return nets.model(nodes, [nets.value("x", [2, 4])], ["b"])
+
+
+@pytest.mark.parametrize("programs", [1, 2])
+@pytest.mark.parametrize("naming", ["classic", "2.5"])
+def test_operators_that_share_a_name_are_one_execution(door, naming, programs):
+    """Where a file's name has no scope, each of the operators that it may mean comes once in an execution."""
+    for _ in range(programs):
+        door.dump(twins(), X, naming=naming)
+        door.again()
+
+    (iteration,) = open_dump(door.path).iterations
+
+    tensors = [[r.io for r in each.records if r.op_type == "ReLU"] for each in iteration.executions]
+    assert [["input", "output"] * 2] * programs == tensors

@@ -482,8 +482,17 @@ def test_a_vanished_file_raises_when_touched(root):
 FIELD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 
 
+def _spelt(operator):
+    """Return what the shortest name of a file keeps of an operator: two of one name are two executions."""
+    op_type, name = operator
+    return names.sanitize(op_type), names.sanitize(name.rpartition("/")[2])
+
+
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=4, unique=True), st.sampled_from(GENERATIONS))
+@given(
+    st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=4, unique_by=_spelt),
+    st.sampled_from(GENERATIONS),
+)
 def test_whatever_is_written_is_read(tmp_path_factory, operators, generation):
     """Tensors of operators with any name come back in order with type, name and elements."""
     root = tmp_path_factory.mktemp("dump")
