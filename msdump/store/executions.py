@@ -126,7 +126,7 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], setting: Setting) -
     main = setting.main
     times = main if main is not None and main.spans else _joined(spans, whole, owners)
     runs = _numbered(spans, owners)
-    return Told(times, _executions(records, rows, runs, times))
+    return Told(times, _executions(records, rows, runs, times, setting.bearers_of))
 
 
 def of_compiled(records: Sequence[Record], rows: Sequence[Row]) -> Told:
@@ -211,14 +211,22 @@ def _numbered(spans: Sequence[Span], owners: Sequence[int]) -> list[_Run]:
 
 
 def _executions(
-    records: Sequence[Record], rows: Sequence[Row], runs: Sequence[_Run], times: Timeline
+    records: Sequence[Record],
+    rows: Sequence[Row],
+    runs: Sequence[_Run],
+    times: Timeline,
+    bearers_of: BearersOf,
 ) -> tuple[Execution, ...]:
     starts = [run.start for run in runs]
     placed: dict[int, list[Record]] = {}
     told: dict[int, list[Row]] = {}
+    seen: Counter[Hashable] = Counter()
     for record in records:
         run = runs[bisect_right(starts, record.timestamp) - 1]
-        placed.setdefault(run.execution, []).append(_placed(record, run.execution, run.number))
+        what = (run.start, _what(record.name))
+        number = run.number * bearers_of(record.name.op_name) + seen[what]
+        seen[what] += 1
+        placed.setdefault(run.execution, []).append(_placed(record, run.execution, number))
     for row in rows:
         time = row.get("Timestamp")
         at = bisect_right(starts, time) - 1 if isinstance(time, int) else len(runs) - 1

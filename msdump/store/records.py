@@ -33,7 +33,8 @@ class Record:
         execution: Which execution of the network it is of, from 0: two programs may have written into
             one directory.
         pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
-            call of an operator that is called alone.
+            call of an operator that is called alone; where several operators share the name (``classic``
+            names have no scope), they count on in the order of their times.
     """
 
     name: TensorName

@@ -73,7 +73,8 @@ class NamedFile:
         slot: Index among the operator's inputs or outputs.
         format: Memory format where the name tells it.
         dtype: Element type where the name tells it.
-        pass_number: Which run of the operator within the execution, from 0: the pass of a loop.
+        pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
+            that share a name count on.
     """
 
     path: str
