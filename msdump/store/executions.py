@@ -169,7 +169,7 @@ def _of_rows(rows: Iterable[Row], setting: Setting) -> Iterable[Moment]:
 def _owners(spans: Sequence[Span], setting: Setting) -> list[int]:
     """Return the execution that each run is of."""
     if setting.main is not None and setting.main.spans:
-        return [timeline.nearest(setting.main.spans, span) for span in spans]
+        return [timeline.nearest(setting.main.spans, span, setting.loaded) for span in spans]
     if setting.main is not None:  # nothing of the main graph was dumped: passes of one execution, or of two
         return [int(_was_loaded_between(spans[0], span, setting)) for span in spans]
     if setting.listed is not None and setting.listed < len(spans):

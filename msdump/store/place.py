@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -88,7 +89,7 @@ class Place:
             os.close(fd)
 
     def replace(self, name: str, write: Write, mode: int) -> None:
-        """Make a file, in place of an older one of the name.
+        """Make a file, in place of an older one of the name; its time is exact.
 
         Args:
             name: Its name.
@@ -98,6 +99,7 @@ class Place:
         Raises:
             OSError: It cannot be written; the older one stays.
         """
+        write = partial(_write_now, write)
         if not self._is_nameless:
             self._replace_renamed(name, write, mode)
             return
@@ -212,6 +214,16 @@ class Place:
             return False
         self._has_linked = True
         return True
+
+
+def _write_now(write: Write, fd: int) -> None:
+    """Write contents and the time: that of a file system may be late by milliseconds.
+
+    Readers compare it with the timestamps of tensors, to tell which program wrote them.
+    """
+    write(fd)
+    now = time.time_ns()
+    os.utime(fd, ns=(now, now))
 
 
 def _copy(source: int, target: int) -> None:

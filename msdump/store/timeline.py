@@ -86,9 +86,20 @@ def spans(moments: Sequence[Moment], starts: Sequence[int]) -> list[Span]:
     return [(part[0].time, part[-1].time) for part in _parts(moments, starts)]
 
 
-def nearest(known: Sequence[Span], span: Span) -> int:
-    """Return the number of the span that holds another one's beginning, else of the nearest one."""
-    return min(range(len(known)), key=lambda number: _apart(known[number], span))
+def nearest(known: Sequence[Span], span: Span, loaded: int | None = None) -> int:
+    """Return the number of the span that holds another one's beginning, else of the nearest one.
+
+    Args:
+        known: Of these.
+        span: The other one.
+        loaded: When a program last loaded the graph: a span before that time belongs to none behind it,
+            however near. None where that is not known.
+    """
+    numbers: Sequence[int] = range(len(known))
+    if loaded is not None:
+        is_later = span[0] >= loaded
+        numbers = [n for n in numbers if (known[n][0] >= loaded) == is_later] or numbers
+    return min(numbers, key=lambda number: _apart(known[number], span))
 
 
 def _apart(one: Span, other: Span) -> int:

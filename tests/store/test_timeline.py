@@ -97,3 +97,19 @@ def test_runs_that_were_broken_off(lengths):
 def test_nearest(span, number):
     """A pass belongs to the execution in whose time it lies, else to the nearest one."""
     assert number == timeline.nearest([(10, 20), (30, 40)], span)
+
+
+@pytest.mark.parametrize(
+    ("span", "loaded", "number"),
+    [
+        ((28, 29), 25, 1),
+        ((28, 29), 30, 0),
+        ((21, 22), 21, 1),
+        ((21, 22), 22, 0),
+        ((12, 18), 5, 0),
+        ((50, 60), 70, 1),
+    ],
+)
+def test_nearest_of_a_program(span, loaded, number):
+    """A pass before the last loading is of no execution behind it, however near; and the other way round."""
+    assert number == timeline.nearest([(10, 20), (30, 40)], span, loaded)
