@@ -1,5 +1,6 @@
 """What holds for every test: Ctrl-C works, a busy machine breaks none, one that hangs fails by itself."""
 
+import logging
 import os
 import signal
 
@@ -44,3 +45,12 @@ def _place(tmp_path_factory):
     """Let no test see a warning that its folder alone brings about, as in a clone below ``my.models``."""
     with path_warnings.silenced(tmp_path_factory.getbasetemp()):
         yield
+
+
+@pytest.fixture
+def quiet():
+    """Undo what the program does to the library's log."""
+    log = logging.getLogger("msdump")
+    before = log.handlers[:], log.level
+    yield
+    log.handlers[:], log.level = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import subprocess
 import sys
@@ -15,17 +14,10 @@ from msdump.cli import accucmp
 from tests.tools import compared, dumped
 from tests.tools.dumped import IMAGE, NAME
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "msaccucmp.py"
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+\) - \[(INFO|WARNING|ERROR)\] \S.*"
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Undo what the program does to the library's log."""
-    log = logging.getLogger("msdump")
-    before = log.handlers[:], log.level
-    yield
-    log.handlers[:], log.level = before
 
 
 def program(*arguments):

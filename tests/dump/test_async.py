@@ -146,8 +146,8 @@ def test_max_bytes(door):
 
 
 # Tells each file that it has captured, when the sink has taken it.
-RUN = """
-import os, sys
+TOLD = """
+import os, sys, threading
 import numpy as np
 import msdump
 from msdump.store.async_sink import AsyncSink
@@ -161,8 +161,10 @@ def told(self, artifact):
 
 AsyncSink.write = told
 msdump.set_context(device_target="Ascend", jit_level="O0")
-network = msdump.load("net.onnx")
 x = np.ones(1 << 18, np.float32)
+"""
+RUN = f"""{TOLD}
+network = msdump.load("net.onnx")
 way = sys.argv[1] if len(sys.argv) > 1 else os.environ["WAY"]
 for step in range(3):
     network(x)
@@ -176,15 +178,19 @@ for step in range(200 if way in ("sigterm", "ctrl-c") else 0):  # a signal that 
 WAYS = {"end": 0, "exit": 3, "exception": 1, "sigterm": -signal.SIGTERM, "ctrl-c": -signal.SIGINT}
 
 
-@pytest.mark.parametrize(("way", "code"), WAYS.items(), ids=WAYS)
-def test_ends(python, tmp_path, way, code):
-    """However a process ends, every file that the dump had taken is there, complete."""
+def _start(python, tmp_path, program, **variables):
+    """Start a program beside a network of six operators and a configuration of an asynchronous dump."""
     nodes = [nets.node("Neg" if n % 2 else "Abs", f"v{n}", f"v{n + 1}") for n in range(6)]
     onnx.save(nets.model(nodes, [nets.value("v0", ["n"])], ["v6"]), tmp_path / "net.onnx")
     blocks = config(tmp_path / "dump", enable=False, writer_threads=2, path=str(tmp_path / "dump"))
     (tmp_path / "dump.json").write_text(json.dumps(blocks))
+    return python(program, MINDSPORE_DUMP_CONFIG="dump.json", **variables)
 
-    process = python(RUN, MINDSPORE_DUMP_CONFIG="dump.json", WAY=way)
+
+@pytest.mark.parametrize(("way", "code"), WAYS.items(), ids=WAYS)
+def test_ends(python, tmp_path, way, code):
+    """However a process ends, every file that the dump had taken is there, complete."""
+    process = _start(python, tmp_path, RUN, WAY=way)
     stops = {"sigterm": signal.SIGTERM, "ctrl-c": signal.SIGINT}
     if way in stops:
         _wait_for(tmp_path / "dump" / "rank_0" / "Net" / "0" / "3", process)
@@ -209,23 +215,8 @@ def _wait_for(path, process):
         time.sleep(0.005)
 
 
-SEVERAL = """
-import os, threading
-import numpy as np
-import msdump
-from msdump.store.async_sink import AsyncSink
-
-taken = os.open("taken", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-write = AsyncSink.write
-
-def told(self, artifact):
-    write(self, artifact)
-    os.write(taken, f"{artifact.name}\\n".encode())
-
-AsyncSink.write = told
-msdump.set_context(device_target="Ascend", jit_level="O0")
+SEVERAL = f"""{TOLD}
 networks = [msdump.load("net.onnx") for _ in range(2)]
-x = np.ones(1 << 18, np.float32)
 stopped = threading.Event()
 
 def call(network):
@@ -248,12 +239,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("way", ["sigterm", "ctrl-c"])
 def test_several_networks_end(python, tmp_path, way):
     """A signal while two threads run a network each loses no file that the dump had taken."""
-    nodes = [nets.node("Neg" if n % 2 else "Abs", f"v{n}", f"v{n + 1}") for n in range(6)]
-    onnx.save(nets.model(nodes, [nets.value("v0", ["n"])], ["v6"]), tmp_path / "net.onnx")
-    blocks = config(tmp_path / "dump", enable=False, writer_threads=2, path=str(tmp_path / "dump"))
-    (tmp_path / "dump.json").write_text(json.dumps(blocks))
-
-    process = python(SEVERAL, MINDSPORE_DUMP_CONFIG="dump.json")
+    process = _start(python, tmp_path, SEVERAL)
     for graph in ("0", "1"):
         _wait_for(tmp_path / "dump" / "rank_0" / "Net" / graph / "2", process)
     process.send_signal({"sigterm": signal.SIGTERM, "ctrl-c": signal.SIGINT}[way])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +14,14 @@ from onnx import numpy_helper
 
 from msdump.cli import accucmp, main
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 LENET = GRAPHS / "lenet.onnx"
 FEEDS = {"x": np.random.default_rng(7).standard_normal((1, 1, 32, 32)).astype("f4")}
 O2 = {"device_target": "Ascend", "jit_level": "O2"}
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 EXACT = {"precision_mode": "must_keep_origin_dtype"}
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Undo what the program does to the library's log."""
-    log = logging.getLogger("msdump")
-    before = log.handlers[:], log.level
-    yield
-    log.handlers[:], log.level = before
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import logging
 
 import numpy as np
 import onnx
@@ -21,6 +20,8 @@ from sample_nets.layers import Dense, Flatten, SequentialCell
 from sample_nets.mobilenetv2.net import ConvBNReLU, InvertedResidual
 from sample_nets.tracing import trace
 from tests.dump import nets
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 RNG = np.random.default_rng(11)
 OUTPUTS = 2
@@ -66,15 +67,6 @@ def transformer():
 
 
 NETWORKS = {"mobile": mobile, "transformer": transformer}
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Undo what the program does to the library's log."""
-    log = logging.getLogger("msdump")
-    before = log.handlers[:], log.level
-    yield
-    log.handlers[:], log.level = before
 
 
 @pytest.fixture

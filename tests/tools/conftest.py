@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from click.testing import CliRunner
 
@@ -11,12 +9,8 @@ from msdump.cli import main
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
-    """Undo what the program does to the library's log."""
-    log = logging.getLogger("msdump")
-    before = log.handlers[:], log.level
-    yield
-    log.handlers[:], log.level = before
+def _quiet(quiet):
+    """Every test here starts programs."""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import numpy as np
 import pytest
@@ -24,15 +23,6 @@ BAR = "=" * 49
 NONE = 65535
 AIC = Record(Unit.AIC, {"task_id": 9, "stream_id": 2, "context_id": NONE, "thread_id": NONE}, (2048,))
 HALVES = np.array([[1, np.inf, 2]], "f2")
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Undo what the programs do to the library's log."""
-    log = logging.getLogger("msdump")
-    before = log.handlers[:], log.level
-    yield
-    log.handlers[:], log.level = before
 
 
 def record(folder, told, number=0, ids="7.3"):
