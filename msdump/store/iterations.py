@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msdump.errors import DumpReadError
-from msdump.store import executions, names, texts
+from msdump.store import executions, names, texts, timeline
 from msdump.store.cells import Row
 from msdump.store.executions import Execution, Setting, Timeline, Told
 from msdump.store.layouts import MAPPING, STATISTICS, Key, Kind
@@ -227,13 +226,12 @@ def _list(folder: str, full_name: FullName) -> _Files:
 
 def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
     """Return the files of operators by timestamp, those of one operator numbered."""
-    counts: Counter[OperatorName] = Counter()
-    numbered = []
-    for file in sorted(operators, key=lambda file: (file.name.timestamp, file.path)):
-        what = replace(file.name, timestamp=0)
-        numbered.append(replace(file, pass_number=counts[what]) if counts[what] else file)
-        counts[what] += 1
-    return numbered
+    files = sorted(operators, key=lambda file: (file.name.timestamp, file.path))
+    numbers = timeline.ordinals(replace(file.name, timestamp=0) for file in files)
+    return [
+        replace(file, pass_number=number) if number else file
+        for file, number in zip(files, numbers, strict=True)
+    ]
 
 
 def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName) -> list[Record]:

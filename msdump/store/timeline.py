@@ -8,8 +8,8 @@ operators tells, and the time at which the graph was loaded.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,6 +32,14 @@ class Moment:
     what: Hashable
     place: int | None = None
     bearers: int = 1
+
+
+def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
+    """Yield of each key how often it came before: the passes of tensors, by time."""
+    counts: Counter[Hashable] = Counter()
+    for key in keys:
+        yield counts[key]
+        counts[key] += 1
 
 
 def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:

@@ -13,14 +13,13 @@ import enum
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from msdump.errors import DumpReadError, ToolError
 from msdump.record import DEFAULT_FORMAT, IO
-from msdump.store import names, texts
+from msdump.store import names, texts, timeline
 from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.reader import open_iteration
 from msdump.store.standins import parse_mapping
@@ -168,13 +167,9 @@ def _of_execution(folder: Folder, files: list[NamedFile], wanted: int | None) ->
 
 
 def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
-    counts: Counter[NamedFile] = Counter()
-    numbered = []
-    for file in sorted(files, key=lambda file: (file.timestamp, file.name)):
-        what = replace(file, path="", name="", timestamp=0)
-        numbered.append(replace(file, pass_number=counts[what]))
-        counts[what] += 1
-    return numbered
+    files = sorted(files, key=lambda file: (file.timestamp, file.name))
+    numbers = timeline.ordinals(replace(file, path="", name="", timestamp=0) for file in files)
+    return [replace(file, pass_number=number) for file, number in zip(files, numbers, strict=True)]
 
 
 def _kind(kind: FolderKind, files: list[NamedFile]) -> FolderKind:

@@ -8,11 +8,11 @@ and infinities. Digests and identical rows are equal bit for bit, as far as six 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msdump.store import timeline
 from msdump.store.cells import Cell, Row
 from msdump.store.reader import open_iteration
 from msdump.tools.limits import Limits
@@ -84,12 +84,15 @@ def read(path: str, execution: int | None = None) -> Side:
 
 
 def _placed(rows: Iterable[Row]) -> Iterator[tuple[Place, Row]]:
-    counts: Counter[tuple[str, str, int]] = Counter()
-    for row in rows:
-        slot = row.get("Slot")
-        tensor = (str(row.get("Op Name")), str(row.get("IO")), slot if isinstance(slot, int) else 0)
-        yield (*tensor, counts[tensor]), row
-        counts[tensor] += 1
+    rows = list(rows)
+    tensors = [_tensor(row) for row in rows]
+    for row, tensor, number in zip(rows, tensors, timeline.ordinals(tensors), strict=True):
+        yield (*tensor, number), row
+
+
+def _tensor(row: Row) -> tuple[str, str, int]:
+    slot = row.get("Slot")
+    return str(row.get("Op Name")), str(row.get("IO")), slot if isinstance(slot, int) else 0
 
 
 def compare(label: str, mine: Side, golden: Side, limits: Limits) -> Iterator[RowResult]:
