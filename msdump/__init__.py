@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         set_init_iter,
     )
     from msdump.session import Network
-    from msdump.store.reader import open_dump
+    from msdump.store.read.reader import open_dump
 
 __version__ = "0.1.0"
 
@@ -50,7 +50,7 @@ _HOMES = {
     "dump_start": "msdump.frontends.mindspore",
     "Network": "msdump.session",
     "load": "msdump.frontends.mindspore",
-    "open_dump": "msdump.store.reader",
+    "open_dump": "msdump.store.read.reader",
     "set_context": "msdump.frontends.mindspore",
     "set_dump": "msdump.frontends.mindspore",
 }

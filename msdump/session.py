@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from msdump.capture.claims import claim
-from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.compiled.dump import ModelIdentity
+from msdump.capture.compiled.single_dump import SingleOperator
 from msdump.capture.dumps import Dump, Watching, dump_of
 from msdump.capture.faulty_run import FaultyMemory
-from msdump.capture.ge_files import graph_files
-from msdump.capture.ge_model import HostView
+from msdump.capture.graphs.ge_files import graph_files
+from msdump.capture.graphs.ge_model import HostView
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.run_memory import RunMemory
 from msdump.capture.selection import inside
-from msdump.capture.single_dump import SingleOperator
 from msdump.capture.suggestions import operators, similar_names, similar_scopes
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
@@ -29,13 +29,13 @@ from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import IN_MEMORY, Graph, Node
-from msdump.graph.stomp import stomped_bytes
+from msdump.graph.kernel.stomp import stomped_bytes
 from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.selector import DumpMode
-from msdump.store import exits
-from msdump.store.probe import probe
-from msdump.store.sinks import Summary
+from msdump.store.write import exits
+from msdump.store.write.probe import probe
+from msdump.store.write.sinks import Summary
 from msdump.targets import Operator, Scope
 
 _log = logging.getLogger("msdump")

@@ -39,7 +39,7 @@ test_torch() {
         [ -z "${CI:-}" ]
         return
     fi
-    run_tests .venv-torch tests/frontends -k torchair
+    run_tests .venv-torch tests/frontends/torchair
 }
 
 # Print the program of a version of Python, nothing where there is none: find_version 3.12

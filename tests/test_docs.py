@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from msdump import dtypes, env
-from msdump.config import acl, mindspore
+from msdump.config import mindspore
+from msdump.config.acl import plan as acl
 from msdump.config.reference import main, reference_text
-from msdump.graph import ir_proto
+from msdump.graph.files import ir_proto
 from msdump.plan import Context, DeviceTarget
 from msdump.store import layouts, names
 from tests import path_warnings

@@ -11,7 +11,7 @@ import pytest
 import msdump
 from msdump.frontends import mindspore
 from msdump.session import Network
-from msdump.store.reader import open_dump
+from msdump.store.read.reader import open_dump
 
 HEAVY = ("click", "google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "pydantic", "rich", "torch")
 

@@ -11,16 +11,21 @@ import onnx
 import pytest
 
 from msdump import reading
-from msdump.config import acl_file, source
+from msdump.config import source
+from msdump.config.acl import file as acl_file
 from msdump.errors import MsdumpError
 from msdump.graph import loader
 from msdump.store.names import TensorName
-from msdump.store.reader import open_dump
-from msdump.store.records import Record
-from msdump.tools import convert as conversion
-from msdump.tools import convert_sources, file_compare, fusion_rules, inputs, overflow_records, user_scripts
-from msdump.tools.convert_result import Target
+from msdump.store.read.reader import open_dump
+from msdump.store.read.records import Record
+from msdump.tools.compare.cann import files
+from msdump.tools.compare.pairing import fusion_rules
+from msdump.tools.convert import conversion, sources
+from msdump.tools.convert.result import Target
+from msdump.tools.overflow import records
+from msdump.tools.preview import inputs
 from msdump.tools.return_codes import ReturnCode
+from msdump.tools.scores import user_scripts
 
 GRAPHS = "graphs"
 
@@ -84,7 +89,7 @@ def rank(path):
 
 def converted(path):
     """Return what went wrong in the conversion of a file, raised."""
-    found = convert_sources.find([str(path)], str(path.parent / "out"))
+    found = sources.find([str(path)], str(path.parent / "out"))
     done = conversion.convert(found, str(path.parent / "out"), Target())
     raise MsdumpError(*(failure.message for failure in done.results[0].failures))
 
@@ -134,8 +139,8 @@ READERS = {
     "tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).array),
     "header of a tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).shape),
     "converted": ("Add.a.1.2.3", converted),
-    "compared": ("a.npy", lambda path: file_compare.compare(str(path), str(path))),
-    "overflow": ("Opdebug.Node_OpDebug.1.2.3", lambda path: overflow_records._decoded(str(path))),
+    "compared": ("a.npy", lambda path: files.compare(str(path), str(path))),
+    "overflow": ("Opdebug.Node_OpDebug.1.2.3", lambda path: records._decoded(str(path))),
     "rules": ("graph.json", lambda path: fusion_rules.read(str(path))),
     "inputs": ("x.npz", lambda path: inputs.from_file(network(path.parent), str(path))),
     "script": (

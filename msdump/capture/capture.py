@@ -11,18 +11,18 @@ from msdump import dtypes, env
 from msdump.capture import device_steps, steps
 from msdump.capture.sampling import sample
 from msdump.capture.selection import Selection
-from msdump.capture.statistic_rows import Statistics
+from msdump.capture.statistics.rows import Statistics
 from msdump.capture.steps import Skip, Step
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.encode import npy
-from msdump.graph import arguments
+from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import layouts, names
 from msdump.store.clock import Clock
-from msdump.store.sinks import Sink
+from msdump.store.write.sinks import Sink
 
 Arrays = Sequence[np.ndarray | None]
 

@@ -12,7 +12,7 @@ from msdump.errors import DumpWriteError
 from msdump.plan import DumpPlan, Existing, Tree
 from msdump.store import existing
 from msdump.store.existing import Found, Place
-from msdump.store.sinks import reason
+from msdump.store.write.sinks import reason
 
 _log = logging.getLogger("msdump")
 

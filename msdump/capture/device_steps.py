@@ -17,7 +17,7 @@ from msdump.device.placement import DeviceTensor
 from msdump.device.precision import rounded
 from msdump.dtypes import DType
 from msdump.errors import FormatError
-from msdump.graph.emulation import FLOAT32, HALVES
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
 
 _log = logging.getLogger("msdump.capture")

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from msdump.capture.compiled_dump import CompiledDump, ModelIdentity
-from msdump.capture.held import Memory
+from msdump.capture.compiled.dump import CompiledDump, ModelIdentity
+from msdump.capture.compiled.held import Memory
+from msdump.capture.compiled.single_dump import SingleDump, SingleOperator
 from msdump.capture.network_dump import NetworkDump
 from msdump.capture.process import Process
-from msdump.capture.single_dump import SingleDump, SingleOperator
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan, Tree
-from msdump.store.sinks import Sink
+from msdump.store.write.sinks import Sink
 
 Arrays = Sequence[np.ndarray | None]
 

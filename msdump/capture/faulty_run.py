@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from msdump.capture.device_image import DeviceImage, GraphImage
+from msdump.capture.compiled.device_image import DeviceImage, GraphImage
+from msdump.capture.compiled.held import Holder, Memory, memory_of
 from msdump.capture.dumps import Arrays, Watching
-from msdump.capture.held import Holder, Memory, memory_of
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 

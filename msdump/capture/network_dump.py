@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msdump.capture.capture import Capture
-from msdump.capture.graph_dump import GraphDump
+from msdump.capture.graphs.graph_dump import GraphDump
 from msdump.capture.process import Process
 from msdump.capture.selection import inside, selectable, used_items
 from msdump.capture.suggestions import operators

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from msdump.capture.statistic_table import advice
+from msdump.capture.statistics.table import advice
 from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Node
 from msdump.plan import DeviceTarget, DumpPlan, FileFormat
 from msdump.selector import DumpMode
-from msdump.store.async_sink import AsyncSink
 from msdump.store.clock import CLOCK
-from msdump.store.files import DUMP_MODE, FILE_MODE, DiskFiles
-from msdump.store.sinks import Budget, Sink, SyncSink
-from msdump.store.streams import WriteStream, write_stream
+from msdump.store.write.async_sink import AsyncSink
+from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles
+from msdump.store.write.sinks import Budget, Sink, SyncSink
+from msdump.store.write.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.capture import watcher
+from msdump.capture.compiled import watcher
 from msdump.capture.dumps import Watching
 from msdump.capture.metered import Metered
 from msdump.capture.recognition import Recognition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from msdump.graph import ir_model
+from msdump.graph.files import ir_model
 from msdump.graph.graph import Graph
 from msdump.graph.names import ROOT
 from msdump.plan import DeviceTarget, DumpPlan

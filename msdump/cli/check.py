@@ -18,12 +18,12 @@ from msdump.graph.graph import Graph, Node
 from msdump.plan import DumpPlan
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
-from msdump.tools import matches
-from msdump.tools.describe import describe
-from msdump.tools.forecast import Amount, Forecast, forecast
-from msdump.tools.inputs import check_sizes
-from msdump.tools.matches import Matches
-from msdump.tools.runnable import unrunnable
+from msdump.tools.preview import matches
+from msdump.tools.preview.describe import describe
+from msdump.tools.preview.forecast import Amount, Forecast, forecast
+from msdump.tools.preview.inputs import check_sizes
+from msdump.tools.preview.matches import Matches
+from msdump.tools.preview.runnable import unrunnable
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them

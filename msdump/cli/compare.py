@@ -12,25 +12,20 @@ import click
 from msdump.cli import compare_statistics, compare_text, messages
 from msdump.cli.program import FAILED, REFUSED
 from msdump.record import IO
-from msdump.tools import (
-    algorithms,
-    divergence,
-    divergence_report,
-    dump_folder,
-    dump_folders,
-    matching,
-    origins,
-    reports,
-)
-from msdump.tools import identities as identity
-from msdump.tools.divergence_report import Located, Report
-from msdump.tools.dump_folder import Folder, FolderKind
-from msdump.tools.dump_folders import FolderPair
-from msdump.tools.identities import Identities
-from msdump.tools.limits import COSINE, DISTANCES, Limits
-from msdump.tools.matching import Execution, Matched
-from msdump.tools.origins import Output
-from msdump.tools.verdicts import AGREEING, BAD, Verdict
+from msdump.tools import reports
+from msdump.tools.compare.pairing import dump_folder, dump_folders
+from msdump.tools.compare.pairing import identities as identity
+from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
+from msdump.tools.compare.pairing.dump_folders import FolderPair
+from msdump.tools.compare.pairing.identities import Identities
+from msdump.tools.compare.verdict import divergence, matching, origins
+from msdump.tools.compare.verdict import report as divergence_report
+from msdump.tools.compare.verdict.limits import COSINE, DISTANCES, Limits
+from msdump.tools.compare.verdict.matching import Execution, Matched
+from msdump.tools.compare.verdict.origins import Output
+from msdump.tools.compare.verdict.report import Located, Report
+from msdump.tools.compare.verdict.verdicts import AGREEING, BAD, Verdict
+from msdump.tools.scores import algorithms
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
 

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msdump.cli import messages
-from msdump.tools import dump_folders, reports, statistics_comparison
-from msdump.tools.limits import Limits
-from msdump.tools.statistics_comparison import RowResult, Side
-from msdump.tools.verdicts import AGREEING, BAD, Verdict
+from msdump.tools import reports
+from msdump.tools.compare.pairing import dump_folders
+from msdump.tools.compare.verdict import statistic_rows
+from msdump.tools.compare.verdict.limits import Limits
+from msdump.tools.compare.verdict.statistic_rows import RowResult, Side
+from msdump.tools.compare.verdict.verdicts import AGREEING, BAD, Verdict
 
 _SHOWN: Final = 30  # tensors; of more only those that differ are printed
 _TITLES: Final = (
@@ -41,7 +43,7 @@ def run(
     results: list[RowResult] = []
     for pair in pairs.pairs:
         ours, theirs = _read(pair.mine, chosen[0]), _read(pair.golden, chosen[1])
-        results += statistics_comparison.compare(pair.label, ours, theirs, limits)
+        results += statistic_rows.compare(pair.label, ours, theirs, limits)
     compared = [result for result in results if result.verdict is not Verdict.ALONE]
     if not compared:
         messages.say(f"error: nothing was compared: no row of {mine} has a counterpart in {golden}")
@@ -55,7 +57,7 @@ def run(
 
 
 def _read(path: str, execution: int | None) -> Side:
-    side = statistics_comparison.read(path, execution)
+    side = statistic_rows.read(path, execution)
     messages.tell_execution(path, side.execution, side.executions)
     return side
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msdump.record import IO
-from msdump.tools import divergence_report
-from msdump.tools.divergence_report import Located, Report
-from msdump.tools.verdicts import TensorResult, Verdict
+from msdump.tools.compare.verdict import report as divergence_report
+from msdump.tools.compare.verdict.report import Located, Report
+from msdump.tools.compare.verdict.verdicts import TensorResult, Verdict
 
 _COLOURS: Final = {
     Verdict.DIFFERENT: "red",

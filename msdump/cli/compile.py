@@ -8,7 +8,7 @@ from msdump.cli import messages
 from msdump.cli.program import mark_started
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
-from msdump.tools.graph_file import FORMS, write_graph_file
+from msdump.tools.compare.pairing.graph_file import FORMS, write_graph_file
 
 
 @click.command(name="compile")

@@ -10,10 +10,10 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.program import FAILED
-from msdump.tools import convert as tool
-from msdump.tools import convert_sources
-from msdump.tools.convert_names import Kind
-from msdump.tools.convert_result import Target
+from msdump.tools.convert import conversion as tool
+from msdump.tools.convert import sources
+from msdump.tools.convert.names import Kind
+from msdump.tools.convert.result import Target
 
 _MOST_ERRORS: Final = 10
 _SHAPE: Final = re.compile(r"\d+(,\d+)*")
@@ -105,7 +105,7 @@ def command(
     chosen = {"output": output_index, "input": input_index}
     only = next(((section, index) for section, index in chosen.items() if index is not None), None)
     target = Target(form or "", Kind(kind), shape, only, scripts, version)
-    found = convert_sources.find((*paths, *dumps), output)
+    found = sources.find((*paths, *dumps), output)
     with messages.bar("files", len(found.sources)) as advance:
         done = tool.convert(found, output, target, jobs=jobs or 0, progress=lambda _: advance())
     _report(done, target)

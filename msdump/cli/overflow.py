@@ -6,8 +6,9 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.program import FAILED
-from msdump.tools import overflow as tool
-from msdump.tools import overflow_records, reports
+from msdump.tools import reports
+from msdump.tools.overflow import records as overflow_records
+from msdump.tools.overflow import report as tool
 
 _NONE = (
     "no overflow: {} holds no Opdebug files, as O2, GE and acl dumps of overflows do"

@@ -20,7 +20,7 @@ from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, Tree
 from msdump.session import Network
 from msdump.store.layouts import Key, Kind
-from msdump.tools import inputs
+from msdump.tools.preview import inputs
 
 Feed = Callable[[int], dict[str, Any]]
 """Returns the inputs of a step by name."""

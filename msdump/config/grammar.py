@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from msdump.config.ecmascript import translate
 from msdump.config.faults import Fault, GrammarError
+from msdump.config.regex.ecmascript import translate
 from msdump.iterations import IterationSet
 from msdump.selector import KernelPattern, PatternKind
 

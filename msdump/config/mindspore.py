@@ -9,7 +9,8 @@ from pathlib import Path as File
 from typing import Any, Final
 
 from msdump import env
-from msdump.config import acl_environment, rules
+from msdump.config import rules
+from msdump.config.acl import environment
 from msdump.config.faults import GrammarError, Report, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import BLOCKS
@@ -259,7 +260,7 @@ def _plan(
         tree=_tree(mode, settings),
         shows_graph=bool(settings["uses_ge_options"]),
         scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
-        exception_path=acl_environment.path() or str(File.cwd()) if is_exception_dump else "",
+        exception_path=environment.path() or str(File.cwd()) if is_exception_dump else "",
     )
 
 

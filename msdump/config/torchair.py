@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from msdump.config import acl
-from msdump.config.acl_rules import STATISTICS
+from msdump.config.acl import plan as acl
+from msdump.config.acl.rules import STATISTICS
 from msdump.config.faults import LOGGER, GrammarError, did_you_mean
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem

@@ -13,8 +13,8 @@ from msdump.device.tasks import Task, assign
 from msdump.device.transfers import Numbers
 from msdump.dtypes import DType
 from msdump.graph.bodies import with_bodies
-from msdump.graph.emulation import FLOAT16, Rounding
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.emulation import FLOAT16, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
 from msdump.record import IO
 

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from msdump.dtypes import BFLOAT16, DType
-from msdump.graph.emulation import FLOAT16, FLOAT32, OVERFLOWS_FROM, Rounding
+from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, OVERFLOWS_FROM, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
 
 FLOAT16_MOST: Final = 65504.0

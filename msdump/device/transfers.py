@@ -16,9 +16,9 @@ from typing import Final
 from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host_tensor
 from msdump.device.precision import CUBE_OPS
 from msdump.dtypes import BFLOAT16
-from msdump.graph import rewiring
-from msdump.graph.emulation import FLOAT32, HALVES, Rounding
+from msdump.graph.compile import rewiring
 from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, ValueType
+from msdump.graph.kernel.emulation import FLOAT32, HALVES, Rounding
 from msdump.graph.order import outer_values
 from msdump.record import DEFAULT_FORMAT
 

@@ -12,8 +12,8 @@ from msdump.device import blocks, precision
 from msdump.dtypes import DType
 from msdump.execute import values
 from msdump.execute.runtime import runtime
-from msdump.graph import glue
-from msdump.graph.onenode import type_text
+from msdump.graph.kernel import glue
+from msdump.graph.kernel.onenode import type_text
 
 _HELD_AS: Final = {1: np.uint8, 2: np.float16, 4: np.float32, 8: np.int64}
 """Types that the runtime can transpose, by size of an element; only the bits count."""

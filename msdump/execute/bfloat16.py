@@ -10,9 +10,9 @@ from msdump.device import precision
 from msdump.dtypes import BFLOAT16
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue
-from msdump.graph.emulation import FLOAT32, Rounding
 from msdump.graph.graph import Graph, Node
-from msdump.graph.onenode import type_text
+from msdump.graph.kernel.emulation import FLOAT32, Rounding
+from msdump.graph.kernel.onenode import type_text
 
 _CAST_SINCE: Final = 13  # the opset whose Cast knows bfloat16
 _ROUNDED: Final = type_text(FLOAT32)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from msdump.device.ascend import Ascend
 from msdump.execute import accelerate
 from msdump.execute.program import Program
-from msdump.graph.compile import BUILT, ENDED, INSERTED, compile_graph
-from msdump.graph.fusion import fuse_elementwise
+from msdump.graph.compile.compilation import BUILT, ENDED, INSERTED, compile_graph
+from msdump.graph.compile.fusion import fuse_elementwise
 from msdump.graph.graph import Graph
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
 

@@ -11,9 +11,9 @@ from msdump.device.precision import overflows, rounded
 from msdump.dtypes import DType
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue
-from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, MOVES, Rounding
 from msdump.graph.graph import Graph, Node
-from msdump.graph.reference import ReferenceNode
+from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, HALVES, MOVES, Rounding
+from msdump.graph.kernel.reference import ReferenceNode
 
 _HALVES = frozenset(dtype.numpy for dtype in HALVES)
 

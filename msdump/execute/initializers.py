@@ -12,9 +12,9 @@ from msdump import dtypes
 from msdump.dtypes import STRING
 from msdump.execute.runtime import public_value
 from msdump.execute.weights import WeightStore
-from msdump.graph.emulation import FLOAT16, FLOAT32, HALVES, Rounding
 from msdump.graph.graph import Node
-from msdump.graph.onenode import NodeModel
+from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, HALVES, Rounding
+from msdump.graph.kernel.onenode import NodeModel
 from msdump.graph.wire import SMALL_BYTES
 
 _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {

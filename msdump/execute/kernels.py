@@ -18,11 +18,11 @@ from msdump.execute.pinned import Pinned
 from msdump.execute.runtime import OrtValue, Run, Runtime, short
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightStore
-from msdump.graph import onenode
-from msdump.graph.emulation import HALVES, Rounding
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel import onenode
+from msdump.graph.kernel.emulation import HALVES, Rounding
+from msdump.graph.kernel.reference import ReferenceNode
 from msdump.graph.order import reads
-from msdump.graph.reference import ReferenceNode
 from msdump.graph.weights import forget_pages
 
 _log = logging.getLogger("msdump.execute")

@@ -8,9 +8,10 @@ from typing import Any
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, Run, Runtime
 from msdump.execute.weights import WeightStore
-from msdump.graph import legacy, onenode
-from msdump.graph.emulation import Rounding
+from msdump.graph import legacy
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel import onenode
+from msdump.graph.kernel.emulation import Rounding
 from msdump.graph.order import reads
 
 

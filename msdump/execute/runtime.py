@@ -18,7 +18,7 @@ import onnxruntime
 
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
-from msdump.graph import onenode, probe
+from msdump.graph.kernel import onenode, probe
 from msdump.threads import thread_count
 
 OrtValue = Any

@@ -20,8 +20,8 @@ from msdump.dtypes import DType
 from msdump.errors import FormatError, InputError
 from msdump.execute.native import native
 from msdump.execute.runtime import OrtValue, runtime
-from msdump.graph import glue
-from msdump.graph.onenode import type_text
+from msdump.graph.kernel import glue
+from msdump.graph.kernel.onenode import type_text
 
 Native: Final = native.OrtValue
 """The class of the runtime's values; complex arrays and maps are not among them."""

@@ -15,7 +15,7 @@ from msdump.device.precision import rounded
 from msdump.dtypes import DType
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, public_value
-from msdump.graph.emulation import FLOAT32
+from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.weights import forget_pages
 
 _WORTH_A_FILE: Final = 1 << 20

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msdump.capture import saved_graphs
+from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
 from msdump.errors import InputError
 from msdump.frontends import settings
 from msdump.frontends.configurations import Config, Configurations
 from msdump.graph import loader
-from msdump.graph.compile import compile_graph
+from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.graph import Graph
 from msdump.plan import Context, JitLevel, Tree
 from msdump.session import Network
-from msdump.store.streams import WriteStream
+from msdump.store.write.streams import WriteStream
 from msdump.targets import Operator, Scope
 
 

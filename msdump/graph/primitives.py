@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msdump.graph.emulation import GE_DOMAIN, GE_PREFIX
+from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Final
 from msdump import reading
 from msdump.store import layouts, names
 from msdump.store.layouts import Key, Kind
-from msdump.store.standins import parse_mapping
+from msdump.store.write.standins import parse_mapping
 
 _RANK_FILES: Final = frozenset({"graphs", "execution_order"})
 _TENSOR_PLACES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS, Kind.EXECUTION, Kind.SINGLE})

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from msdump.encode import npy
-from msdump.store import mapped, texts
 from msdump.store.layouts import STATISTICS
+from msdump.store.read import mapped, texts
 
 _SHOWN: Final = 6  # files of one folder that are listed by name
 _FIELDS: Final = 5  # of a name, up to the timestamp

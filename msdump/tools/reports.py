@@ -8,9 +8,9 @@ from datetime import datetime
 
 from msdump.errors import ToolError
 from msdump.record import Buffer
-from msdump.store.files import DUMP_MODE, DiskFiles
 from msdump.store.layouts import MAPPING
-from msdump.tools import convert_names
+from msdump.store.write.files import DUMP_MODE, DiskFiles
+from msdump.tools.convert import names
 from msdump.tools.return_codes import ReturnCode
 
 
@@ -34,7 +34,7 @@ def write(folder: str, name: str, parts: Iterable[str]) -> str:
 def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
     """Write a file as ``write`` does; ToolError where it cannot be written."""
     directory = os.path.realpath(folder)
-    stand_in = convert_names.stand_in(name)
+    stand_in = names.stand_in(name)
     path = f"{directory}/{stand_in}"
     files = DiskFiles(DUMP_MODE)
     try:

@@ -26,8 +26,8 @@ from msdump.graph import loader
 from msdump.plan import DumpPlan
 from msdump.record import Artifact
 from msdump.session import Network
-from msdump.store.async_sink import QUEUE_BYTES, AsyncSink
-from msdump.store.sinks import Sink, SyncSink
+from msdump.store.write.async_sink import QUEUE_BYTES, AsyncSink
+from msdump.store.write.sinks import Sink, SyncSink
 from tests.bench import measure, sides
 
 NETWORKS: Final = (("resnet50", 8), ("bert", 1))

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.statistic_pass import Need, measure
+from msdump.capture.statistics.passes import Need, measure
 from tests.bench.measure import ratio
 
 COUNT: Final = 10_000_000

@@ -18,7 +18,7 @@ import numpy as np
 
 from msdump.device import formats, precision
 from msdump.execute import accelerate
-from msdump.graph.emulation import FLOAT16
+from msdump.graph.kernel.emulation import FLOAT16
 from tests.bench import measure, sides
 
 _RAM = Path("/dev/shm")  # noqa: S108 - spares the comparison a disk's noise, where there is one

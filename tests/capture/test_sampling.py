@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from msdump.capture.sampling import sample
-from tests.capture.statistic_cases import record
+from tests.capture.statistics.cases import record
 
 CASES = {
     "more elements": (np.arange(27).reshape(1, 3, 3, 3), 20, np.arange(20)),

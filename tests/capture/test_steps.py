@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from msdump.capture.steps import widened
-from tests.capture.statistic_cases import record
+from tests.capture.statistics.cases import record
 
 STORED = {
     "int4": (np.array([[-8, 7], [-1, 0]], ml_dtypes.int4), np.array([[-8, 7], [-1, 0]], np.int8)),

@@ -1,6 +1,6 @@
 """Which modules of known kinds the torchair door trains: ``python -m tests.conformance.torchair [NAME...]``.
 
-Prints a line for each module of ``tests/frontends/torch_modules.py``, a fault with its reason, and the count.
+Prints a line for each module of ``tests/frontends/torchair/modules.py``, a fault with its reason, the count.
 """
 # ruff: noqa: T201 - a command prints
 
@@ -12,7 +12,7 @@ import torch
 
 from msdump import torchair
 from msdump.errors import MsdumpError
-from tests.frontends.torch_modules import MODULES, step
+from tests.frontends.torchair.modules import MODULES, step
 
 
 def fault(name: str) -> str:

@@ -11,8 +11,8 @@ from msdump import dtypes
 from msdump.device import placement
 from msdump.device.habits import HABITS, Elementwise, Fixed, Follows, habit
 from msdump.device.habits import HOST as HOST_HABIT
-from msdump.graph import ir_text
-from msdump.graph.compile import compile_graph
+from msdump.graph.compile.compilation import compile_graph
+from msdump.graph.files import ir_text
 from msdump.graph.primitives import GE_TYPES, PRIMITIVES
 from msdump.record import IO
 

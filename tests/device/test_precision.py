@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from msdump import dtypes
 from msdump.device.precision import CUBE_OPS, rounded, rounding
-from msdump.graph.emulation import FLOAT16, FLOAT32
+from msdump.graph.kernel.emulation import FLOAT16, FLOAT32
 from msdump.plan import OverflowMode, PrecisionMode
 
 BFLOAT16 = dtypes.BFLOAT16

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from msdump.device.ascend import Ascend
-from msdump.graph.compile import compile_graph
+from msdump.graph.compile.compilation import compile_graph
 from msdump.plan import OverflowMode, PrecisionMode
 from msdump.record import IO
 

@@ -150,7 +150,7 @@ TOLD = """
 import os, sys, threading
 import numpy as np
 import msdump
-from msdump.store.async_sink import AsyncSink
+from msdump.store.write.async_sink import AsyncSink
 
 taken = os.open("taken", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 write = AsyncSink.write

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, InputError, UnsupportedOpError
-from msdump.store.files import DiskFiles
+from msdump.store.write.files import DiskFiles
 from tests.dump import nets, trees
 
 

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from onnx import numpy_helper
 
-from msdump.cli import accucmp, main
+from msdump.cli import main
+from msdump.cli.accucmp import program
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -91,7 +92,7 @@ def test_masked_attention_agrees_with_onnxruntime_by_the_graph_file(door, tmp_pa
 
     done, rows = compare(door.path, golden, "--graph", rules)
     arguments = ["compare", "-m", mine, "-g", golden, "-f", rules, "-out", tmp_path / "theirs"]
-    accucmp.run([str(argument) for argument in arguments])
+    program.run([str(argument) for argument in arguments])
 
     text = next((tmp_path / "theirs").glob("result_*.csv")).read_text(encoding="utf-8")
     for table in (rows, list(csv.DictReader(text.splitlines()))):
@@ -148,7 +149,7 @@ def test_msaccucmp_compares_two_dumps(door, faulty):
         door.again()
     good, bad = (next((door.folder / name).rglob("Conv2D.*")).parent for name in ("good", "bad"))
 
-    code = accucmp.run(["compare", "-m", str(bad), "-g", str(good), "-out", str(door.folder / "out")])
+    code = program.run(["compare", "-m", str(bad), "-g", str(good), "-out", str(door.folder / "out")])
 
     text = next((door.folder / "out").glob("result_*.csv")).read_text(encoding="utf-8")
     different = [row for row in csv.DictReader(text.splitlines()) if float(row["MaxAbsoluteError"]) > 0]

@@ -14,7 +14,7 @@ from onnxscript import nn
 
 from msdump.cli import main
 from msdump.graph import loader
-from msdump.tools import dump_folder
+from msdump.tools.compare.pairing import dump_folder
 from sample_nets.bert import net as bert
 from sample_nets.layers import Dense, Flatten, SequentialCell
 from sample_nets.mobilenetv2.net import ConvBNReLU, InvertedResidual

@@ -12,8 +12,9 @@ import pytest
 from onnx import parser
 
 from msdump.errors import ExecutionError
-from msdump.graph import ir_proto, loader
-from msdump.tools.matches import matches
+from msdump.graph import loader
+from msdump.graph.files import ir_proto
+from msdump.tools.preview.matches import matches
 from tests.dump import nets, trees
 from tests.execute import whole
 

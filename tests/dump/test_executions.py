@@ -10,7 +10,7 @@ import pytest
 from msdump import open_dump
 from msdump.errors import DumpReadError, DumpWriteError
 from msdump.store.clock import CLOCK
-from msdump.tools import dump_folder
+from msdump.tools.compare.pairing import dump_folder
 from tests.dump import nets, o2
 from tests.dump.test_control_flow import NESTED, feeds, model_of
 

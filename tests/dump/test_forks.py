@@ -82,8 +82,8 @@ def test_a_daemon_thread_that_dumps_at_the_end(python, tmp_path):
 SINK = """
 import os, sys, time
 from msdump.record import Artifact
-from msdump.store.async_sink import AsyncSink
-from msdump.store.files import DiskFiles
+from msdump.store.write.async_sink import AsyncSink
+from msdump.store.write.files import DiskFiles
 
 class Slow(DiskFiles):
     def create(self, *arguments):

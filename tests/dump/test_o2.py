@@ -14,9 +14,9 @@ from onnx import helper
 import msdump
 from msdump import open_dump
 from msdump.errors import ConfigError, ExecutionError
-from msdump.tools.inputs import made_up
+from msdump.tools.preview.inputs import made_up
 from tests.dump import nets, o2
-from tests.frontends.acl_script import read
+from tests.frontends.acl.script import read
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 FLOATS = {"x": np.array([[1, -2, 3, -4]], np.float32)}

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 from msdump.errors import ExecutionError
-from msdump.tools.overflow import analyse
-from msdump.tools.overflow_records import find
+from msdump.tools.overflow.records import find
+from msdump.tools.overflow.report import analyse
 from sample_nets import data
 from tests.dump import nets, o2, trees
 

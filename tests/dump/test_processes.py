@@ -12,8 +12,8 @@ import onnx
 import pytest
 
 from msdump.execute.program import Program
-from msdump.store import place
-from msdump.store.files import DiskFiles
+from msdump.store.write import place
+from msdump.store.write.files import DiskFiles
 from tests import path_warnings
 from tests.dump import nets, trees
 from tests.dump.conftest import config

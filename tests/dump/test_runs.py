@@ -10,7 +10,7 @@ import pytest
 
 import msdump
 from msdump import env
-from msdump.capture.graph_dump import GraphDump
+from msdump.capture.graphs.graph_dump import GraphDump
 from msdump.errors import DumpWriteError, ExecutionError, InputError
 from tests.dump import nets, o2, trees
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msdump import dtypes
 from msdump.encode import statistic_csv
 from msdump.record import IO, OperatorRef, TensorRecord
-from msdump.store import texts
+from msdump.store.read import texts
 
 ADD = OperatorRef("Add", "Default/Add-op0")
 

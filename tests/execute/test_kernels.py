@@ -15,8 +15,8 @@ from msdump.execute import initializers, kernels, values
 from msdump.execute.runtime import runtime
 from msdump.execute.weights import WeightStore
 from msdump.graph import loader
-from msdump.graph.compile import compile_graph
-from msdump.graph.emulation import FLOAT16, Rounding
+from msdump.graph.compile.compilation import compile_graph
+from msdump.graph.kernel.emulation import FLOAT16, Rounding
 from msdump.session import Network
 from tests.execute import whole
 

@@ -16,7 +16,7 @@ from msdump.execute.program import Program
 from msdump.execute.runtime import runtime
 from msdump.graph import functions, loader
 from msdump.session import Network
-from msdump.tools import inputs
+from msdump.tools.preview import inputs
 from tests.execute import whole
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"

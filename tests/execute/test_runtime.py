@@ -12,7 +12,8 @@ import pytest
 
 from msdump import env
 from msdump.execute import runtime
-from msdump.graph import loader, probe
+from msdump.graph import loader
+from msdump.graph.kernel import probe
 from msdump.plan import Context, DeviceTarget
 from msdump.session import Network
 

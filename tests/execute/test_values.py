@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from msdump import dtypes
 from msdump.errors import FormatError, InputError
 from msdump.execute import values
-from msdump.graph.onenode import type_text
+from msdump.graph.kernel.onenode import type_text
 
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 rows = st.sampled_from([row for row in dtypes.DTYPES if row.onnx])

@@ -6,7 +6,7 @@ import pytest
 
 from msdump import env
 from msdump.frontends.acl import state
-from tests.frontends.acl_script import Script
+from tests.frontends.acl.script import Script
 
 
 @pytest.fixture

@@ -12,19 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-from msdump.capture import ge_model
-from msdump.config import acl, mindspore, source
+from msdump.capture.graphs import ge_model
+from msdump.config import mindspore, source
+from msdump.config.acl import plan as acl
 from msdump.encode import npy
 from msdump.errors import MsdumpError
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.session import emulated
-from msdump.store import texts
-from msdump.store.reader import open_dump
-from msdump.tools import convert, convert_sources, fusion_rules, inputs
-from msdump.tools.convert_result import Target
-from msdump.tools.describe import describe
-from msdump.tools.graph_file import FORMS
+from msdump.store.read import texts
+from msdump.store.read.reader import open_dump
+from msdump.tools.compare.pairing import fusion_rules
+from msdump.tools.compare.pairing.graph_file import FORMS
+from msdump.tools.convert import conversion, sources
+from msdump.tools.convert.result import Target
+from msdump.tools.preview import inputs
+from msdump.tools.preview.describe import describe
 from tests.dump.conftest import config
 from tests.soak import deaths, networks, side_files
 from tests.soak.children import Child
@@ -186,8 +189,8 @@ def _csv(path):
 
 
 def _operator_file(path):
-    found = convert_sources.find([str(path)], str(path.parent / "out"))
-    convert.convert(found, str(path.parent / "out"), Target(), jobs=1)
+    found = sources.find([str(path)], str(path.parent / "out"))
+    conversion.convert(found, str(path.parent / "out"), Target(), jobs=1)
     for record in open_dump(path.parent).records:
         assert record.array is not None
 

@@ -6,15 +6,17 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from msdump.capture.op_debug_files import OpDebugWriter
+from msdump.capture.compiled.op_debug_files import OpDebugWriter
 from msdump.config import torchair
 from msdump.config.faults import GrammarError
 from msdump.config.grammar import parse_iterations
 from msdump.device.tasks import Task
 from msdump.encode import dump_data, op_debug
 from msdump.plan import Context, DeviceTarget, JitLevel
-from msdump.store.reader import open_dump
-from msdump.tools import dump_folder, overflow, overflow_records
+from msdump.store.read.reader import open_dump
+from msdump.tools.compare.pairing import dump_folder
+from msdump.tools.overflow import records as overflow_records
+from msdump.tools.overflow import report
 
 TIME = 1700000000000000
 STAND_IN = "12345678901234567890.npy"
@@ -61,7 +63,7 @@ def _overflows(path):
             other.unlink()
     records = overflow_records.find(str(path.parent))
     assert len(records) == 1
-    overflow.analyse(records, str(path.parents[1] / "out"))
+    report.analyse(records, str(path.parents[1] / "out"))
 
 
 def _options(path):

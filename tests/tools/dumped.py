@@ -8,9 +8,9 @@ from msdump import dtypes
 from msdump.device import formats
 from msdump.encode import dump_data, dump_enums, packing
 from msdump.encode.dump_data import DumpData, TensorInfo
-from msdump.tools import convert as tool
-from msdump.tools import convert_sources
-from msdump.tools.convert_result import Target
+from msdump.tools.convert import conversion as tool
+from msdump.tools.convert import sources
+from msdump.tools.convert.result import Target
 
 NAME = "Conv2D.Default_conv1-Conv2d_Conv2D-op12.1.2.1612439563338030"
 PLAIN = Target()
@@ -50,7 +50,7 @@ def counted(shape, dtype="f2"):
 
 def convert(paths, output, target=PLAIN, **options):
     """Convert files and directories."""
-    found = convert_sources.find([str(path) for path in paths], str(output))
+    found = sources.find([str(path) for path in paths], str(output))
     return tool.convert(found, str(output), target, **options)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from msdump.config import acl_file
-from msdump.config.acl_codes import AclCode
-from msdump.config.acl_faults import invalid_argument
+from msdump.config.acl import file
+from msdump.config.acl.codes import AclCode
+from msdump.config.acl.faults import invalid_argument
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, mdl, state
 from msdump.frontends.acl import operators as op
@@ -117,7 +117,7 @@ def _configuration(config_path: Any) -> bytes:
         return b""
     if not isinstance(config_path, str):
         raise invalid_argument("aclInit", config_path, "configPath", "a path is expected")
-    return acl_file.read(config_path)
+    return file.read(config_path)
 
 
 def _end(now: State) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import (
     AclError,
     DeviceMemoryError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl.objects import DataBuffer
 from msdump.frontends.acl.state import State

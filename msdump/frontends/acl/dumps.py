@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from msdump import env
 from msdump.capture.process import Process
-from msdump.config import acl as config
-from msdump.config import acl_environment
-from msdump.config.acl_codes import AclCode
-from msdump.config.acl_faults import AclFaults
+from msdump.config.acl import environment
+from msdump.config.acl import plan as config
+from msdump.config.acl.codes import AclCode
+from msdump.config.acl.faults import AclFaults
 from msdump.frontends import settings
 from msdump.frontends.acl.usage import Usage
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene, Trigger
@@ -70,7 +70,7 @@ class Dumps:
     def read_environment(self) -> None:
         """Turn on the exception dump that the environment asks for, once."""
         if self._exceptions is None:
-            plan = acl_environment.exception_plan(context(0))
+            plan = environment.exception_plan(context(0))
             self._exceptions = None if plan is None else self._start(plan)
             self._is_environments = plan is not None
 

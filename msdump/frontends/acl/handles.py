@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final, TypeVar
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 
 T = TypeVar("T")

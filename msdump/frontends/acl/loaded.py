@@ -11,7 +11,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.capture.process import Process
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.dtypes import STRING, DType
 from msdump.encode import packing
 from msdump.errors import AclError

@@ -6,7 +6,7 @@ import threading
 from bisect import bisect_right, insort
 from typing import Any, Final
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.device.memory import DeviceMemory
 from msdump.errors import AclError
 from msdump.frontends.acl.host import HostMemory

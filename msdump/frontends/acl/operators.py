@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
+from msdump.capture.compiled.single_dump import SingleOperator
 from msdump.capture.process import Process
-from msdump.capture.single_dump import SingleOperator
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.dtypes import DTYPES, STRING, DType
 from msdump.encode import packing
 from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
@@ -26,8 +26,8 @@ from msdump.frontends.acl.state import State
 from msdump.graph import loader
 from msdump.graph.ge.body import Operand
 from msdump.graph.ge.model import InputCountError
+from msdump.graph.ge.single_operator import needed_values, single_operator
 from msdump.graph.graph import Graph
-from msdump.graph.single_operator import needed_values, single_operator
 from msdump.iterations import IterationSet
 from msdump.session import Network
 

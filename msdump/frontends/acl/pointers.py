@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.arguments import dimensions

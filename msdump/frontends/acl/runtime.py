@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.objects import AclContext, Stream

@@ -8,9 +8,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.capture.single_dump import SingleOperator
-from msdump.config.acl_codes import AclCode
-from msdump.config.acl_faults import out_of_turn
+from msdump.capture.compiled.single_dump import SingleOperator
+from msdump.config.acl.codes import AclCode
+from msdump.config.acl.faults import out_of_turn
 from msdump.errors import AclError
 from msdump.frontends.acl.dumps import Dumps
 from msdump.frontends.acl.handles import Handles

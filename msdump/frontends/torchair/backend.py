@@ -15,7 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.compiled.dump import ModelIdentity
 from msdump.capture.process import Process
 from msdump.config import torchair as options
 from msdump.frontends.acl import dumps
@@ -23,7 +23,7 @@ from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
 from msdump.frontends.torchair.compiler_config import CompilerConfig
 from msdump.frontends.torchair.export import Exported, Fixed, Given, Result, export
 from msdump.graph import loader
-from msdump.graph.compile import compile_graph
+from msdump.graph.compile.compilation import compile_graph
 from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
 from msdump.store.clock import CLOCK

@@ -21,7 +21,7 @@ from msdump import dtypes
 from msdump.encode import npy
 from msdump.frontends.torchair import rank, tensors
 from msdump.frontends.torchair.graph_dump import captured_name
-from msdump.store.streams import write_stream
+from msdump.store.write.streams import write_stream
 
 _INPUT: Final = "INPUT"
 _OUTPUT: Final = "OUTPUT"

@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.capture import ge_model
-from msdump.capture.ge_model import HostView, View
+from msdump.capture.graphs import ge_model
+from msdump.capture.graphs.ge_model import HostView, View
 from msdump.encode import ge_text
 from msdump.encode.ge_text import Message
 from msdump.frontends.torchair import rank
-from msdump.graph.compile import compile_graph
+from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.graph import Graph
-from msdump.store.streams import WriteStream
+from msdump.store.write.streams import WriteStream
 
 _TENSOR_NAME: Final = "_fx_tensor_name"
 _NO_NAME: Final = re.compile(r"\W")

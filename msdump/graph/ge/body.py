@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import InputError
-from msdump.graph.emulation import FLOAT32, HALVES
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
 
 REQUIRED: Final = object()
 """The default of an attribute that has none."""

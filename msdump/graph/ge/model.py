@@ -15,9 +15,9 @@ import onnx
 from onnx import helper
 
 from msdump.errors import InputError
-from msdump.graph.emulation import GE_DOMAIN, GE_PREFIX
 from msdump.graph.ge import arrays, convolutions, elementwise, networks, reductions
 from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Operand
+from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
 
 _log = logging.getLogger("msdump.graph")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from msdump.config.acl_codes import AclCode
-from msdump.config.acl_faults import null_pointer, out_of_turn
+from msdump.config.acl.codes import AclCode
+from msdump.config.acl.faults import null_pointer, out_of_turn
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.arguments import path_text
 from msdump.frontends.acl.state import State

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msdump import reading
-from msdump.capture.compiled_dump import ModelIdentity
+from msdump.capture.compiled.dump import ModelIdentity
 from msdump.capture.process import Process
-from msdump.config.acl_codes import AclCode
-from msdump.config.acl_faults import null_pointer
+from msdump.config.acl.codes import AclCode
+from msdump.config.acl.faults import null_pointer
 from msdump.errors import AclError, GraphError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.arguments import path_text

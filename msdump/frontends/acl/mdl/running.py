@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msdump.config.acl_codes import AclCode
+from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.buffers import device_view, write_result

@@ -1,0 +1,176 @@
+"""Takes the tensors of the operators of a compiled graph and hands each operator to a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.capture import steps
+from msdump.capture.compiled.exception_files import ExceptionWriter
+from msdump.capture.compiled.held import Arrays, Held, Holder
+from msdump.capture.compiled.model_selection import ModelSelection
+from msdump.capture.compiled.op_debug_files import OpDebugWriter
+from msdump.capture.compiled.operator_writer import OperatorWriter
+from msdump.capture.steps import Skip
+from msdump.capture.triggers import OverflowTrigger
+from msdump.device.ascend import Ascend
+from msdump.device.tasks import Task
+from msdump.graph.graph import Graph
+from msdump.plan import DumpPlan, Tree, Trigger
+from msdump.record import IO, OperatorRef
+from msdump.store import names
+from msdump.store.clock import CLOCK
+
+_COLLECTIVE: Final = "Hcom"
+_DATA: Final = "Data"
+
+
+class CompiledCapture:
+    """The dump of one compiled graph: an observer of its operators while an iteration runs.
+
+    All tensors of an operator carry one timestamp; those of a collective have two, since their
+    inputs and outputs are files of their own.
+    """
+
+    def __init__(
+        self,
+        plan: DumpPlan,
+        device: Ascend,
+        selection: ModelSelection,
+        holder: Holder,
+        writer: OperatorWriter,
+        *,
+        input_tasks: Mapping[str, Task],
+        skip: Skip,
+        overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
+        failure: ExceptionWriter | None = None,
+    ) -> None:
+        """Compile a plan for a graph.
+
+        Args:
+            plan: What is dumped.
+            device: The emulated device with the compiled graph.
+            selection: Its operators and tensors that are dumped.
+            holder: Shows tensors as the device holds them.
+            writer: Writes operators.
+            input_tasks: The task that each input of the model goes with.
+            skip: Told of every sequence and map, which no file holds.
+            overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
+            failure: Writes the operator that fails, under ``op_debug_mode`` 4 and acl's exception scenes.
+        """
+        self._no_tensors = _count_no_tensors(plan, device, selection)
+        self.watched: Sequence[bool] = tuple(
+            is_watched or count > 0
+            for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
+        )
+        self.wants_inputs = plan.keeps_inputs
+        self.wants_outputs = plan.keeps_outputs
+        self._nodes = device.graph.nodes
+        self._tasks = device.tasks
+        self._data = selection.data if plan.keeps_outputs and plan.trigger is Trigger.ALWAYS else {}
+        self._blocked = selection.blocked
+        self._holder = holder
+        self._writer = writer
+        self._input_tasks = input_tasks
+        self._skip = skip
+        self._overflow = overflow
+        self._failure = failure
+        # MindSpore's op_debug_mode 4 promises the inputs alone.
+        self._shows_unwritten = plan.tree is Tree.MODELS or plan.trigger is not Trigger.EXCEPTION
+        self._style = names.STYLES[plan.naming, plan.context.device_target]
+        self._directory = ""
+        self._iteration = 0
+        self._inputs: dict[str, Any] = {}
+        self.bodies: Mapping[int, CompiledCapture] = {}
+
+    def begin(self, directory: str, iteration: int, inputs: dict[str, Any]) -> None:
+        """Direct the files of the operators that run from now on into an execution's directory.
+
+        Args:
+            directory: The directory.
+            iteration: Number of the step, for messages.
+            inputs: What the network is fed and no file tells yet; what is written is taken out.
+        """
+        self._directory = directory
+        self._iteration = iteration
+        self._inputs = inputs
+
+    def end(self) -> None:
+        """Let go of what the network was fed."""
+        self._inputs = {}
+        for body in self.bodies.values():
+            body.end()
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Write an operator that has just run."""
+        for _ in range(self._no_tensors[position]):
+            self._skip(steps.NO_TENSOR)
+        task = self._tasks[position]
+        if task is None:
+            return
+        operator = self._nodes[position].operator
+        if self._overflow is not None:
+            trigger, op_debug = self._overflow
+            names = self._nodes[position].inputs
+            if not trigger.fires(
+                operator, self._iteration, inputs, outputs, saturated=saturated, names=names
+            ):
+                return
+            op_debug.write(self._directory, task, CLOCK.now())
+        for name in self._data.get(position, ()):
+            self._write_data(name)
+        read = list(self._kept(position, IO.INPUT, inputs))
+        made = list(self._kept(position, IO.OUTPUT, outputs))
+        if operator.op_type.startswith(_COLLECTIVE):
+            self._write(operator, task, read)
+            self._write(operator, task, made)
+        else:
+            self._write(operator, task, read + made)
+
+    def enter(self, body: Graph) -> CompiledCapture | None:
+        """Return what sees a branch or the body of a loop, which is about to run once."""
+        capture = self.bodies.get(body.index)
+        if capture is not None:
+            capture.begin(self._directory, self._iteration, self._inputs)
+        return capture
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Write an operator that has just failed: its inputs, and under acl its outputs."""
+        task = self._tasks[position]
+        if self._failure is None or task is None:
+            return
+        read = list(self._holder.hold(position, IO.INPUT, inputs))
+        made = list(self._holder.unwritten(position)) if self._shows_unwritten else []
+        self._failure.write(self._nodes[position], task, read, made)
+
+    def _kept(self, position: int, io: IO, arrays: Arrays) -> Iterator[Held]:
+        blocked = self._blocked.get(position, frozenset())
+        shown = [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
+        return self._holder.hold(position, io, shown)
+
+    def _write_data(self, name: str) -> None:
+        """Write the ``Data`` operator of a graph input, once in an execution."""
+        array = self._inputs.pop(name, None)
+        if isinstance(array, np.ndarray):
+            held = self._holder.given(name, array)
+            self._write(OperatorRef(_DATA, name), self._input_tasks[name], [held])
+
+    def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
+        if not tensors:
+            return
+        name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+        self._writer.write(self._directory, operator, name, tensors)
+
+
+def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
+    """Return how many sequences and maps each operator that is asked for has, with a task or without one."""
+    if plan.trigger is not Trigger.ALWAYS:
+        return (0,) * len(device.graph.nodes)
+    return tuple(
+        steps.count_no_tensors(device.graph, node, inputs=plan.keeps_inputs, outputs=plan.keeps_outputs)
+        if is_asked and not node.bodies
+        else 0
+        for node, is_asked in zip(device.graph.nodes, selection.asked, strict=True)
+    )

@@ -1,0 +1,319 @@
+"""The dump of one graph that a device compiled as a whole: Ascend O2, GE, acl and torchair."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from msdump.capture import device_steps
+from msdump.capture.compiled import acl_json, model_selection, watcher
+from msdump.capture.compiled.capture import CompiledCapture
+from msdump.capture.compiled.exception_files import EXCEPTIONS, ExceptionWriter
+from msdump.capture.compiled.held import Holder, Memory, memory_of
+from msdump.capture.compiled.model_selection import ModelSelection
+from msdump.capture.compiled.op_debug_files import OpDebugWriter
+from msdump.capture.compiled.operator_statistics import StatisticsWriter
+from msdump.capture.compiled.operator_writer import DumpDataWriter, NpyWriter, OperatorWriter
+from msdump.capture.compiled.watcher import Sight, WatcherCapture
+from msdump.capture.process import Process
+from msdump.capture.selection import used_items
+from msdump.capture.statistics.rows import Statistics
+from msdump.capture.triggers import OverflowTrigger
+from msdump.device import tasks
+from msdump.device.ascend import Ascend
+from msdump.errors import DumpWriteError
+from msdump.graph.graph import Graph, Node
+from msdump.plan import DumpLevel, DumpPlan, ExceptionDump, FileFormat, Scene, Tree, Trigger
+from msdump.record import Artifact
+from msdump.store import layouts, names
+from msdump.store.clock import CLOCK
+from msdump.store.existing import free_time
+from msdump.store.layouts import ModelLayout
+from msdump.store.write.sinks import Sink
+from msdump.store.write.standins import LONGEST_NAME
+
+_log = logging.getLogger("msdump")
+
+_UNNAMED: Final = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What tells a model from the others of its process.
+
+    Attributes:
+        file_name: Name of the model's file without suffix, "" where there is none.
+        model_id: Its number, None: the next one of the process.
+        time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
+            (Ascend O2), each step is configured anew.
+        is_stepped: Whether the process's iteration counts its runs, as where several networks, one for
+            each set of shapes, are one model.
+    """
+
+    file_name: str = ""
+    model_id: int | None = None
+    time: str | None = None
+    is_stepped: bool = False
+
+
+class CompiledDump:
+    """Everything that one compiled graph writes below the dump path.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Where it goes.
+        directory: Directory of the model, ``{model_name}``.
+        model_id: Number of the model in its process.
+    """
+
+    def __init__(
+        self,
+        plan: DumpPlan,
+        process: Process,
+        device: Ascend,
+        memory: Memory,
+        model: ModelIdentity,
+    ) -> None:
+        """Give the model its number and directory; nothing is written yet.
+
+        Args:
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device with the compiled graph.
+            memory: Gives the device memory of the run that goes on.
+            model: What the model is called.
+        """
+        self.plan = plan
+        self.sink = process.sink(plan)
+        self.model_id = process.next_model_id() if model.model_id is None else model.model_id
+        self.directory = _directory(plan, model.file_name, device.graph.name)
+        self._layout = ModelLayout(plan.path, plan.context.device_id, self.directory, self.model_id)
+        self._process = process
+        self._file_name = model.file_name
+        self._time = model.time
+        self._has_own_time = False  # no other program writes into the directory of this time
+        self._runs = 0
+        self._is_stepped = model.is_stepped
+        self._warned = False
+        self._memory = memory
+        self._devices = tuple(device.walk())
+        self._input_tasks = tasks.of_inputs((inner.graph, inner.tasks) for inner in self._devices)
+        self._writer = operator_writer(plan, self.sink)
+        self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
+        self._failures = {
+            inner.graph.index: failure_writer(plan, inner.graph, self.sink) for inner in self._devices
+        }
+        self._capture: CompiledCapture | WatcherCapture
+        self.mark(frozenset())
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        self._capture = self._watcher() if self.plan.scene is Scene.WATCHER else self._main_capture(marked)
+        names = [name for device in self._devices for node in device.graph.nodes for name in full_names(node)]
+        self._layers = acl_json.layers(self.plan, names, marked)
+        self._used = used_items(self.plan, names)
+        self._process.suggest(
+            self.plan, self._used, [node for device in self._devices for node in device.graph.nodes]
+        )
+
+    def _watcher(self) -> WatcherCapture:
+        watcher.warn_of_unknown(*_whole(self._devices), self.plan)
+        sight = Sight()
+        found = {
+            device.graph.index: WatcherCapture(self.plan, device, self._holder(device), self._writer, sight)
+            for device in self._devices
+        }
+        for capture in found.values():
+            capture.bodies = found
+        return found[self._devices[0].graph.index]
+
+    def _holder(self, device: Ascend) -> Holder:
+        return Holder(device, memory_of(device, self._devices[0], self._memory))
+
+    def _main_capture(self, marked: frozenset[str]) -> CompiledCapture:
+        selections = select_compiled(self._devices, self.plan, marked, self._file_name)
+        return self._captures(self._devices[0], dict(zip(self._devices, selections, strict=True)))
+
+    def _captures(self, device: Ascend, selections: Mapping[Ascend, ModelSelection]) -> CompiledCapture:
+        """Return the observer of a graph, with those of the branches and loops in it."""
+        capture = CompiledCapture(
+            self.plan,
+            device,
+            selections[device],
+            self._holder(device),
+            self._writer,
+            input_tasks=self._input_tasks,
+            skip=self.sink.skip,
+            overflow=self._trigger(device),
+            failure=self._failures[device.graph.index],
+        )
+        capture.bodies = {index: self._captures(inner, selections) for index, inner in device.bodies.items()}
+        return capture
+
+    def _trigger(self, device: Ascend) -> tuple[OverflowTrigger, OpDebugWriter] | None:
+        if self._op_debug is None:
+            return None
+        limit = self._process.overflow_limit(self.plan)
+        return OverflowTrigger(limit, device_steps.reader(device)), self._op_debug
+
+    def write_graph_files(self) -> None:
+        """Tell whether the files of the compilation were written; O2 saves no .ir files by itself."""
+        self.sink.flush()
+
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
+        """Return the observer of a dumped iteration.
+
+        Args:
+            iteration: Its number in the dump.
+            inputs: What the network is fed.
+        """
+        self._process.use(self.plan, self._used)
+        self._warn_of_no_target()
+        self._capture.begin(self._execution(iteration), iteration, dict(inputs))
+        self._runs += 1
+        return self._capture
+
+    def end(self) -> None:
+        """Finish a dumped iteration: its files are complete."""
+        self._capture.end()
+        self.sink.flush()
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        self._capture.end()
+        with contextlib.suppress(DumpWriteError):
+            self.sink.flush()
+
+    def pass_by(self, iteration: int) -> None:
+        """Note an iteration that is about to run undumped."""
+        del iteration
+        if self.plan.tree is Tree.STEPS:
+            self._configure(self.plan.path, is_dumped=False)
+        self._runs += 1
+
+    def _execution(self, iteration: int) -> str:
+        if self.plan.tree is not Tree.STEPS:
+            return self._of_configuration(iteration if self._is_stepped else self._runs)
+        self._configure(f"{self.plan.path.rstrip('/')}/{iteration}", is_dumped=True)
+        time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, self._runs, iteration))
+        return self._layout.execution(time, self._runs, iteration)
+
+    def _of_configuration(self, run: int) -> str:
+        """Return the directory of a run below the time at which the dump was configured."""
+        if not self._has_own_time:
+            configured = self._time or self._process.configured(self.plan)
+            self._time = free_time(configured, lambda time: self._layout.execution(time, run))
+            self._has_own_time = True
+        assert self._time
+        return self._layout.execution(self._time, run)
+
+    def _configure(self, root: str, *, is_dumped: bool) -> None:
+        """Write the acl.json of a step, as MindSpore does before each one."""
+        data = acl_json.content(self.plan, self._layers, root, is_dumped=is_dumped)
+        self.sink.replace(Artifact(*os.path.split(self._layout.acl_config()), (data,)))
+
+    def _warn_of_no_target(self) -> None:
+        if self._layers == (acl_json.NO_TARGET,) and not self._warned:
+            self._warned = True
+            _log.warning("%s: set_dump has marked no operator of %s", self.plan.source, self.directory)
+
+
+def select_compiled(
+    devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str = ""
+) -> list[ModelSelection]:
+    """Return what a plan dumps of a compiled model; operators without a task are never dumped.
+
+    Args:
+        devices: The emulated device with the main graph, then those of its branches and loops.
+        plan: The plan.
+        marked: Full names of the operators that ``set_dump`` marked.
+        file_name: Name of the model's file without suffix.
+
+    Returns:
+        The selection of each graph.
+    """
+    graph, runs = _whole(devices)
+    whole = _select(graph, plan, marked, (file_name, runs))
+    parts, start = [], 0
+    for device in devices:
+        end = start + len(device.graph.nodes)
+        parts.append(_part(whole, range(start, end)))
+        start = end
+    return parts
+
+
+def _whole(devices: Sequence[Ascend]) -> tuple[Graph, tuple[bool, ...]]:
+    """Return a model with the operators of its branches and loops, and whether the device runs each."""
+    nodes = tuple(node for device in devices for node in device.graph.nodes)
+    runs = tuple(task is not None for device in devices for task in device.tasks)
+    return replace(devices[0].graph, nodes=nodes), runs
+
+
+def _select(
+    graph: Graph, plan: DumpPlan, marked: frozenset[str], model: tuple[str, tuple[bool, ...]]
+) -> ModelSelection:
+    file_name, runs = model
+    if plan.level is DumpLevel.KERNEL or plan.trigger is Trigger.EXCEPTION:
+        nothing = (False,) * len(runs)
+        return ModelSelection(nothing, {}, {}, nothing)
+    if plan.models is not None:
+        return model_selection.select_model(graph, plan, file_name, runs)
+    asked = tuple(
+        any(plan.selector.selects(name, is_marked=name in marked) for name in full_names(node))
+        for node in graph.nodes
+    )
+    watched = tuple(is_run and is_asked for is_run, is_asked in zip(runs, asked, strict=True))
+    return ModelSelection(watched, model_selection.data_read(graph, watched), {}, asked)
+
+
+def full_names(node: Node) -> tuple[str, ...]:
+    """Return the names that select an operator: those of the operators that are fused in it, and its own."""
+    return (*(part.operator.full_name for part in node.parts), node.operator.full_name)
+
+
+def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
+    """Return the selection of one graph, of the one of all graphs of a model."""
+    return ModelSelection(
+        whole.watched[nodes.start : nodes.stop],
+        {position - nodes.start: found for position, found in whole.data.items() if position in nodes},
+        {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
+        whole.asked[nodes.start : nodes.stop],
+    )
+
+
+def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
+    name = names.sanitize(model_selection.directory_name(plan, file_name, graph_name))
+    return name[:LONGEST_NAME] or _UNNAMED  # its number tells two of the same beginning apart
+
+
+def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
+    """Return what writes the operators of a plan: files of CANN, statistics, or .npy files."""
+    if plan.operator_statistics is not None:
+        return StatisticsWriter(sink, plan.operator_statistics)
+    if plan.file_format is FileFormat.BIN:
+        return DumpDataWriter(sink)
+    style = names.STYLES[plan.naming, plan.context.device_target]
+    statistics = None if plan.statistics is None else Statistics(plan.statistics, style)
+    return NpyWriter(sink, style, statistics, keeps_tensors=plan.keeps_tensors)
+
+
+def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
+    if plan.trigger is not Trigger.OVERFLOW:
+        return None
+    known = [task for device in devices for task in device.tasks]
+    return OpDebugWriter(sink, known, model_id, is_json=plan.file_format is FileFormat.NPY)
+
+
+def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
+    """Return what writes the operator that fails, None where no exception dump is on."""
+    scene = plan.scene
+    if scene is None and plan.context.exception_dump is ExceptionDump.FULL:
+        scene = Scene.NORM_EXCEPTION
+    if scene is None or scene not in EXCEPTIONS:
+        return None
+    directory = layouts.exceptions(plan.exception_path or plan.path, plan.context.device_id)
+    return ExceptionWriter(sink, directory, scene, graph)

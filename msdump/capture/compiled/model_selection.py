@@ -1,0 +1,245 @@
+"""Which operators and tensors of one model ``dump_list`` of acl.json dumps.
+
+The rules are CANN's. An item without a model name goes before those that name
+the model; of several items for the same model the last one counts, but what they
+leave out adds up. An operator answers to its name in the compiled graph, ONNX
+name or full name, and in ``layer`` also to the names of the operators that
+fusion has joined in it.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.capture.compiled import model_warnings
+from msdump.capture.compiled.model_names import all_names, kinds, names
+from msdump.graph.graph import Graph, Node
+from msdump.plan import Blocked, DumpPlan, ModelItem
+from msdump.record import IO
+
+_log = logging.getLogger("msdump.capture")
+
+_TRANSFER: Final = re.compile(r"trans_(?:TransData|Cast)_[0-9]+")
+_POSITION: Final = re.compile(r"(?P<io>input|output)(?P<index>[0-9]+)")
+
+Slot = tuple[IO, int]
+"""An input or output of an operator by its index."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSelection:
+    """The parts of a model that are dumped.
+
+    Attributes:
+        watched: For each node, whether it is dumped.
+        data: Graph inputs that dumped nodes read, by the node's position: ``Data`` operators,
+            which are dumped with their readers.
+        blocked: Inputs and outputs that are left out, by the node's position.
+        asked: For each node, whether it is selected; what is and has no task is not dumped.
+    """
+
+    watched: tuple[bool, ...]
+    data: Mapping[int, tuple[str, ...]]
+    blocked: Mapping[int, frozenset[Slot]]
+    asked: tuple[bool, ...]
+
+
+def select_model(
+    graph: Graph, plan: DumpPlan, file_name: str = "", runs: Sequence[bool] | None = None
+) -> ModelSelection:
+    """Return what ``plan.models`` dumps of a model; names that no operator has are logged.
+
+    Args:
+        graph: The compiled graph.
+        plan: The plan.
+        file_name: Name of the model's file without suffix, "" for a model from memory.
+        runs: For each node, whether the device runs it at all; None: it runs them all. What has
+            no task of its own is never dumped and ends no range.
+    """
+    items = Items.of(plan.models or (), file_name, graph.name, plan.source)
+    present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
+    in_layer = items.selected(graph.nodes)
+    in_range = within(items.ranges, graph.nodes, present)
+    asked = tuple(named or ranged for named, ranged in zip(in_layer, in_range, strict=True))
+    watched = tuple(runs and is_asked for runs, is_asked in zip(present, asked, strict=True))
+    model_warnings.warn_of_selection(graph, items, present, plan.source)
+    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes), asked)
+
+
+def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
+    """Return the ``{model_name}`` of a model: its file's if ``dump_list`` names it so, else its own."""
+    named = {item.model_name for item in plan.models or ()}
+    return file_name if file_name and (file_name in named or not graph_name) else graph_name
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The items of ``dump_list`` that speak of one model.
+
+    Attributes:
+        deciding: The item that says which operators are dumped, None: the model is not listed.
+        ranges: First and last operator of each range.
+        blocked_types: Inputs and outputs that the black lists of all items leave out, by operator type.
+        blocked_names: The same by operator name.
+    """
+
+    deciding: ModelItem | None
+    ranges: tuple[tuple[str, str], ...]
+    blocked_types: Mapping[str, frozenset[Slot]]
+    blocked_names: Mapping[str, frozenset[Slot]]
+
+    @classmethod
+    def of(cls, models: Iterable[ModelItem], file_name: str, graph_name: str, source: str = "") -> Items:
+        """Choose the items for a model by the name of its file and its own; ``source`` is for messages."""
+        keys = {None, file_name, graph_name}
+        mine = tuple(item for item in models if item.model_name in keys)
+        last = {item.model_name: item for item in mine}
+        named = last.get(file_name) or last.get(graph_name)
+        return cls(
+            last.get(None) or named,
+            named.ranges if named else (),
+            _slots((entry for item in mine for entry in item.blocked_types), source),
+            _slots((entry for item in mine for entry in item.blocked_names), source),
+        )
+
+    def selected(self, nodes: Sequence[Node]) -> tuple[bool, ...]:
+        """Tell for each node whether ``layer`` selects it."""
+        item = self.deciding
+        if item is None:
+            return (False,) * len(nodes)
+        if not item.layers:
+            return (item.model_name is None or not self.ranges,) * len(nodes)
+        layers = frozenset(item.layers)
+        return tuple(not layers.isdisjoint(all_names(node)) for node in nodes)
+
+    def blocked(self, nodes: Sequence[Node]) -> dict[int, frozenset[Slot]]:
+        """Return the inputs and outputs that the black lists leave out, by the node's position."""
+        found = {}
+        for position, node in enumerate(nodes):
+            slots = frozenset().union(
+                *(self.blocked_types.get(kind, frozenset()) for kind in kinds(node)),
+                *(self.blocked_names.get(name, frozenset()) for name in names(node)),
+            )
+            if slots:
+                found[position] = slots
+        return found
+
+
+class _State(enum.Enum):
+    """Where a range stands while the operators pass."""
+
+    BEFORE = enum.auto()
+    INSIDE = enum.auto()
+    ENDED = enum.auto()
+    BROKEN = enum.auto()
+
+
+class _Event(enum.Enum):
+    """What an operator is to a range."""
+
+    BEGIN = enum.auto()
+    END = enum.auto()
+    OTHER = enum.auto()
+
+
+_NEXT: Final = {
+    (_State.BEFORE, _Event.BEGIN): _State.INSIDE,
+    (_State.BEFORE, _Event.END): _State.BROKEN,
+    (_State.BEFORE, _Event.OTHER): _State.BEFORE,
+    (_State.INSIDE, _Event.BEGIN): _State.INSIDE,
+    (_State.INSIDE, _Event.END): _State.ENDED,
+    (_State.INSIDE, _Event.OTHER): _State.INSIDE,
+    (_State.ENDED, _Event.BEGIN): _State.BROKEN,
+    (_State.ENDED, _Event.END): _State.ENDED,
+    (_State.ENDED, _Event.OTHER): _State.BEFORE,
+    **{(_State.BROKEN, event): _State.BROKEN for event in _Event},
+}
+"""The states of ``opname_range``: an end too early, and a begin right behind an end, break it."""
+
+
+def within(
+    ranges: Iterable[tuple[str, str]], nodes: Sequence[Node], runs: Sequence[bool]
+) -> tuple[bool, ...]:
+    """Tell for each node whether one of the ranges holds it, both ends included.
+
+    Args:
+        ranges: First and last operator of each range.
+        nodes: Operators in execution order.
+        runs: For each node, whether the device runs it; those that it does not are passed over.
+    """
+    found = [False] * len(nodes)
+    for begin, end in ranges:
+        state = _State.BEFORE
+        for position in (position for position, is_run in enumerate(runs) if is_run):
+            event = _event(names(nodes[position]), begin, end)
+            state = _NEXT[state, event]
+            found[position] |= state in {_State.INSIDE, _State.ENDED}
+            if state is _State.INSIDE and event is _Event.BEGIN and end in names(nodes[position]):
+                state = _State.ENDED  # a range of one operator
+    return tuple(found)
+
+
+def _event(known: frozenset[str], begin: str, end: str) -> _Event:
+    if begin in known:
+        return _Event.BEGIN
+    return _Event.END if end in known else _Event.OTHER
+
+
+def _slots(entries: Iterable[Blocked], source: str) -> dict[str, frozenset[Slot]]:
+    """Return the slots of black list entries by name; entries of one name add up."""
+    found: dict[str, frozenset[Slot]] = {}
+    for entry in entries:
+        if entry.name:
+            found[entry.name] = found.get(entry.name, frozenset()) | _parsed(entry, source)
+    return found
+
+
+def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
+    if not entry.positions:
+        _log.warning("%s: the black list entry %r has no pos, so it leaves nothing out", source, entry.name)
+    slots = set()
+    for text in entry.positions:
+        match = _POSITION.fullmatch(text)
+        if match is None:
+            _log.warning(
+                "%s: pos %r of %r is ignored: 'input' or 'output' and an index, as in 'input0', are expected",
+                source,
+                text,
+                entry.name,
+            )
+        else:
+            slots.add((IO(match["io"]), int(match["index"])))
+    return frozenset(slots)
+
+
+def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
+    """Return the graph inputs that dumped operators read, by the position of the operator.
+
+    What the device has put between an input and its reader does not part them, unless it is dumped itself.
+    """
+    fed = {value.name for value in graph.inputs}
+    sources = {
+        node.outputs[0]: node.inputs[0]
+        for node, is_watched in zip(graph.nodes, watched, strict=True)
+        if not is_watched and _TRANSFER.fullmatch(node.name)
+    }
+    read = {
+        position: tuple(name for name in dict.fromkeys(_origins(node, sources)) if name in fed)
+        for position, node in enumerate(graph.nodes)
+        if watched[position]
+    }
+    return {position: found for position, found in read.items() if found}
+
+
+def _origins(node: Node, sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a node reads, before any transfer."""
+    for name in node.inputs:
+        origin = name
+        while origin in sources:
+            origin = sources[origin]
+        yield origin

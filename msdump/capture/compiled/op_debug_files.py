@@ -1,0 +1,68 @@
+"""The files that tell of overflows: ``Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}`` and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msdump.device.tasks import Task
+from msdump.encode import dump_data, op_debug
+from msdump.encode.op_debug import OldRecord, Record, Unit
+from msdump.record import Artifact
+from msdump.store import names
+from msdump.store.names import OperatorName
+from msdump.store.write.sinks import Sink
+
+# vendor: the number of a floating point overflow in CANN's own example
+_OVERFLOW: Final = 2048
+
+_OLD_SECTION: Final = "AI Core"
+
+
+class OpDebugWriter:
+    """Tells of overflows; the debug task itself stands behind the tasks of the model."""
+
+    def __init__(self, sink: Sink, tasks: Sequence[Task | None], model_id: int, *, is_json: bool) -> None:
+        """Write into a sink.
+
+        Args:
+            sink: Where files go.
+            tasks: The tasks of the model's operators.
+            model_id: Number of the model.
+            is_json: MindSpore's JSON (``file_format`` npy) instead of CANN's dump file.
+        """
+        known = [task for task in tasks if task is not None]
+        self._sink = sink
+        self._model_id = model_id
+        self._is_json = is_json
+        self._task_id = 1 + max((task.task_id for task in known), default=-1)
+        self._stream_id = 1 + max((task.stream_id for task in known), default=-1)
+
+    def write(self, directory: str, task: Task, timestamp: int) -> None:
+        """Tell that the operator of a task has overflowed.
+
+        Args:
+            directory: Absolute directory of the operator's own file.
+            task: The operator's task.
+            timestamp: Microseconds since the epoch.
+        """
+        name = OperatorName(
+            names.OP_DEBUG.op_type, names.OP_DEBUG.full_name, self._task_id, self._stream_id, timestamp
+        )
+        if self._is_json:
+            self._write_json(directory, name, task)
+            return
+        body = op_debug.encode(Record(Unit.AIC, self._fields(task), (_OVERFLOW,)))
+        header = dump_data.header(op_debug.header_data(timestamp))
+        self._sink.write(Artifact(directory, str(name), (header, body), len(body)))
+
+    def _write_json(self, directory: str, name: OperatorName, task: Task) -> None:
+        record = OldRecord({_OLD_SECTION: self._old_fields(task) | {"status": _OVERFLOW}})
+        text = op_debug.to_compact_json(record)
+        self._sink.write(Artifact(directory, names.op_debug_json_name(name), (text,)))
+
+    def _old_fields(self, task: Task) -> dict[str, int]:
+        return {"model_id": self._model_id, "stream_id": task.stream_id, "task_id": task.task_id}
+
+    def _fields(self, task: Task) -> dict[str, int]:
+        return self._old_fields(task) | {"context_id": op_debug.NONE, "thread_id": op_debug.NONE}

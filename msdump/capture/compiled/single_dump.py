@@ -1,0 +1,146 @@
+"""The dump of an operator that is called alone (acl): files beside the directories of models."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msdump.capture.compiled.dump import failure_writer, operator_writer
+from msdump.capture.compiled.held import Held, Holder, Memory
+from msdump.capture.process import Process
+from msdump.device.ascend import Ascend
+from msdump.device.tasks import Task
+from msdump.errors import DumpWriteError
+from msdump.graph.graph import Graph
+from msdump.plan import DumpLevel, DumpPlan
+from msdump.record import IO, OperatorRef
+from msdump.store import layouts, names
+from msdump.store.clock import CLOCK
+
+Arrays = Sequence[np.ndarray | None]
+
+
+@dataclass(slots=True)
+class SingleOperator:
+    """An operator that is called alone.
+
+    Attributes:
+        op_type: Its name, as the caller gave it.
+        time: When the dump was configured, ``YYYYMMDDHHMMSS``.
+        stream_id: The stream of the call that comes next.
+        first_task: Number of that call's first task.
+    """
+
+    op_type: str
+    time: str
+    stream_id: int = 0
+    first_task: int = 0
+
+    def begin(self, stream_id: int, first_task: int) -> None:
+        """Say where the next call runs."""
+        self.stream_id = stream_id
+        self.first_task = first_task
+
+
+class SingleDump:
+    """Everything that one operator writes each time it is called.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Where it goes.
+    """
+
+    def __init__(
+        self, plan: DumpPlan, process: Process, device: Ascend, memory: Memory, single: SingleOperator
+    ) -> None:
+        """Prepare a dump; nothing is written yet.
+
+        Args:
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device with the operator's graph.
+            memory: Gives the device memory of the call that goes on.
+            single: The operator.
+        """
+        self.plan = plan
+        self.sink = process.sink(plan)
+        self.watched = tuple(plan.dumps_single_operators and task is not None for task in device.tasks)
+        self.wants_inputs = plan.keeps_inputs
+        self.wants_outputs = plan.keeps_outputs
+        self._device = device
+        self._single = single
+        self._holder = Holder(device, memory)
+        self._writer = operator_writer(plan, self.sink)
+        self._failure = failure_writer(plan, device.graph, self.sink)
+        self._directory = layouts.single_operators(plan.path, single.time, plan.context.device_id)
+        self._style = names.STYLES[plan.naming, plan.context.device_target]
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Change nothing: no marks choose operators that are called alone."""
+
+    def write_graph_files(self) -> None:
+        """Write nothing."""
+
+    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> SingleDump:
+        """Return the observer of a call."""
+        del iteration, inputs
+        return self
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Write the operator that has just run, once for each level."""
+        del saturated
+        tensors = [
+            *self._holder.hold(position, IO.INPUT, inputs),
+            *self._holder.hold(position, IO.OUTPUT, outputs),
+        ]
+        for operator in self._operators(position):
+            self._write(operator, self._task(position), tensors)
+
+    def enter(self, body: Graph) -> None:
+        """See nothing of branches and loops."""
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Write the tensors of an operator that has just failed, in an exception scene."""
+        if self._failure is not None and self._device.tasks[position] is not None:
+            read = list(self._holder.hold(position, IO.INPUT, inputs))
+            made = list(self._holder.unwritten(position))
+            self._failure.write(self._device.graph.nodes[position], self._task(position), read, made)
+
+    def end(self) -> None:
+        """Finish a call: its files are complete."""
+        self.sink.flush()
+
+    def broken_off(self) -> None:
+        """Complete the files of a call that failed; what goes wrong here is only logged."""
+        with contextlib.suppress(DumpWriteError):
+            self.sink.flush()
+
+    def pass_by(self, iteration: int) -> None:
+        """Note nothing: calls are not counted."""
+
+    def _operators(self, position: int) -> Iterator[OperatorRef]:
+        """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""
+        operator = self._device.graph.nodes[position].operator
+        op_type = self._single.op_type if self._is_main(position) else operator.op_type
+        if self.plan.level is not DumpLevel.KERNEL:
+            yield OperatorRef(op_type, op_type)
+        if self.plan.level is not DumpLevel.OP:
+            yield OperatorRef(op_type, f"aclnn{self._single.op_type}_{position}_{op_type}AiCore")
+
+    def _is_main(self, position: int) -> bool:
+        """Tell the operator itself from those that the device puts beside it."""
+        return self._device.graph.nodes[position].name == self._single.op_type
+
+    def _task(self, position: int) -> Task:
+        task = self._device.tasks[position]
+        assert task is not None
+        return Task(self._single.first_task + task.task_id, self._single.stream_id)
+
+    def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
+        if tensors:
+            name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+            self._writer.write(self._directory, operator, name, tensors)

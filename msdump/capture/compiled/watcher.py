@@ -1,0 +1,221 @@
+"""The watcher: outputs of watched operators, read again from device memory after other operators (acl).
+
+A fault that no result shows where it happens, a kernel that writes into another
+operator's output, shows in the difference between two files of that output: one
+written when the watched operator ran, one after the operator under suspicion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.capture.compiled import model_names
+from msdump.capture.compiled.device_image import DeviceImage, GraphImage, Lying
+from msdump.capture.compiled.held import Arrays, Holder
+from msdump.capture.compiled.model_warnings import warn_of_watch
+from msdump.capture.compiled.operator_writer import OperatorWriter
+from msdump.device.ascend import Ascend
+from msdump.device.tasks import Task
+from msdump.graph.graph import Graph, Node
+from msdump.plan import DumpPlan, ModelItem
+from msdump.record import OperatorRef
+from msdump.store import names
+from msdump.store.clock import CLOCK
+
+_log = logging.getLogger("msdump.capture")
+
+_COLLECTIVE: Final = "Hcom"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What the watcher looks at.
+
+    Attributes:
+        layers: For each node, whether watched outputs are read again after it.
+        watched: For each node, whether its outputs are watched.
+    """
+
+    layers: tuple[bool, ...]
+    watched: tuple[bool, ...]
+
+
+def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
+    """Return what the watcher of a plan looks at in a graph; the last item of ``dump_list`` counts.
+
+    A watched operator is named as it was compiled, a layer also as it was before. Watched and
+    collective operators are no layers.
+
+    Args:
+        graph: The compiled graph.
+        plan: The plan.
+        runs: For each node, whether the device runs it.
+    """
+    item = _item(plan)
+    wanted, layers = frozenset(item.watched), frozenset(item.layers)
+    watched = tuple(
+        is_run and not wanted.isdisjoint(model_names.names(node))
+        for is_run, node in zip(runs, graph.nodes, strict=True)
+    )
+    return Watch(
+        tuple(
+            is_run and not is_watched and _is_layer(node, layers)
+            for is_run, is_watched, node in zip(runs, watched, graph.nodes, strict=True)
+        ),
+        watched,
+    )
+
+
+def resident(graph: Graph, plan: DumpPlan) -> tuple[str, ...]:
+    """Return the values that stay in device memory, so that they can be read again."""
+    watched = select_watch(graph, plan, (True,) * len(graph.nodes)).watched
+    return tuple(
+        name
+        for node, is_watched in zip(graph.nodes, watched, strict=True)
+        if is_watched
+        for name in node.outputs
+        if name
+    )
+
+
+def warn_of_unknown(graph: Graph, runs: Sequence[bool], plan: DumpPlan) -> None:
+    """Log the names that no operator of a model has, and watched ones that fusion has hidden.
+
+    Args:
+        graph: The compiled graph, with the operators of its branches and loops.
+        runs: For each node, whether the device runs it.
+        plan: The plan.
+    """
+    warn_of_watch(graph, _item(plan), runs, plan.source)
+
+
+def _item(plan: DumpPlan) -> ModelItem:
+    return plan.models[-1] if plan.models else ModelItem()
+
+
+def _is_layer(node: Node, layers: frozenset[str]) -> bool:
+    if node.operator.op_type.startswith(_COLLECTIVE):
+        return False
+    return not layers or not layers.isdisjoint(model_names.all_names(node))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The results of a watched operator that has run.
+
+    Attributes:
+        operator: The operator.
+        made: Its results in device memory.
+    """
+
+    operator: OperatorRef
+    made: tuple[Lying, ...]
+
+
+@dataclass(slots=True)
+class Sight:
+    """What the watchers of a model's graphs see of one run.
+
+    Attributes:
+        memory: Device memory.
+        seen: Watched operators that have run, by the index of their graph and their position in it.
+        directory: Where files of the run go.
+    """
+
+    memory: DeviceImage = field(default_factory=DeviceImage)
+    seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    directory: str = ""
+
+
+class WatcherCapture:
+    """The watcher of one graph: an observer of its operators while an iteration runs.
+
+    Attributes:
+        bodies: The watchers of the model's graphs by their index; they share what they have seen.
+    """
+
+    wants_inputs = False
+    wants_outputs = True
+
+    def __init__(
+        self, plan: DumpPlan, device: Ascend, holder: Holder, writer: OperatorWriter, sight: Sight
+    ) -> None:
+        """Compile a plan for a graph.
+
+        Args:
+            plan: What is dumped.
+            device: The emulated device with the compiled graph.
+            holder: Shows tensors as the device holds them.
+            writer: Writes operators.
+            sight: What the watchers of all graphs of the model see.
+        """
+        self._index = device.graph.index
+        self._nodes = device.graph.nodes
+        self._tasks = device.tasks
+        self.watched: Sequence[bool] = (True,) * len(self._nodes)
+        self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
+        self._image = GraphImage(device.graph, holder, sight.memory)
+        self._sight = sight
+        self._writer = writer
+        self._style = names.STYLES[plan.naming, plan.context.device_target]
+        self.bodies: Mapping[int, WatcherCapture] = {}
+
+    def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
+        """Direct the files of the operators that run from now on into an execution's directory."""
+        del iteration, inputs
+        self.end()
+        self._sight.directory = directory
+
+    def end(self) -> None:
+        """Let go of the memory."""
+        self._sight.memory.clear()
+        self._sight.seen.clear()
+
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Put results into memory, let a faulty kernel do its harm, and read watched outputs.
+
+        Returns:
+            Values that were overwritten, as they read now.
+        """
+        del inputs, saturated
+        made = self._image.put(position, outputs)
+        if self._watch.watched[position]:
+            operator = self._nodes[position].operator
+            self._sight.seen[self._index, position] = Seen(operator, made)
+        changed = self._image.stomp(position, made)
+        task = self._tasks[position]
+        if task is not None:
+            self._look(position, task)
+        return changed
+
+    def enter(self, body: Graph) -> WatcherCapture | None:
+        """Return the watcher of a branch or the body of a loop."""
+        return self.bodies.get(body.index)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Write nothing."""
+
+    def _look(self, position: int, task: Task) -> None:
+        """Write the operator's own outputs if they are watched, or those of others after it."""
+        seen = self._sight.seen
+        if self._watch.watched[position]:
+            own = seen[self._index, position]
+            self._write(own.operator, task, own.made)
+        elif self._watch.layers[position]:
+            layer = self._nodes[position].operator.full_name
+            for watched in seen.values():
+                name = f"{layer}_To_{watched.operator.full_name}"
+                self._write(OperatorRef(watched.operator.op_type, name), task, watched.made)
+
+    def _write(self, operator: OperatorRef, task: Task, made: Sequence[Lying]) -> None:
+        tensors = [replace(lying.held, array=self._sight.memory.array(lying)) for lying in made]
+        if tensors:
+            name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+            self._writer.write(self._sight.directory, operator, name, tensors)

@@ -1,0 +1,1 @@
+"""Files that show graphs: MindSpore's, and those of the graph engine."""

@@ -1,0 +1,142 @@
+"""The files in which GE shows the graphs that it compiles: ``ge_proto*.txt`` and ``ge_onnx*.pbtxt``.
+
+``DUMP_GE_GRAPH`` asks for them, ``DUMP_GRAPH_LEVEL`` chooses the stages of the
+compilation, ``DUMP_GRAPH_FORMAT`` the kinds of files, ``DUMP_GRAPH_PATH`` the place. A
+dump that GE options turn on (``ENABLE_MS_GE_DUMP``, torchair) has the last stage's
+``ge_proto_*_Build.txt`` in any case, as CANN promises; other dumps leave no such file.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msdump import env
+from msdump.capture.graphs import ge_model
+from msdump.capture.graphs.ge_model import View
+from msdump.encode import ge_onnx, ge_text
+from msdump.graph.compile.compilation import BEGUN, BUILT
+from msdump.store.write.streams import WriteStream, write_stream
+
+_log = logging.getLogger("msdump")
+
+_ALL, _WITHOUT_DATA, _RELATIONS = "1", "2", "3"
+_ONE_STAGE: Final = {"3": BUILT, "4": BEGUN}
+_EVERY_STAGE: Final = ("1", "2")
+_USUAL_LEVEL: Final = "2"
+_PROTO, _ONNX, _READABLE = "ge_proto", "onnx", "readable"
+
+_numbers = itertools.count()
+_graphs = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the environment asks for.
+
+    Attributes:
+        content: 1, 2 or 3; "" for nothing.
+        level: 1 or 2: every stage; 3: the last one; 4: the first one; else parts of their names, a|b.
+        formats: Kinds of files.
+        directory: Where they go.
+    """
+
+    content: str
+    level: str
+    formats: frozenset[str]
+    directory: str
+
+    def wants(self, stage: str) -> bool:
+        """Tell whether a stage has files."""
+        if not self.content:
+            return False
+        if self.level in _ONE_STAGE:
+            return stage == _ONE_STAGE[self.level]
+        return self.level in _EVERY_STAGE or any(part in stage for part in self.level.split("|") if part)
+
+
+class GraphFiles:
+    """Writes the stages of one graph."""
+
+    def __init__(self, asked: Asked, *, is_dumped: bool, write: WriteStream = write_stream) -> None:
+        """Give the graph its number; nothing is written yet.
+
+        Args:
+            asked: What the environment asks for.
+            is_dumped: Whether GE dumps the graph, and so must show its last stage.
+            write: Writes a file; what it raises is raised.
+        """
+        self._write = write
+        self._asked = asked
+        self._is_dumped = is_dumped
+        self._graph = next(_graphs)
+
+    def write(self, stage: str, view: View) -> None:
+        """Write the files of a stage, where they are wanted.
+
+        Raises:
+            DumpWriteError: A file cannot be written.
+        """
+        formats = self._formats(stage)
+        if not formats:
+            return
+        name = f"{next(_numbers):08}_graph_{self._graph}_{stage}"
+        directory = str(Path(self._asked.directory).absolute())
+        message = ge_model.model(view, with_data=self._asked.content == _ALL)
+        if _PROTO in formats:
+            pieces = ge_text.text([field for field in message if field[0] == "graph"])
+            self._write(directory, f"ge_proto_{name}.txt", pieces)
+        if _ONNX in formats:
+            shown = ge_onnx.onnx_model(message, only_relations=self._asked.content == _RELATIONS)
+            self._write(directory, f"ge_onnx_{name}.pbtxt", ge_text.text(shown))
+
+    def _formats(self, stage: str) -> frozenset[str]:
+        wanted = self._asked.formats if self._asked.wants(stage) else frozenset()
+        return wanted | {_PROTO} if self._is_dumped and stage == BUILT else wanted
+
+
+def graph_files(device_id: int, *, is_dumped: bool, write: WriteStream = write_stream) -> GraphFiles | None:
+    """Return what writes a graph's files, None where nobody wants any.
+
+    Args:
+        device_id: Number of the device.
+        is_dumped: Whether GE dumps the graph.
+        write: Writes a file.
+    """
+    found = asked(device_id)
+    return GraphFiles(found, is_dumped=is_dumped, write=write) if found.content or is_dumped else None
+
+
+def asked(device_id: int) -> Asked:
+    """Read the environment; what it does not understand is logged, once."""
+    content = env.read(env.GE_GRAPH) or ""
+    if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
+        _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
+    root = env.read(env.GE_GRAPH_PATH)
+    return Asked(
+        content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else "",
+        env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL,
+        frozenset(_formats(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}")),
+        f"{root}/pid_{os.getpid()}_deviceid_{device_id}" if root else ".",
+    )
+
+
+def _formats(text: str) -> Iterator[str]:
+    for name in filter(None, text.split("|")):
+        if name in {_PROTO, _ONNX}:
+            yield name
+        elif name == _READABLE:
+            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: ge_readable files are not written")
+        else:
+            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; ge_proto and onnx are allowed")
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    _log.warning("%s", message)

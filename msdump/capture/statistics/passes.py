@@ -1,0 +1,231 @@
+"""One pass over a tensor's elements, block by block, for every statistic but the hashes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from msdump.capture.statistics.elements import (
+    BLOCK,
+    HALVES,
+    NUMBERS,
+    Elements,
+    terms,
+    total,
+    total_of_squares,
+)
+from msdump.dtypes import DType
+from msdump.threads import spread, thread_count
+
+_ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
+_PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
+_MEASURABLE_KINDS: Final = "bifu"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a pass is to find out.
+
+    Attributes:
+        extremes: The largest and the smallest element.
+        counts: How many are negative, positive, NaN or infinite.
+        total: The sum.
+        squares: The sum of squares.
+    """
+
+    extremes: bool = False
+    counts: bool = False
+    total: bool = False
+    squares: bool = False
+
+    def __or__(self, other: Need) -> Need:
+        """Return what one of the two needs."""
+        return Need(
+            self.extremes or other.extremes,
+            self.counts or other.counts,
+            self.total or other.total,
+            self.squares or other.squares,
+        )
+
+
+NOTHING: Final = Need()
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is known of the elements seen so far.
+
+    Attributes:
+        count: Number of elements of the whole tensor.
+        high: The largest; NaN where one is NaN.
+        low: The smallest; NaN where one is NaN.
+        negative: Elements below zero, -inf included.
+        positive: Elements above zero, inf included.
+        nan: Elements that are NaN.
+        negative_inf: Elements that are -inf.
+        positive_inf: Elements that are inf.
+        total: Sum of the elements.
+        squares: Sum of their squares.
+    """
+
+    count: int
+    high: float = -math.inf
+    low: float = math.inf
+    negative: int = 0
+    positive: int = 0
+    nan: int = 0
+    negative_inf: int = 0
+    positive_inf: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    @property
+    def zero(self) -> int:
+        """Elements that are zero, of either sign."""
+        return self.count - self.negative - self.positive - self.nan
+
+    @property
+    def mean(self) -> float:
+        """The sum divided by the number of elements."""
+        return self.total / self.count
+
+    @property
+    def norm(self) -> float:
+        """Square root of the sum of squares."""
+        return math.sqrt(self.squares)
+
+    def join(self, other: Totals) -> None:
+        """Take in what is known of further elements, which ``count`` counts already."""
+        self.stretch(other.high, other.low)
+        self.negative += other.negative
+        self.positive += other.positive
+        self.nan += other.nan
+        self.negative_inf += other.negative_inf
+        self.positive_inf += other.positive_inf
+        self.total += other.total
+        self.squares += other.squares
+
+    def stretch(self, high: float, low: float) -> None:
+        """Take in the extremes of a block; NaN stays."""
+        if high > self.high or math.isnan(high):
+            self.high = high
+        if low < self.low or math.isnan(low):
+            self.low = low
+
+
+def is_measurable(dtype: DType) -> bool:
+    """Tell whether a type has statistics; text and complex numbers have none."""
+    return dtype.saved.kind in _MEASURABLE_KINDS
+
+
+def measure(array: np.ndarray, dtype: DType, need: Need) -> Totals:
+    """Return what is needed of a tensor; what is not needed has no meaning.
+
+    Where the largest or smallest element is zero, it has the sign of the first
+    zero, as MindSpore's element by element comparison leaves it.
+
+    Args:
+        array: At least one element, in the original type; any shape and strides.
+        dtype: That type, one that is measurable.
+        need: What to find out.
+    """
+    if need == NOTHING:
+        return Totals(array.size)
+    flat = array.reshape(-1)
+    if dtype.saved.kind == "b":
+        return _of_booleans(flat)
+    if len(flat) < 2 * _PART:
+        totals = _totals(flat, dtype, need)
+    else:
+        totals = Totals(len(flat))
+        for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
+            totals.join(part)
+    if need.extremes and dtype.saved.kind == "f":
+        _sign_zeros(flat, dtype, totals)
+    return totals
+
+
+def _parts(flat: np.ndarray) -> list[np.ndarray]:
+    """Cut a large tensor, one part for each thread."""
+    count = min(thread_count(), len(flat) // _PART)
+    bounds = [len(flat) * number // count for number in range(count + 1)]
+    return [flat[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def _totals(part: np.ndarray, dtype: DType, need: Need) -> Totals:
+    totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
+    with np.errstate(all="ignore"):
+        for block in _blocks(part, dtype, BLOCK):
+            _add(block, elements, need, totals)
+    return totals
+
+
+def _blocks(flat: np.ndarray, dtype: DType, length: int) -> Iterator[np.ndarray]:
+    """Yield the elements, those of types that numpy does not know in the next larger one."""
+    wanted = dtype.numpy if dtype.name in HALVES else dtype.saved
+    for start in range(0, len(flat), length):
+        yield np.ascontiguousarray(flat[start : start + length], wanted)
+
+
+def _add(block: np.ndarray, elements: Elements, need: Need, totals: Totals) -> None:
+    high, low = elements.bounds(block)
+    is_finite = low > -math.inf and high < math.inf
+    totals.stretch(high, low)
+    if need.counts:
+        _add_counts(block, elements, totals, (high, low))
+    if not (need.total or need.squares):
+        return
+    if not is_finite:
+        totals.total += high + low
+        totals.squares += high * high + low * low
+        return
+    if high == low:
+        totals.total += len(block) * high
+        totals.squares += len(block) * high * high
+        return
+    addends = terms(elements.values(block), max(high, -low))
+    if need.total:
+        totals.total += total(addends)
+    if need.squares:
+        totals.squares += total_of_squares(addends)
+
+
+def _add_counts(block: np.ndarray, elements: Elements, totals: Totals, bounds: tuple[float, float]) -> None:
+    high, low = bounds
+    negative, positive = elements.signs(block, high, low)
+    totals.negative += negative
+    totals.positive += positive
+    if low > -math.inf and high < math.inf:
+        return
+    nan, negative_inf, positive_inf = elements.nonfinite(block)
+    totals.nan += nan
+    totals.negative_inf += negative_inf
+    totals.positive_inf += positive_inf
+
+
+def _of_booleans(flat: np.ndarray) -> Totals:
+    """Truth values count as 0 and 1."""
+    totals = Totals(len(flat), positive=int(np.count_nonzero(flat)))
+    totals.stretch(float(totals.positive > 0), float(totals.positive == len(flat)))
+    totals.total = totals.squares = float(totals.positive)
+    return totals
+
+
+def _sign_zeros(flat: np.ndarray, dtype: DType, totals: Totals) -> None:
+    """Give extremes that are zero the sign of the first zero."""
+    if totals.high and totals.low:
+        return
+    for block in _blocks(flat, dtype, _ZERO_BLOCK):
+        is_zero = block.view(f"u{block.itemsize}") << 1 == 0
+        first = int(is_zero.argmax())
+        if is_zero[first]:
+            zero = float(block[first])
+            totals.high = totals.high or zero
+            totals.low = totals.low or zero
+            return

@@ -1,0 +1,110 @@
+"""The statistics of a plan: from a tensor to its row of ``statistic.csv``."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import operator
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from msdump.capture.statistics import passes
+from msdump.capture.statistics.passes import NOTHING
+from msdump.capture.statistics.table import Statistic, chosen
+from msdump.encode import statistic_csv
+from msdump.encode.statistic_csv import Cell
+from msdump.plan import StatisticSpec
+from msdump.record import OperatorRef, TensorRecord
+from msdump.store import names
+from msdump.store.names import Style
+
+_log = logging.getLogger("msdump.capture")
+
+_PLATFORM: Final = "Ascend"  # the only one that computes statistics itself
+_SINGLE: Final = np.dtype(np.float32)
+
+Cells = tuple[Cell, ...]
+Measure = Callable[[TensorRecord], Cells]
+
+
+class Statistics:
+    """Measures tensors and writes their rows.
+
+    ``measure`` may run in any thread, and has to run before the elements are
+    widened to what .npy files hold: bfloat16 is hashed and sized as it is.
+
+    Attributes:
+        header: First line of the file.
+    """
+
+    def __init__(self, spec: StatisticSpec, style: Style) -> None:
+        """Compile a plan.
+
+        Args:
+            spec: What is computed, and where.
+            style: How names are spelled, in the file names and in the rows alike.
+        """
+        statistics = chosen(spec)
+        self.header = statistic_csv.header(statistic.title for statistic in statistics)
+        self._measure = _on_device(statistics, spec) if spec.on_device else _on_host(statistics)
+        self._style = style
+        self._names: dict[OperatorRef, tuple[str, str]] = {}
+
+    def measure(self, record: TensorRecord) -> Cells | None:
+        """Return the statistics of a tensor in the order of the header.
+
+        None where it gets no row: no elements, text, complex numbers.
+        """
+        if not record.array.size or not passes.is_measurable(record.dtype):
+            return None
+        return self._measure(record)
+
+    def row(self, record: TensorRecord, cells: Cells, task_id: int = 0, stream_id: int = 0) -> bytes:
+        """Return the row of a tensor that was measured.
+
+        Args:
+            record: The tensor as it was measured.
+            cells: What ``measure`` returned.
+            task_id: Task of the operator under Ascend O2.
+            stream_id: Stream of the emulated device.
+        """
+        found = self._names.get(record.operator)
+        if found is None:
+            op_name = names.op_name(record.operator, self._style)
+            found = self._names[record.operator] = (names.sanitize(record.operator.op_type), op_name)
+        return statistic_csv.row(record, cells, *found, task_id, stream_id)
+
+
+def _on_host(statistics: tuple[Statistic, ...]) -> Measure:
+    need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
+    values = tuple(statistic.value for statistic in statistics)
+
+    def measure(record: TensorRecord) -> Cells:
+        totals = passes.measure(record.array, record.dtype, need)
+        return tuple(value(totals, record) for value in values)
+
+    return measure
+
+
+def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measure:
+    """Return a measure that leaves a cell empty, and warns once, where the device lacks a type."""
+    warned: set[tuple[str, str]] = set()
+
+    def cell(statistic: Statistic, record: TensorRecord) -> Cell:
+        name, device = record.dtype.name, statistic.device
+        if device is not None and name in (device.high if spec.high_precision else device.low):
+            return device.value(record, _SINGLE if spec.high_precision else record.dtype.numpy)
+        if (name, statistic.category) not in warned:
+            warned.add((name, statistic.category))
+            _log.warning(
+                "in the '%s' platform, '%s' is not supported for '%s' statistic dump",
+                *(_PLATFORM, name, statistic.category),
+            )
+        return None
+
+    def measure(record: TensorRecord) -> Cells:
+        return tuple(cell(statistic, record) for statistic in statistics)
+
+    return measure

@@ -1,0 +1,5 @@
+"""CANN's msaccucmp: its options, commands and return codes."""
+
+from msdump.cli.accucmp.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,239 @@
+"""What acl.json's values may be and what they demand of each other, in the order of CANN's checks."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from msdump.config.acl.faults import EMPTY, NOT_FOUND, AclFaults
+from msdump.config.acl.models import DumpListItem, DumpSection
+from msdump.iterations import IterationSet
+from msdump.plan import DumpLevel, Scene
+
+STATISTICS: Final = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
+"""What ``dump_stats`` takes, in the order of the columns."""
+
+_KERNEL_DATA: Final = ("all", "printf", "tensor", "assert", "timestamp")
+_CHOICES: Final = {
+    "dump_mode": ("input", "output", "all"),
+    "dump_data": ("tensor", "stats"),
+    "dump_op_switch": ("on", "off"),
+    "dump_level": tuple(DumpLevel),
+    "dump_debug": ("on", "off"),
+    "dump_scene": tuple(Scene),
+}
+"""Values by key, in the order of the checks."""
+
+_LONGEST_PATH: Final = 512
+_MOST_STEPS: Final = 100
+_MOST_ENTRIES: Final = 100  # of a black list
+_ADDRESS: Final = re.compile(r"(?P<address>[0-9]+(?:\.[0-9]+){3}):(?P<path>.+)", re.DOTALL)
+_BIGGEST_BYTE: Final = 255
+_REMOTE_PATH: Final = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]+")
+_DIGITS: Final = re.compile(r"[0-9]+")
+
+_RANGE_INCOMPLETE: Final = "The item is incomplete, begin and end must be configured together and non-empty"
+_SIZE_EXCEEDED: Final = f"The value size exceeds the maximum limit of {_MOST_ENTRIES}"
+
+
+def check_values(section: DumpSection, faults: AclFaults) -> None:
+    """Check that every value that must be one of a few is one of them.
+
+    Raises:
+        AclError: One is not.
+    """
+    for key, allowed in _CHOICES.items():
+        if section.has(key):
+            _check_choice(getattr(section, key), key, allowed, faults)
+    if section.has("dump_kernel_data"):
+        for kind in section.dump_kernel_data.split(","):
+            _check_choice(kind, "dump_kernel_data", _KERNEL_DATA, faults)
+    for index, statistic in enumerate(section.dump_stats):
+        _check_choice(statistic, f"dump_stats[{index}]", STATISTICS, faults)
+
+
+def check_constraints(section: DumpSection, faults: AclFaults) -> None:
+    """Check what keys demand of each other.
+
+    Raises:
+        AclError: The first demand that is not met.
+    """
+    if section.dump_scene:
+        _check_scene(section, faults)
+        if section.dump_scene != Scene.WATCHER:
+            return  # the rest is not looked at: an exception dump has no use for it
+    _check_path(section, faults)
+    if section.dump_debug == "on":
+        _check_overflow(section, faults)
+        return
+    _check_steps(section, faults)
+    for index, item in enumerate(section.dump_list):
+        _check_item(item, f"dump_list[{index}]", section, faults)
+    _check_statistics(section, faults)
+
+
+def _check_choice(value: str, item: str, allowed: tuple[str, ...], faults: AclFaults) -> None:
+    if not value:
+        raise faults.item(item, EMPTY)
+    if value not in allowed:
+        raise faults.choice(value, item, allowed)
+
+
+def _check_scene(section: DumpSection, faults: AclFaults) -> None:
+    given = f"When configuration item dump_scene is set to {section.dump_scene}"
+    refused = {"dump_debug": section.dump_debug == "on", "dump_op_switch": section.dump_op_switch == "on"}
+    for key, is_on in refused.items():
+        if is_on:
+            raise faults.conflict(f"{given}, configuration item {key} cannot be set to on")
+    mode = section.dump_mode
+    if section.dump_scene == Scene.WATCHER and mode != "output":
+        raise faults.conflict(f"{given}, configuration item dump_mode cannot be set to {mode}")
+
+
+def _check_path(section: DumpSection, faults: AclFaults) -> None:
+    path = section.dump_path
+    if not section.has("dump_path"):
+        raise faults.item("dump_path", NOT_FOUND)
+    if not path:
+        raise faults.item("dump_path", EMPTY)
+    if len(path) > _LONGEST_PATH:
+        reason = f"The path length exceeds the maximum limit of {_LONGEST_PATH} characters"
+        raise faults.value(path, "dump_path", reason)
+    remote = remote_path(path)
+    if remote is None:
+        _check_directory(path, faults)
+    elif not _REMOTE_PATH.fullmatch(remote):
+        raise faults.value(remote, "dump_path", "The value contains invalid characters")
+
+
+def _check_directory(path: str, faults: AclFaults) -> None:
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        raise faults.value(path, "dump_path", "The path does not exist") from None
+    if not stat.S_ISDIR(mode):
+        raise faults.value(path, "dump_path", "The path is not a directory path")
+    if not os.access(path, os.R_OK | os.W_OK):
+        reason = "The value is a path without read and write permissions"
+        raise faults.value(path, "dump_path", reason)
+
+
+def remote_path(path: str) -> str | None:
+    """Return the path behind an IPv4 address, ``192.168.0.1:/home/output``, None where there is none."""
+    match = _ADDRESS.fullmatch(path)
+    if match is None or any(int(part) > _BIGGEST_BYTE for part in match["address"].split(".")):
+        return None
+    return match["path"]
+
+
+def _check_overflow(section: DumpSection, faults: AclFaults) -> None:
+    given = "When configuration item dump_debug is set to on, configuration item"
+    if section.dump_op_switch == "on":
+        raise faults.conflict(f"{given} dump_op_switch cannot be set to on")
+    if section.dump_list:
+        raise faults.conflict(f"{given} dump_list cannot be configured")
+
+
+def _check_steps(section: DumpSection, faults: AclFaults) -> None:
+    if not section.dump_step:
+        return
+    segments = section.dump_step.split("|")
+    if len(segments) > _MOST_STEPS:
+        reason = f"The value exceeds the maximum limit of {_MOST_STEPS} intervals"
+        raise faults.value(section.dump_step, "dump_step", reason)
+    for index, segment in enumerate(segments):
+        reason = _step_fault(segment)
+        if reason:
+            raise faults.value(segment, f"dump_step[{index}]", reason)
+
+
+def _step_fault(segment: str) -> str:
+    parts = segment.split("-")
+    if len(parts) > 2:  # noqa: PLR2004 - first and last
+        return "The value has invalid format, expected format: 5-10"
+    if not all(_DIGITS.fullmatch(part) for part in parts):
+        return "The value contains non-digit characters,  expected format: 1 or 5-10"
+    if _number(parts[0]) > _number(parts[-1]):
+        return "The value has invalid format, start step must not exceed end step, expected format: 5-10"
+    return ""
+
+
+def iterations(text: str) -> IterationSet | None:
+    """Return the iterations that a ``dump_step`` names, None where it is malformed."""
+    if not text:
+        return IterationSet()
+    segments = text.split("|")
+    if any(_step_fault(segment) for segment in segments):
+        return None
+    ends = (segment.split("-") for segment in segments)
+    return IterationSet.of([(_number(parts[0]), _number(parts[-1])) for parts in ends])
+
+
+_BIGGEST: Final = (1 << 63) - 1
+
+
+def _number(digits: str) -> int:
+    significant = digits.lstrip("0") or "0"
+    return min(int(significant), _BIGGEST) if len(significant) <= len(str(_BIGGEST)) else _BIGGEST
+
+
+def _check_item(item: DumpListItem, path: str, section: DumpSection, faults: AclFaults) -> None:
+    if section.dump_op_switch == "off":
+        for key in ("model_name", "layer"):
+            if item.has(key) and not getattr(item, key):
+                raise faults.item(f"{path}.{key}", EMPTY)
+    _check_watched(item, path, section, faults)
+    for key in ("optype_blacklist", "opname_blacklist"):
+        entries = len(getattr(item, key))
+        if entries > _MOST_ENTRIES:
+            raise faults.value(str(entries), f"{path}.{key}", _SIZE_EXCEEDED)
+    for key in ("optype_blacklist", "opname_blacklist", "opname_range"):
+        if getattr(item, key) and section.dump_level != DumpLevel.OP:
+            raise faults.conflict(
+                "When configuration item dump_level is not set to op,"
+                f" configuration item {path}.{key} cannot be configured"
+            )
+    _check_ranges(item, path, faults)
+
+
+def _check_watched(item: DumpListItem, path: str, section: DumpSection, faults: AclFaults) -> None:
+    if section.dump_scene != Scene.WATCHER:
+        if item.watcher_nodes:
+            raise faults.conflict(
+                "When configuration item dump_scene is not set to watcher,"
+                f" configuration item {path}.watcher_nodes cannot be configured"
+            )
+        return
+    if not item.watcher_nodes:
+        raise faults.item(f"{path}.watcher_nodes", EMPTY)
+    if item.model_name:
+        raise faults.conflict(
+            "When configuration item dump_scene is set to watcher,"
+            f" configuration item {path}.model_name cannot be configured"
+        )
+
+
+def _check_ranges(item: DumpListItem, path: str, faults: AclFaults) -> None:
+    if not item.opname_range:
+        return
+    if not item.model_name:
+        raise faults.item(f"{path}.model_name", EMPTY if item.has("model_name") else NOT_FOUND)
+    for index, entry in enumerate(item.opname_range):
+        if not (entry.begin and entry.end):
+            value = f"begin={entry.begin}, end={entry.end}"
+            raise faults.value(value, f"{path}.opname_range[{index}]", _RANGE_INCOMPLETE)
+
+
+def _check_statistics(section: DumpSection, faults: AclFaults) -> None:
+    if not section.has("dump_stats"):
+        return
+    if not section.dump_stats:
+        raise faults.item("dump_stats", EMPTY)
+    if section.dump_data == "tensor":
+        raise faults.conflict(
+            "When configuration item dump_data is set to tensor,"
+            " configuration item dump_stats cannot be configured"
+        )

@@ -1,0 +1,1 @@
+"""Regular expressions as std::regex reads them, in Python's words."""

@@ -1,0 +1,1 @@
+"""Graphs as MindSpore's files and drawings show them."""

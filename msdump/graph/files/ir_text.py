@@ -1,0 +1,232 @@
+"""The ``ms_output_trace_code_graph_{graph_id}.ir`` file: the executed graph as text.
+
+The form is that of the MindSpore dump documents, "Data Analysis Sample"::
+
+    %0(y) = ReLU(%para1_x) {instance name: relu} primitive_attrs: {}
+        : (<Tensor[Float32], (1, 8)>) -> (<Tensor[Float32], (1, 8)>)
+        : (<Float32xDefaultFormat[const vector][1, 8]>) -> (<Float32xDefaultFormat[const vector][1, 8]>)
+        : full_name_with_scope: (Default/relu-ReLU/ReLU-op0)
+        # In file net.py(12)/        x = self.relu(x)/
+
+The first line below a statement tells types and shapes on the host, the second the
+same with formats on the device, which control flow lacks; source lines run from the
+outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+
+from msdump.graph.files.arguments import Argument, arguments, number_text, tensor_text
+from msdump.graph.files.ir_model import (
+    Constant,
+    Operand,
+    Parameter,
+    Program,
+    Statement,
+    Type,
+    body_names,
+    graph_name,
+    one_line,
+    outputs_of,
+    program,
+    source_line,
+)
+from msdump.graph.graph import Graph, Node, SourceLine, ValueType
+from msdump.record import DEFAULT_FORMAT
+
+DeviceView = Callable[[str, Node], tuple[str, str, tuple[int, ...]]]
+"""Tells how an operator holds a value on the device: dtype title, format, dimensions."""
+
+_INDENT: Final = " " * 6
+_UNKNOWN_RANK: Final = (-2,)
+_KINDS: Final = {
+    "": "Unknown",
+    "none": "None",
+    "sequence": "List",
+    "map": "Dictionary",
+    "optional": "Optional",
+}
+
+
+def text(graph: Graph, graph_id: int, device: DeviceView | None = None) -> str:
+    """Return the text of a graph.
+
+    Args:
+        graph: The graph.
+        graph_id: Its number in the process; the graph is called ``kernel_graph{graph_id}``.
+        device: How operators hold values on the device; as on the host by default.
+    """
+    view = device or host_view(graph)
+    code = program(graph)
+    name = graph_name(graph_id)
+    return "\n".join((*_head(code, name), *_body(code, graph, graph_id, view), *_tail(code, name)))
+
+
+def host_view(graph: Graph) -> DeviceView:
+    """Return the view of a device that holds every value as the host does."""
+
+    def view(value: str, _node: Node) -> tuple[str, str, tuple[int, ...]]:
+        known = graph.type_of(value)
+        return _title(known), DEFAULT_FORMAT, _dims(known)
+
+    return view
+
+
+def _head(code: Program, name: str) -> Iterator[str]:
+    statements = len(code.statements) + 1  # Return is one of them
+    yield f"# IR entry: @{name}"
+    yield "# Total subgraphs: 1"
+    yield ""
+    yield "# Attrs:"
+    yield ""
+    yield f"# Total params: {len(code.parameters)}"
+    yield "# Params:"
+    yield from map(_parameter, code.parameters)
+    yield ""
+    yield "Node counting information:"
+    # an operator counts twice, as a call and as the primitive that it calls
+    yield f"Total number of nodes: {len(code.parameters) + len(code.constants) + 2 * statements}"
+    yield f"Total number of cnodes: {statements}"
+    yield ""
+    yield "subgraph attr:"
+    yield f"subgraph instance: {name} : 0x0"  # vendor: an address
+    yield ""
+    yield f"subgraph @{name}() {{"
+
+
+def _tail(code: Program, name: str) -> Iterator[str]:
+    outputs = code.statements[-1]
+    yield f"  Return(%{outputs.number})"
+    yield f"{_INDENT}: ({_host(outputs.type)})"
+    yield f"{_INDENT}: full_name_with_scope: (Default/Return-op0)"
+    yield "}"
+    yield "# Order:"
+    yield f"#   1: @{name}:Return{{[0]: ValueNode<Primitive> Return, [1]: %{outputs.number}}}"
+    yield ""
+
+
+def _parameter(parameter: Parameter) -> str:
+    known = parameter.type
+    tensor, shape = f"Tensor[{_title(known)}]", _tuple(_dims(known))
+    device = _device(_title(known), DEFAULT_FORMAT, _dims(known))
+    name = one_line(parameter.name)
+    if parameter.is_weight:
+        host = f"<Ref[{tensor}], {shape}, ref_key={name}, is_parameter>  :  has_default"
+    else:
+        host = f"{_host(known)} : {list(_dims(known))}"
+    flag = str(parameter.is_weight).lower()
+    return f"%para{parameter.number}_{name}: {host}  :  {device}  :  IsWeight: {flag}"
+
+
+def _body(code: Program, graph: Graph, graph_id: int, view: DeviceView) -> Iterator[str]:
+    for statement in code.statements:
+        yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}"
+        operands = ", ".join(_host(operand.type) for operand in statement.operands)
+        yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
+        yield from _device_line(statement.node, view)
+        yield f"{_INDENT}: full_name_with_scope: ({one_line(statement.full_name)})"
+        yield from map(_source_line, statement.node.source if statement.node else ())
+
+
+def _call(code: Program, statement: Statement) -> str:
+    label = one_line(statement.label) or f"CNode_{statement.number}"
+    operands = ", ".join(_operand(code, operand) for operand in statement.operands)
+    return f"%{statement.number}({label}) = {statement.op_type}({operands})"
+
+
+def _operand(code: Program, operand: Operand) -> str:
+    if operand.kind == "statement":
+        return f"%{operand.number}"
+    if operand.kind == "parameter":
+        return f"%para{operand.number}_{one_line(operand.name)}"
+    if operand.kind == "constant":
+        return _literal(code.constant(operand.number))
+    return "None"
+
+
+def _literal(constant: Constant) -> str:
+    value = constant.value
+    return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
+
+
+def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
+    node = statement.node
+    if node is None:
+        return ""
+    values = arguments(node, graph) | body_names(node, graph, graph_id)
+    pairs = ", ".join(f"{name}: {_value(value)}" for name, value in values.items())
+    return f" {{instance name: {one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
+
+
+def _value(value: Argument) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return number_text(value)
+    if isinstance(value, tuple):
+        return _tuple(_value(item) for item in value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return one_line(tensor_text(value) if isinstance(value, np.ndarray) else str(value))
+
+
+def _source_line(line: SourceLine) -> str:
+    return source_line(line, f"({line.line})")
+
+
+def _device_line(node: Node | None, view: DeviceView) -> Iterator[str]:
+    if node is None or node.bodies:
+        return
+
+    def side(names: tuple[str, ...]) -> str:
+        return ", ".join(
+            _device(*view(name, node)) if name else _device("None", DEFAULT_FORMAT, ()) for name in names
+        )
+
+    yield f"{_INDENT}: ({side(node.inputs)}) -> ({side(outputs_of(node))})"
+
+
+def _device(title: str, layout: str, dims: tuple[int, ...]) -> str:
+    return f"<{title}x{layout}[const vector]{list(dims)}>"
+
+
+def _host(known: Type) -> str:
+    if isinstance(known, tuple):
+        shapes = ", ".join(map(_shape, known))
+        return f"<Tuple[{_repeats(known)}], TupleShape({shapes})>"
+    return f"<{_type(known)}, {_shape(known)}>"
+
+
+def _repeats(types: tuple[ValueType, ...]) -> str:
+    """Join the types of a tuple, neighbours that are equal as ``Tensor[Float32]*3``."""
+    runs = [(name, len(list(run))) for name, run in groupby(map(_type, types))]
+    return ",".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
+
+
+def _type(known: ValueType) -> str:
+    if known.kind == "tensor":
+        return f"Tensor[{_title(known)}]"
+    return _title(known) if known.kind == "scalar" else _KINDS.get(known.kind, "Unknown")
+
+
+def _shape(known: ValueType) -> str:
+    return _tuple(_dims(known)) if known.kind == "tensor" else "NoShape"
+
+
+def _title(known: ValueType) -> str:
+    return known.dtype.title if known.dtype else "Unknown"
+
+
+def _dims(known: ValueType) -> tuple[int, ...]:
+    if known.shape is None:
+        return _UNKNOWN_RANK
+    return tuple(size if isinstance(size, int) else -1 for size in known.shape)
+
+
+def _tuple(items: Iterable[object]) -> str:
+    return f"({', '.join(map(str, items))})"

@@ -1,0 +1,1 @@
+"""Models of single operators, with the device's arithmetic around them."""

@@ -1,0 +1,309 @@
+"""One node as a model of its own, for a single-operator session.
+
+Values are renamed by position (i0, i1, ..., o0, ...), so that equal nodes give
+equal bytes and can share a session; a node with subgraphs keeps its names, since
+its subgraphs refer to outer values by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import defs, helper, numpy_helper
+
+from msdump import dtypes
+from msdump.dtypes import DType
+from msdump.errors import GraphError, UnsupportedOpError
+from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.emulation import STATUS, Rounding, rounded_operators
+from msdump.graph.order import reads
+
+OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
+EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
+_TYPE_TEXT: Final = re.compile(r"(?P<outer>\w+)\((?P<inner>.*)\)")
+_ELEMENTS: Final = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0",
+    "float4e2m1": "float4_e2m1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The newest versions that the runtime reads."""
+
+    ir_version: int
+    opset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """How the values of one node reach its session.
+
+    Attributes:
+        types: Runtime type of each fed value, ``tensor(float)``; "": as the graph declares its input.
+        shapes: Shapes to declare for fed values; empty: none.
+        embedded: Values that are copied into the model.
+        shared: Values that the session is given as external initializers.
+        absent: Optionals without a value; the model makes them itself, as none can be fed.
+        rounded: Values that already are in the type that the operator reads, and whether
+            rounding them met values beyond float16's range.
+    """
+
+    types: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, ...]]
+    embedded: Mapping[str, np.ndarray]
+    shared: Mapping[str, np.ndarray]
+    absent: frozenset[str] = frozenset()
+    rounded: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeModel:
+    """A serialised one-node model and its value names.
+
+    Attributes:
+        data: The model.
+        feeds: (name in the model, value of the graph) for every fed input.
+        shared: (name in the model, value of the graph) for every external initializer.
+        outputs: (name in the model, position in the node's outputs) for every used output.
+        has_status: Whether the model also gives the device's overflow status, ``STATUS``.
+    """
+
+    data: bytes
+    feeds: tuple[tuple[str, str], ...]
+    shared: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, int], ...]
+    has_status: bool = False
+
+
+def result_names(outputs: Sequence[tuple[str, int]], *, has_status: bool) -> list[str]:
+    """Return the names of everything that a one-node model gives back."""
+    return [name for name, _ in outputs] + [STATUS] * has_status
+
+
+def build(
+    graph: Graph,
+    node: Node,
+    bindings: Bindings,
+    limits: Limits,
+    roundings: Sequence[Rounding] | None = None,
+) -> NodeModel:
+    """Return the model of one operator, or of the chain that a fused one is.
+
+    Args:
+        graph: Its graph.
+        node: The operator.
+        bindings: How its values are given.
+        limits: What the runtime reads.
+        roundings: The emulated device's arithmetic for each member; None: as the model says.
+
+    Raises:
+        UnsupportedOpError: The node's opset is newer than the runtime reads and the
+            operator changed since.
+    """
+    names = _model_names(node)
+    protos = [_renamed(part.proto, names) for part in node.members]
+    message = _message(graph, node, limits)
+    has_status = False
+    if roundings is not None:
+        types = _element_types(graph, node, bindings, names)
+        kept = {names[value]: beyond for value, beyond in bindings.rounded.items()}
+        opset = _version(message)
+        protos, constants, has_status = rounded_operators(protos, types, roundings, opset, kept)
+        message.graph.initializer.extend(constants)
+    message.graph.node.extend(protos)
+    given = {value: names[value] for value in reads(node)}
+    feeds, shared = _declare_inputs(message.graph, given, bindings, graph.proto)
+    outputs = tuple((names[value], slot) for slot, value in enumerate(node.outputs) if value)
+    results = result_names(outputs, has_status=has_status)
+    message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in results)
+    data = message.SerializeToString(deterministic=True)
+    return NodeModel(data, feeds, shared, outputs, has_status=has_status)
+
+
+def _model_names(node: Node) -> dict[str, str]:
+    """Return the name in the model of every value that the operator touches; "" stays ""."""
+    if any(a.HasField("g") or a.graphs for part in node.members for a in part.proto.attribute):
+        return {name: name for name in (*reads(node), *node.proto.output, "")}
+    names = {"": ""}
+    for slot, name in enumerate(node.inputs):
+        names.setdefault(name, f"i{slot}")
+    for slot, name in enumerate(node.outputs):
+        names.setdefault(name, f"o{slot}")
+    for part in node.parts:
+        for name in part.outputs:
+            names.setdefault(name, f"t{len(names)}")
+    return names
+
+
+def _renamed(proto: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    own = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
+    own.input.extend(names[name] for name in proto.input)
+    own.output.extend(names[name] for name in proto.output)
+    own.attribute.extend(proto.attribute)
+    return own
+
+
+def _element_types(
+    graph: Graph, node: Node, bindings: Bindings, names: Mapping[str, str]
+) -> dict[str, DType | None]:
+    types = {names[value]: graph.type_of(value).dtype for value in names if value}
+    types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
+    for arrays in (bindings.embedded, bindings.shared):
+        types |= {names[value]: dtypes.from_numpy(array.dtype) for value, array in arrays.items()}
+    for part in node.members:  # an operator mostly writes the type that it reads
+        first = next((types.get(names[name]) for name in part.inputs if name), None)
+        for name in filter(None, part.outputs):
+            types[names[name]] = types[names[name]] or first
+    return types
+
+
+def _tensor_dtype(text: str) -> DType | None:
+    proto = type_proto(text)
+    return dtypes.from_onnx(proto.tensor_type.elem_type) if proto.HasField("tensor_type") else None
+
+
+def _version(model: onnx.ModelProto) -> int:
+    return next((opset.version for opset in model.opset_import if not opset.domain), 1)
+
+
+def _message(graph: Graph, node: Node, limits: Limits) -> onnx.ModelProto:
+    model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
+    versions = dict(graph.opsets)
+    if versions.get("", 0) > limits.opset:
+        versions[""] = min(lowered_opset(part, versions[""], limits.opset) for part in node.members)
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
+    model.functions.extend(graph.proto.functions)
+    model.graph.name = "node"
+    return model
+
+
+def lowered_opset(node: Node, version: int, newest: int) -> int:
+    """Return an opset that the runtime reads and in which the operator means the same.
+
+    Raises:
+        UnsupportedOpError: The operator is new, or takes what the older version did not.
+    """
+    if node.domain:
+        return newest
+    try:
+        wanted = defs.get_schema(node.op_type, version, "")
+        older = defs.get_schema(node.op_type, newest, "")
+    except defs.SchemaError:
+        raise UnsupportedOpError(_too_new(node, version, newest)) from None
+    if wanted.since_version <= newest:
+        return newest
+    fits = (
+        set(node.attributes) <= set(older.attributes)
+        and older.min_input <= len(node.inputs) <= older.max_input
+        and older.min_output <= len(node.outputs) <= older.max_output
+    )
+    if not fits:
+        raise UnsupportedOpError(_too_new(node, version, newest))
+    return newest
+
+
+def _too_new(node: Node, version: int, newest: int) -> str:
+    return (
+        f"node {node.name!r}: {node.op_type} of opset {version} is newer than the installed onnxruntime"
+        f" reads (opset {newest})"
+    )
+
+
+def _declare_inputs(
+    graph: onnx.GraphProto, model_names: Mapping[str, str], bindings: Bindings, whole: onnx.ModelProto
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    feeds, shared = [], []
+    for value, name in model_names.items():
+        if value in bindings.absent:
+            kind = _declared(whole, value).optional_type.elem_type
+            graph.node.insert(0, helper.make_node("Optional", [], [name], type=kind))
+        elif value in bindings.embedded:
+            graph.initializer.append(numpy_helper.from_array(_contiguous(bindings.embedded[value]), name))
+        elif value in bindings.shared:
+            graph.initializer.append(_placeholder(name, bindings.shared[value]))
+            shared.append((name, value))
+        else:
+            text = bindings.types[value]
+            kind = type_proto(text) if text else _declared(whole, value)
+            graph.input.append(_input(name, kind, bindings.shapes.get(value)))
+            feeds.append((name, value))
+    return tuple(feeds), tuple(shared)
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else array.copy()
+
+
+def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(
+        name=name,
+        dims=array.shape,
+        data_type=dtypes.from_numpy(array.dtype).onnx,
+        data_location=onnx.TensorProto.EXTERNAL,
+    )
+    for key, text in (("location", EXTERNAL_FILE), ("offset", "0"), ("length", str(array.nbytes))):
+        tensor.external_data.add(key=key, value=text)
+    return tensor
+
+
+def _declared(whole: onnx.ModelProto, value: str) -> onnx.TypeProto:
+    for info in (*whole.graph.input, *whole.graph.value_info):
+        if info.name == value:
+            return info.type
+    raise GraphError(f"the model does not declare the type of value {value!r}")
+
+
+def _input(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    if shape is not None and proto.HasField("tensor_type"):
+        proto.tensor_type.shape.Clear()
+        for size in shape:
+            proto.tensor_type.shape.dim.add(dim_value=size)
+        if not shape:
+            proto.tensor_type.shape.SetInParent()
+    return helper.make_value_info(name, proto)
+
+
+def type_proto(text: str) -> onnx.TypeProto:
+    """Return the TypeProto of onnxruntime's type text, ``seq(tensor(int64))``.
+
+    Raises:
+        GraphError: An unknown type text.
+    """
+    parts = _TYPE_TEXT.fullmatch(text)
+    if parts is None:
+        raise GraphError(f"unknown value type {text!r}")
+    inner = parts["inner"]
+    match parts["outer"]:
+        case "tensor":
+            return onnx.TypeProto(tensor_type=onnx.TypeProto.Tensor(elem_type=_element(inner)))
+        case "seq":
+            return helper.make_sequence_type_proto(type_proto(inner))
+        case "optional":
+            return helper.make_optional_type_proto(type_proto(inner))
+        case "map":
+            key, _, value = inner.partition(",")
+            return helper.make_map_type_proto(_element(key.strip()), type_proto(value.strip()))
+        case outer:
+            raise GraphError(f"unknown value type {outer!r} in {text!r}")
+
+
+def _element(name: str) -> int:
+    return dtypes.from_name(_ELEMENTS.get(name, name)).onnx
+
+
+def type_text(value: Any) -> str:
+    """Return onnxruntime's type text of a numpy dtype row (inverse of ``type_proto`` for tensors)."""
+    back = {row: text for text, row in _ELEMENTS.items()}
+    return f"tensor({back.get(value.name, value.name)})"

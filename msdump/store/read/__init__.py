@@ -1,0 +1,1 @@
+"""Dumps read back: trees, executions, records, tables."""

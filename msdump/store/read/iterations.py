@@ -1,0 +1,280 @@
+"""One directory of tensors: its files, listed when they are first asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from msdump.errors import DumpReadError
+from msdump.store import names
+from msdump.store.layouts import MAPPING, STATISTICS, Key, Kind
+from msdump.store.names import OperatorName
+from msdump.store.read import executions, texts, timeline
+from msdump.store.read.cells import Row
+from msdump.store.read.executions import Execution, Setting, Timeline, Told
+from msdump.store.read.operator_files import OperatorFile
+from msdump.store.read.records import Record
+from msdump.store.write.standins import parse_mapping
+
+_CSV: Final = ".csv"
+
+FullName = Callable[[names.TensorName], str | None]
+"""Gives the full scoped name of a tensor's operator where it is known."""
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """What is told of an operator that overflowed.
+
+    Attributes:
+        name: The fields of the file's name.
+        path: The file.
+        told: The record as its JSON form has it.
+    """
+
+    name: OperatorName
+    path: str
+    told: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The tensors of one iteration, or the constants of a graph.
+
+    In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
+    were called alone. In MindSpore's tree several executions may lie in one directory, where a second
+    program dumped into the same path: ``records`` and ``statistics`` are those of the last one that is
+    whole, ``executions`` has them all.
+
+    Attributes:
+        key: What its path says: rank, network and graph, or step, time, device and model; its number.
+        path: Its directory.
+    """
+
+    key: Key
+    path: str
+    _full_name: FullName = field(repr=False, compare=False)
+    _setting: Callable[[], Setting] = field(default=Setting, repr=False, compare=False)
+
+    @property
+    def number(self) -> int:
+        """Number of the iteration."""
+        return self.key.iteration or 0
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Its tensors by timestamp, that is, in execution order; of one execution.
+
+        Raises:
+            DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
+                be read.
+        """
+        return self._taken.records
+
+    @property
+    def statistics(self) -> tuple[Row, ...]:
+        """Rows of ``statistic.csv``, cells by the titles of their columns; of one execution.
+
+        Numbers are ``int`` or ``float``, digests and names text, what was not computed is None.
+
+        Raises:
+            DumpReadError: As in ``records``; a row does not fit the header.
+        """
+        return self._taken.statistics
+
+    @cached_property
+    def executions(self) -> tuple[Execution, ...]:
+        """What each execution left here, by time; DumpReadError as in ``records``."""
+        return self._told.executions
+
+    def execution(self, number: int | None = None) -> Execution:
+        """Return what an execution left here, by its number; None: the last one that is whole.
+
+        A branch that an execution did not enter left nothing.
+
+        Raises:
+            DumpReadError: There was no such execution; or as in ``records``.
+        """
+        if number is None:
+            return self._taken
+        count = max(len(self._told.timeline.spans), 1)
+        if not 0 <= number < count:
+            raise DumpReadError(self.path, f"no execution {number}: there are {count}, numbers from 0")
+        return self._execution(number)
+
+    @property
+    def timeline(self) -> Timeline:
+        """When the executions took place that left something here; DumpReadError as in ``records``."""
+        return self._told.timeline
+
+    @cached_property
+    def _taken(self) -> Execution:
+        taken = self._told.timeline.last_whole
+        executions.tell(self.path, len(self._told.timeline.spans), taken, self._setting())
+        return self._execution(taken)
+
+    def _execution(self, number: int) -> Execution:
+        found = (each for each in self._told.executions if each.number == number)
+        return next(found, Execution(number, is_whole=False, records=(), statistics=()))
+
+    @cached_property
+    def _told(self) -> Told:
+        path = self._files.statistics
+        rows = () if path is None else texts.read_statistics(path)
+        found = [*self._files.records]
+        for file in self.files:
+            found += file.records
+        found.sort(key=_order)
+        if self._is_compiled:
+            return executions.of_compiled(found, rows)
+        return executions.of_graph(found, rows, self._setting())
+
+    @property
+    def _is_compiled(self) -> bool:
+        """Whether a compiled graph wrote it, which has a directory for each execution."""
+        has_tasks = any(record.name.task_id for record in self._files.records)
+        return self.key.time is not None or bool(self._files.operators) or has_tasks
+
+    @property
+    def files(self) -> tuple[OperatorFile, ...]:
+        """Operators with a file that holds all their tensors, by timestamp; DumpReadError as above."""
+        return tuple(file for file in self._files.operators if not file.name.is_op_debug)
+
+    @cached_property
+    def overflows(self) -> tuple[Overflow, ...]:
+        """What is told of operators that overflowed, by timestamp.
+
+        Raises:
+            DumpReadError: A file that tells of one cannot be read.
+        """
+        files = [file for file in self._files.operators if file.name.is_op_debug]
+        found = [Overflow(file.name, file.path, file.overflow.as_dict()) for file in files]
+        found += (Overflow(name, path, texts.read_json(path)) for name, path in self._files.overflows.items())
+        return tuple(sorted(found, key=lambda overflow: overflow.name.timestamp))
+
+    @cached_property
+    def operator_statistics(self) -> Mapping[OperatorName, tuple[Row, ...]]:
+        """Rows of the csv files that stand in for operators' tensors (acl); DumpReadError as there."""
+        return {name: texts.read_statistics(path) for name, path in self._files.statistic_files.items()}
+
+    @cached_property
+    def parameters(self) -> tuple[Record, ...]:
+        """Weights and graph inputs among its tensors; DumpReadError as in ``records``."""
+        return tuple(record for record in self.records if record.is_parameter)
+
+    @cached_property
+    def kernel_args(self) -> Mapping[tuple[str, str], Any]:
+        """Arguments of operators by op_type and op_name.
+
+        Raises:
+            DumpReadError: One of the files is not JSON.
+        """
+        return {key: texts.read_json(path) for key, path in self._files.kernel_args.items()}
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Paths in its directory that belong to no dump."""
+        if self.key.kind is Kind.SINGLE:  # models have directories there
+            return tuple(path for path in self._files.ignored if not Path(path).is_dir())
+        return tuple(self._files.ignored)
+
+    @cached_property
+    def _files(self) -> _Files:
+        return _list(self.path, self._full_name)
+
+    def __repr__(self) -> str:
+        """Return where it stands."""
+        key = self.key
+        place = f"{key.net!r} graph {key.graph}" if key.time is None else f"{key.model!r} {key.model_id}"
+        return f"<Iteration {self.number} of {place}: {self.path!r}>"
+
+
+def _order(record: Record) -> tuple[int, str, int, str]:
+    """Order tensors by time; those of one moment are of one operator, inputs first."""
+    return (record.timestamp, record.io, record.slot, record.path)
+
+
+@dataclass(slots=True)
+class _Files:
+    records: tuple[Record, ...] = ()
+    operators: list[OperatorFile] = field(default_factory=list)
+    overflows: dict[OperatorName, str] = field(default_factory=dict)
+    statistic_files: dict[OperatorName, str] = field(default_factory=dict)
+    statistics: str | None = None
+    kernel_args: dict[tuple[str, str], str] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+
+def _list(folder: str, full_name: FullName) -> _Files:
+    files = _Files()
+    others: list[str] = []
+    records: list[Record] = []
+    for name, path in _entries(folder, files):
+        parsed = names.parse(name)
+        if parsed is None:
+            others.append(name)
+        else:
+            records.append(Record(parsed, path, full_name))
+    records += _sort_out(folder, others, files, full_name)
+    files.records = tuple(records)
+    files.operators = _with_passes(files.operators)
+    return files
+
+
+def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
+    """Return the files of operators by timestamp, those of one operator numbered."""
+    files = sorted(operators, key=lambda file: (file.name.timestamp, file.path))
+    numbers = timeline.ordinals(replace(file.name, timestamp=0) for file in files)
+    return [
+        replace(file, pass_number=number) if number else file
+        for file, number in zip(files, numbers, strict=True)
+    ]
+
+
+def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName) -> list[Record]:
+    """Return the tensors with stand-ins; note what is no tensor."""
+    mapping = parse_mapping(texts.read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
+    records = []
+    for name in others:
+        path, original = f"{folder}/{name}", mapping.get(name, name)
+        parsed = names.parse(mapping.get(name, ""))
+        args = names.parse_kernel_args_name(original)
+        if parsed is not None:
+            records.append(Record(parsed, path, full_name))
+        elif args is not None:
+            files.kernel_args[args] = path
+        elif name == STATISTICS:
+            files.statistics = path
+        elif name != MAPPING and not _is_of_operator(original, path, files):
+            files.ignored.append(path)
+    return records
+
+
+def _is_of_operator(name: str, path: str, files: _Files) -> bool:
+    """Note a file that tells of one operator; False for another file."""
+    operator = names.parse_operator(name) or names.parse_exception(name)
+    overflow = names.parse_op_debug_json(name)
+    measured = names.parse_operator(name.removesuffix(_CSV)) if name.endswith(_CSV) else None
+    if operator is not None:
+        files.operators.append(OperatorFile(operator, path))
+    elif overflow is not None:
+        files.overflows[overflow] = path
+    elif measured is not None:
+        files.statistic_files[measured] = path
+    else:
+        return False
+    return True
+
+
+def _entries(folder: str, files: _Files) -> list[tuple[str, str]]:
+    try:
+        with os.scandir(folder) as entries:
+            listed = [(entry.name, entry.path, entry.is_file()) for entry in entries]
+    except OSError as error:
+        raise DumpReadError(folder, error.strerror or str(error)) from error
+    files.ignored += [path for _, path, is_file in listed if not is_file]
+    return [(name, path) for name, path, is_file in listed if is_file]

@@ -1,0 +1,157 @@
+"""CANN's dump files read back: every tensor of an operator behind one header."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msdump import dtypes
+from msdump.device import formats
+from msdump.encode import dump_data, dump_enums, op_debug
+from msdump.encode.dump_data import Block, DumpData, TensorInfo
+from msdump.errors import DumpReadError, FormatError
+from msdump.record import IO
+from msdump.store.names import OperatorName, TensorName
+from msdump.store.read import mapped
+from msdump.store.read.records import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdump.encode.op_debug import OldRecord
+    from msdump.encode.op_debug import Record as NewRecord
+
+
+@dataclass(frozen=True)
+class OperatorFile:
+    """The file of an operator, or of an overflow.
+
+    Attributes:
+        name: The fields of its name; of the original name where the file has a stand-in.
+        path: The file.
+        pass_number: Which run of the operator within the execution, from 0: the pass of a loop, or the
+            call of an operator that is called alone.
+    """
+
+    name: OperatorName
+    path: str
+    pass_number: int = 0
+
+    @cached_property
+    def header(self) -> DumpData:
+        """What stands before the tensors.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        return dump_data.read_header(mapped.load(self.path), self.path)[0]
+
+    @cached_property
+    def records(self) -> tuple[OperatorRecord, ...]:
+        """Its inputs, then its outputs; DumpReadError as in ``header``."""
+        data, offset = dump_data.read_header(mapped.load(self.path), self.path)
+        return tuple(
+            self._record(block, block.info, data)
+            for block in dump_data.blocks(data, offset)
+            if isinstance(block.info, TensorInfo)
+        )
+
+    def _record(self, block: Block, info: TensorInfo, data: DumpData) -> OperatorRecord:
+        name = TensorName(
+            self.name.op_type,
+            self.name.op_name,
+            self.name.timestamp,
+            IO.INPUT if block.section == "input" else IO.OUTPUT,
+            block.index,
+            dump_enums.format_name(info.format),
+            _dtype_name(info),
+            self.name.task_id,
+            self.name.stream_id,
+        )
+        return OperatorRecord(
+            name,
+            self.path,
+            lambda _: data.op_name or None,
+            info,
+            block.offset,
+            pass_number=self.pass_number,
+        )
+
+    @property
+    def overflow(self) -> NewRecord | OldRecord:
+        """What an ``Opdebug`` file tells of an overflow.
+
+        Raises:
+            DumpReadError: The file is missing or corrupt, or tells of none.
+        """
+        for record in self.records:
+            return op_debug.decode(record.data, self.path, record.offset)
+        raise DumpReadError(self.path, "no overflow record: the file has no output")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRecord(Record):
+    """A tensor in an operator's file; it lies there as in device memory.
+
+    Attributes:
+        info: What the header says of it.
+        offset: Of its first byte in the file.
+    """
+
+    info: TensorInfo
+    offset: int
+
+    @property
+    def dtype(self) -> str:
+        """MindSpore's lower-case name of the device's element type, ``float16``."""
+        return self.name.dtype or ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions on the device, in elements."""
+        return self.info.shape
+
+    @property
+    def original_shape(self) -> tuple[int, ...]:
+        """Dimensions on the host, in elements."""
+        return self.info.original_shape
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes of the tensor; DumpReadError where the file cannot be read."""
+        return mapped.load(self.path)[self.offset : self.offset + self.info.size]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements as they lie on the device; types that numpy lacks are widened.
+
+        Raises:
+            DumpReadError: The file is missing, or too short for the shape.
+            FormatError: An element type that cannot be read.
+        """
+        return dtypes.widen(self.raw, dump_data.dtype_of(self.info))
+
+    @property
+    def raw(self) -> np.ndarray:
+        """The elements as they lie on the device, bfloat16 and others in ml_dtypes' types; as ``array``."""
+        return dump_data.tensor(self.info, self.data, self.path, self.offset)
+
+    @property
+    def host(self) -> np.ndarray:
+        """The elements in the host's layout; DumpReadError and FormatError as for ``array``.
+
+        Raises:
+            FormatError: A format whose bytes are not known, or a shape that it cannot hold.
+        """
+        raw, info = self.raw, self.info
+        if info.original_shape and info.shape != info.original_shape:
+            raw = formats.decode(self.format, raw, info.original_shape, max(1, info.sub_format))
+        return dtypes.widen(raw, dump_data.dtype_of(info))
+
+
+def _dtype_name(info: TensorInfo) -> str:
+    try:
+        return dump_data.dtype_of(info).name
+    except FormatError:
+        return dump_enums.data_type_name(info.data_type).removeprefix("DT_").lower()

@@ -1,0 +1,307 @@
+"""Ranks, networks and graphs of a dump that was read, in MindSpore's tree."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msdump.store import names
+from msdump.store.layouts import Key, Kind
+from msdump.store.read import texts
+from msdump.store.read.executions import Setting, Timeline
+from msdump.store.read.iterations import Iteration
+from msdump.store.read.records import Record
+from msdump.store.read.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_COMPILED: Final = frozenset({Kind.IR, Kind.PB, Kind.EXECUTION_ORDER})
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank wrote.
+
+    Attributes:
+        number: Its number.
+        told: What was said of executions that share directories, so that it is said once.
+    """
+
+    number: int
+    _tree: Tree = field(repr=False, compare=False)
+    told: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    @cached_property
+    def networks(self) -> Mapping[str, Network]:
+        """Networks with tensors, by the name of their directory."""
+        keys = self._tree.of(Key(Kind.RANK, self.number), Kind.NETWORK)
+        found = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, Kind.GRAPH))
+        return {name: Network(name, self, self._tree) for name in found}
+
+    @cached_property
+    def called_graphs(self) -> frozenset[int]:
+        """Numbers of the branches and bodies, which graph files name as what a graph calls.
+
+        Raises:
+            DumpReadError: A graph file cannot be read.
+        """
+        paths = [self.graph_file(Kind.IR, graph) for graph in self.compiled_graphs]
+        return frozenset().union(*(texts.read_called(path) for path in paths if path is not None))
+
+    @cached_property
+    def listed_graphs(self) -> frozenset[int]:
+        """Numbers of the graphs with a list of their iterations (CPU, GPU): branches and bodies have none."""
+        found = (key for key in self._tree.paths if key.kind is Kind.ITERATIONS_RUN)
+        return frozenset(key.graph for key in found if key.rank == self.number and key.graph is not None)
+
+    @cached_property
+    def compiled_graphs(self) -> tuple[int, ...]:
+        """Numbers of the graphs that were compiled, executed or not."""
+        found = {key.graph for key in self._tree.paths if key.kind in _COMPILED and key.rank == self.number}
+        return tuple(sorted(number for number in found if number is not None))
+
+    @cached_property
+    def config(self) -> Any:
+        """The user's configuration that the dump was made with, None where it was not kept.
+
+        Raises:
+            DumpReadError: The copy cannot be read.
+        """
+        return self._json(Kind.CONFIG)
+
+    @cached_property
+    def device(self) -> Any:
+        """``device_target`` and ``ms_version`` of the run, None where they were not kept.
+
+        Raises:
+            DumpReadError: The file cannot be read.
+        """
+        return self._json(Kind.DEVICE)
+
+    def execution_order(self, graph: int) -> tuple[str, ...] | None:
+        """Return the full names of a graph's operators in order, None where there is no list.
+
+        Raises:
+            DumpReadError: The list cannot be read.
+        """
+        path = self._tree.paths.get(Key(Kind.EXECUTION_ORDER, self.number, graph=graph))
+        return None if path is None else texts.read_execution_order(path)
+
+    def iterations_run(self, graph: int) -> tuple[int, ...] | None:
+        """Return the dumped iterations of a graph in the order of their runs, None without a list.
+
+        Raises:
+            DumpReadError: The list cannot be read.
+        """
+        path = self._tree.paths.get(Key(Kind.ITERATIONS_RUN, self.number, graph=graph))
+        return None if path is None else texts.read_iterations_run(path)
+
+    def graph_file(self, kind: Kind, graph: int) -> str | None:
+        """Return the path of a graph's ``Kind.IR`` or ``Kind.PB`` file, None where there is none."""
+        return self._tree.paths.get(Key(kind, self.number, graph=graph))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its directory is there; else all that is known is one directory of tensors."""
+        key = Key(Kind.RANK, self.number)
+        return Path(self._tree.paths[key]).name == key.path
+
+    def _json(self, kind: Kind) -> Any:
+        path = self._tree.paths.get(Key(kind, self.number))
+        return None if path is None else texts.read_json(path)
+
+    def __repr__(self) -> str:
+        """Return number and networks."""
+        return f"<Rank {self.number}: networks {[*self.networks]}>"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The tensors of one network.
+
+    Attributes:
+        name: Its directory, ``net_name`` of the configuration.
+    """
+
+    name: str
+    _rank: Rank = field(repr=False)
+    _tree: Tree = field(repr=False, compare=False)
+
+    @cached_property
+    def graphs(self) -> Mapping[int, Graph]:
+        """Graphs with tensors, by number."""
+        keys = self._tree.of(Key(Kind.NETWORK, self._rank.number, self.name), Kind.GRAPH)
+        numbers = sorted(key.graph for key in keys if key.graph is not None)
+        return {number: Graph(number, self.name, self._rank, self._tree) for number in numbers}
+
+    def __repr__(self) -> str:
+        """Return name and graphs."""
+        return f"<Network {self.name!r}: graphs {[*self.graphs]}>"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The tensors of one graph.
+
+    Attributes:
+        number: Its number.
+        network: Directory of its network.
+    """
+
+    number: int
+    network: str
+    _rank: Rank = field(repr=False)
+    _tree: Tree = field(repr=False, compare=False)
+
+    @cached_property
+    def iterations(self) -> Mapping[int, Iteration]:
+        """Dumped iterations by number."""
+        place = Key(Kind.GRAPH, self._rank.number, self.network, self.number)
+        found = [self._iteration(key) for key in self._tree.of(place, Kind.ITERATION)]
+        return {each.number: each for each in sorted(found, key=lambda each: each.number)}
+
+    @cached_property
+    def constants(self) -> tuple[Record, ...]:
+        """Constants of the graph."""
+        return () if self.constants_folder is None else self.constants_folder.records
+
+    @cached_property
+    def execution_order(self) -> tuple[str, ...] | None:
+        """Full names of its operators in order, None where there is no list; may DumpReadError."""
+        return self._rank.execution_order(self.number)
+
+    @cached_property
+    def iterations_run(self) -> tuple[int, ...] | None:
+        """Iterations in the order in which they were dumped, None without a list; may DumpReadError."""
+        return self._rank.iterations_run(self.number)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Paths in its directories of tensors that belong to no dump."""
+        folders = [*self.iterations.values()]
+        if self.constants_folder is not None:
+            folders.append(self.constants_folder)
+        return [path for folder in folders for path in folder.ignored]
+
+    def full_name(self, name: names.TensorName) -> str | None:
+        """Return the full scoped name of a tensor's operator, or a parameter's plain name.
+
+        None where it is not known for sure: without the execution order or the .ir file.
+        """
+        if name.op_type == names.PARAMETER:
+            return self._parameters.get(name.op_name)
+        return self._full_names.get(name.op_name)
+
+    @cached_property
+    def constants_folder(self) -> Iteration | None:
+        """The directory of its constants, None where there is none."""
+        key = Key(Kind.CONSTANTS, self._rank.number, self.network, self.number)
+        path = self._tree.paths.get(key)
+        setting = Setting(loaded=self._loaded, told=self._rank.told)
+        return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: setting)
+
+    @cached_property
+    def main(self) -> int | None:
+        """Number of the main graph where this one is a branch or a body, else None; may DumpReadError."""
+        called, listed = self._rank.called_graphs, self._rank.listed_graphs
+        if self.number not in called and (called or not listed or self.number in listed):
+            return None
+        mains = (number for number in self._rank.compiled_graphs if number not in called)
+        known = [number for number in mains if number < self.number and (not listed or number in listed)]
+        return max(known, default=None)
+
+    def _setting(self, iteration: int) -> Setting:
+        """Return what tells the executions of an iteration apart."""
+        return Setting(
+            self._place_of,
+            self._bearers_of,
+            self._loaded,
+            self._main_timeline(iteration),
+            self._listed(iteration),
+            self._rank.told,
+        )
+
+    def _main_timeline(self, iteration: int) -> Timeline | None:
+        if self.main is None:
+            return None
+        graph = Graph(self.main, self.network, self._rank, self._tree)
+        place = Path(self._tree.paths[Key(Kind.GRAPH, self._rank.number, self.network, self.number)])
+        path = place.parent / str(self.main) / str(iteration)
+        if not os.path.isdir(path):
+            return Timeline((), ())
+        key = Key(Kind.ITERATION, self._rank.number, self.network, self.main, iteration)
+        return graph.iteration_at(key, str(path)).timeline
+
+    def _listed(self, iteration: int) -> int | None:
+        """Return how often an iteration ran where the graph may run several times in one execution."""
+        if not self._rank.is_known:
+            return 1
+        is_alone = len(self._rank.compiled_graphs) < 2 or bool(self._rank.called_graphs)  # noqa: PLR2004
+        numbers = None if is_alone else self.iterations_run
+        return None if numbers is None else numbers.count(iteration)
+
+    def _place_of(self, op_type: str, op_name: str) -> int | None:
+        if op_type == names.PARAMETER:  # written at the end
+            return len(self._places) if self._places else None
+        return self._places.get(self._full_names.get(op_name, ""))
+
+    def _bearers_of(self, op_name: str) -> int:
+        return max(1, self._bearers[op_name])
+
+    @cached_property
+    def _bearers(self) -> Counter[str]:
+        """How many operators have files of a name: their last component or their full name, sanitized."""
+        order = self.execution_order or ()
+        return Counter(
+            spelt
+            for name in order
+            for spelt in {names.sanitize(name.rpartition("/")[2]), names.sanitize(name)}
+        )
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.execution_order or ())}
+
+    @cached_property
+    def _loaded(self) -> int | None:
+        path = self._tree.paths.get(Key(Kind.EXECUTION_ORDER, self._rank.number, graph=self.number))
+        return None if path is None else texts.modified(path)
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, str]:
+        path = self._rank.graph_file(Kind.IR, self.number)
+        found = () if path is None else texts.read_parameters(path)
+        return _unique((names.sanitize(name), name) for name in found)
+
+    @cached_property
+    def _full_names(self) -> Mapping[str, str]:
+        order = self.execution_order or ()
+        last_components = _unique((names.sanitize(name.rpartition("/")[2]), name) for name in order)
+        return last_components | _unique((names.sanitize(name), name) for name in order)
+
+    def _iteration(self, key: Key) -> Iteration:
+        return self.iteration_at(key, self._tree.paths[key])
+
+    def iteration_at(self, key: Key, path: str) -> Iteration:
+        """Return the iteration that lies in a directory."""
+        number = key.iteration or 0
+        return Iteration(key, path, self.full_name, lambda: self._setting(number))
+
+    def __repr__(self) -> str:
+        """Return number, network and iterations."""
+        return f"<Graph {self.number} of {self.network!r}: iterations {[*self.iterations]}>"
+
+
+def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the full names whose short form no other full name has."""
+    found: dict[str, str] = {}
+    doubles = set()
+    for short, name in pairs:
+        if found.setdefault(short, name) != name:
+            doubles.add(short)
+    return {short: name for short, name in found.items() if short not in doubles}

@@ -1,0 +1,147 @@
+"""Reading dumps back: ranks, networks, graphs or models, then iterations and tensors.
+
+    dump = open_dump("/path")
+    for record in dump.ranks[0].networks["LeNet"].graphs[0].iterations[3].records:
+        print(record, record.shape, record.array.max())
+    for record in dump.models[0].iterations[3].records:
+        print(record, record.host.shape)
+
+Trees of msdump and of MindSpore itself are read alike. Opening lists
+directories down to the iterations; files are listed when an iteration is
+touched and read when a tensor is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msdump.errors import DumpReadError
+from msdump.store.layouts import Key, Kind
+from msdump.store.read.executions import Execution
+from msdump.store.read.iterations import Iteration
+from msdump.store.read.models import Model, failures, models
+from msdump.store.read.operator_files import OperatorFile
+from msdump.store.read.ranks import Graph, Network, Rank
+from msdump.store.read.records import Record
+from msdump.store.read.tree import Tree, locate, locate_below, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Dump", "Execution", "Graph", "Iteration", "Model", "Network", "Rank", "Record", "open_dump"]
+
+
+def open_dump(path: str | os.PathLike[str]) -> Dump:
+    """Open a dump for reading.
+
+    Args:
+        path: The dump's root, or the directory of a rank, network, graph or iteration in it; the
+            directory above the only root; also a directory of tensor files that was copied out of a dump.
+
+    Raises:
+        DumpReadError: There is no such directory, no dump in it, or several below it.
+    """
+    folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
+    place = locate(folder) or locate_below(folder)
+    tree = _loose(folder) if place is None else scan(*place)
+    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, Kind.RANK) if key.rank is not None}
+    dump = Dump(folder, dict(sorted(ranks.items())), models(tree), failures(tree), tuple(tree.ignored))
+    if place is None and not any(each.records or each.statistics for each in dump.iterations):
+        raise DumpReadError(
+            folder,
+            "no dump: it has neither rank_N nor time directories nor tensor files; "
+            "give the path of the dump configuration or a directory of a rank, network or iteration in it",
+        )
+    return dump
+
+
+def open_iteration(path: str) -> Iteration | None:
+    """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
+
+    Returns:
+        None where the directory holds something else.
+
+    Raises:
+        DumpReadError: It cannot be listed or holds no dump.
+    """
+    dump = open_dump(path)
+    folders = (*dump.iterations, *dump.constants)
+    return next((each for each in folders if each.path == dump.path), None)
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A dump, or the part of it that was opened.
+
+    Attributes:
+        path: The directory that was opened.
+        ranks: Its ranks by number (O0/O1, CPU, GPU).
+        models: Its models by device, name and number (Ascend O2, GE, acl, torchair).
+        failures: What operators that failed left behind.
+    """
+
+    path: str
+    ranks: Mapping[int, Rank]
+    models: tuple[Model, ...]
+    failures: tuple[OperatorFile, ...]
+    _ignored: tuple[str, ...] = field(repr=False)
+
+    @cached_property
+    def iterations(self) -> tuple[Iteration, ...]:
+        """Every iteration by rank, network, graph and number, or by model and time."""
+        of_graphs = (iteration for graph in self._graphs for iteration in graph.iterations.values())
+        of_models = (iteration for model in self.models for iteration in model.iterations)
+        return (*of_graphs, *of_models)
+
+    @property
+    def constants(self) -> Iterator[Iteration]:
+        """The directories of constants, by rank, network and graph."""
+        return (graph.constants_folder for graph in self._graphs if graph.constants_folder is not None)
+
+    @property
+    def records(self) -> Iterator[Record]:
+        """Every tensor of every iteration, in execution order within each."""
+        for iteration in self.iterations:
+            yield from iteration.records
+
+    @property
+    def _graphs(self) -> Iterator[Graph]:
+        for rank in self.ranks.values():
+            for network in rank.networks.values():
+                yield from network.graphs.values()
+
+    @cached_property
+    def ignored(self) -> tuple[str, ...]:
+        """Paths of files and directories that belong to no dump; lists every iteration."""
+        found = [*self._ignored]
+        for graph in self._graphs:
+            found += graph.ignored
+        for model in self.models:
+            found += [path for iteration in model.iterations for path in iteration.ignored]
+        return tuple(sorted(found))
+
+    def __repr__(self) -> str:
+        """Return what was found at a glance."""
+        networks = {name for rank in self.ranks.values() for name in rank.networks}
+        networks |= {model.name for model in self.models}
+        count = len(self.iterations)
+        return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
+
+
+def _loose(folder: str) -> Tree:
+    """Return the tree of one directory of tensors without anything around it."""
+    number = Path(folder).name
+    iteration = int(number) if number.isascii() and number.isdigit() else 0
+    rank = Key(Kind.RANK, 0)
+    network = Key(Kind.NETWORK, 0, "")
+    graph = Key(Kind.GRAPH, 0, "", 0)
+    tree = Tree()
+    tree.add(None, rank, folder)
+    tree.add(rank, network, folder)
+    tree.add(network, graph, folder)
+    tree.add(graph, Key(Kind.ITERATION, 0, "", 0, iteration), folder)
+    return tree

@@ -1,0 +1,148 @@
+"""One dumped tensor: what its file name says, and its elements when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from msdump import dtypes, reading
+from msdump.encode import npy
+from msdump.errors import DumpReadError, FormatError
+from msdump.store.names import PARAMETER, TensorName
+from msdump.store.read import mapped
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdump.record import IO
+
+_PREFIX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A tensor file.
+
+    Nothing is read before ``shape``, ``dtype`` or ``array`` is asked for, and
+    nothing is kept: each access reads or maps the file again.
+
+    Attributes:
+        name: The fields of its name; of the original name where the file has a stand-in.
+        path: The file.
+        execution: Which execution of the network it is of, from 0: two programs may have written into
+            one directory.
+        pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
+            call of an operator that is called alone; where several operators share the name (``classic``
+            names have no scope), they count on in the order of their times.
+    """
+
+    name: TensorName
+    path: str
+    _full_name: Callable[[TensorName], str | None] = field(repr=False, compare=False)
+    execution: int = field(default=0, kw_only=True)
+    pass_number: int = field(default=0, kw_only=True)
+
+    @property
+    def op_type(self) -> str:
+        """Operator type, ``Parameter`` for weights, graph inputs and constants."""
+        return self.name.op_type
+
+    @property
+    def op_name(self) -> str:
+        """Operator name as files spell it."""
+        return self.name.op_name
+
+    @property
+    def full_name(self) -> str | None:
+        """Full scoped name of the operator, a parameter's plain name; None where the dump tells neither."""
+        return self._full_name(self.name)
+
+    @property
+    def io(self) -> IO:
+        """Input or output."""
+        return self.name.io
+
+    @property
+    def slot(self) -> int:
+        """Index among the operator's inputs or outputs."""
+        return self.name.slot
+
+    @property
+    def format(self) -> str:
+        """Memory format."""
+        return self.name.format
+
+    @property
+    def timestamp(self) -> int:
+        """Microseconds since the epoch; increases in execution order."""
+        return self.name.timestamp
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant."""
+        return self.name.op_type == PARAMETER
+
+    @property
+    def dtype(self) -> str:
+        """MindSpore's lower-case name of the original element type, ``bfloat16``.
+
+        From the file name, else from the file: a bfloat16 tensor without the
+        field in its name reads as ``float32``, as it was saved.
+
+        Raises:
+            DumpReadError: The file must be read and cannot be.
+        """
+        if self.name.dtype is None:
+            return dtypes.from_numpy(self._header().dtype).name
+        try:
+            return dtypes.from_name(self.name.dtype).name
+        except FormatError:
+            return self.name.dtype.lower()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions in elements.
+
+        Raises:
+            DumpReadError: The file is missing or its header is corrupt.
+        """
+        return self._header().shape
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements; large files are mapped, read-only; raw bfloat16 is widened to float32.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        return npy.decode(mapped.load(self.path), self.path)
+
+    @property
+    def host(self) -> np.ndarray:
+        """The elements in the host's layout, which a .npy file keeps unless its format says otherwise."""
+        return self.array
+
+    @property
+    def raw(self) -> np.ndarray:
+        """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
+        return npy.decode_raw(mapped.load(self.path), self.path)
+
+    def _header(self) -> npy.Header:
+        return npy.read_header(_load_header(self.path), self.path)
+
+    def __str__(self) -> str:
+        """Return ``Conv2D Default_conv1_Conv2D-op0 output 0``."""
+        return f"{self.op_type} {self.full_name or self.op_name} {self.io} {self.slot}"
+
+
+def _load_header(path: str) -> bytes:
+    try:
+        with reading.open_file(path) as file:
+            start = file.read(_PREFIX)
+            missing = npy.header_size(start, path) - len(start)
+            return start + file.read(missing) if missing > 0 else start
+    except DumpReadError:
+        raise
+    except OSError as error:
+        raise mapped.unreadable(path, error) from error

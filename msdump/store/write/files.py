@@ -1,0 +1,180 @@
+"""Files that appear complete or not at all, in directories that only their owner can enter."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msdump import reading
+from msdump.store.write.buffers import size_of, write_all
+from msdump.store.write.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from msdump.record import Buffer
+    from msdump.store.write.rows import RowFile
+
+FILE_MODE: Final = 0o400
+DUMP_MODE: Final = 0o600
+"""What CANN gives the files that it writes itself; everything else is ``FILE_MODE``."""
+
+_TRIES: Final = 5
+_MOST_DIRECTORIES: Final = 32
+_MOST_ROW_FILES: Final = 8
+
+
+class Files(Protocol):
+    """Where a sink puts its files; every method raises OSError where it fails."""
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = FILE_MODE) -> int:
+        """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header first where other titles hold; tell whether it was new."""
+
+    def exists(self, directory: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+
+    def read(self, directory: str, name: str) -> bytes:
+        """Return the contents of a file, nothing where there is none."""
+
+    def close(self) -> None:
+        """Release what is held open; later calls open it again."""
+
+
+class DiskFiles:
+    """Files on disk: 0400 once complete, in directories that are made 0700 where they are missing.
+
+    New files and files of rows may have another mode, files that replace others have not.
+    Directories stay open between calls, so that a file costs no walk through
+    its path. One thread at a time may use an object.
+    """
+
+    def __init__(self, mode: int = FILE_MODE, root: str = "") -> None:
+        """Open nothing yet.
+
+        Args:
+            mode: Permissions of new files and of files of rows.
+            root: The directory below which no directory may be a link; "" where links are followed.
+        """
+        self._mode = mode
+        self._root = root
+        self._places: dict[str, Place] = {}
+        self._row_files: dict[tuple[str, str], RowFile] = {}
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+        place = self._places.get(directory) or self._open(directory)
+        try:
+            place.create(name, buffers, self._mode)
+        except OSError:
+            if place.is_linked():
+                raise
+            self._forget(directory)
+            self._open(directory).create(name, buffers, self._mode)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+        write = partial(write_all, buffers=buffers)
+        self._standing(directory).replace(name, write, FILE_MODE)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = FILE_MODE) -> int:
+        """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
+        size = 0
+
+        def write(fd: int) -> None:
+            nonlocal size
+            for piece in pieces:
+                write_all(fd, (piece,))
+                size += size_of((piece,))
+
+        self._standing(directory).replace(name, write, mode)
+        return size
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header before them where it is new or other titles hold in it.
+
+        Returns:
+            Whether it was empty or new.
+
+        Raises:
+            OSError: They cannot be written as a whole, or a link, something that is no file, or a file
+                with another name stands there. None of them is in the file, which is not left empty.
+        """
+        key = (directory, name)
+        file = self._row_files.get(key)
+        if file is not None and file.is_linked():
+            return file.append(rows, header)
+        self._drop_rows(key)
+        for _ in range(_TRIES):  # another process may make or remove it in between
+            place = self._standing(directory)
+            try:
+                file = place.begin_rows(name, header + rows, self._mode)
+            except FileExistsError:
+                pass
+            else:
+                self._keep_rows(key, file)
+                return True
+            try:
+                file = place.open_rows(name, self._mode)
+            except FileNotFoundError:
+                continue
+            self._keep_rows(key, file)
+            return file.append(rows, header)
+        raise OSError(errno.EBUSY, "the file comes and goes", name)
+
+    def exists(self, directory: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+        return os.path.lexists(f"{directory}/{name}")
+
+    def read(self, directory: str, name: str) -> bytes:
+        """Return the contents of a file, nothing where there is none."""
+        try:
+            return reading.read_bytes(f"{directory}/{name}")
+        except FileNotFoundError:
+            return b""
+
+    def close(self) -> None:
+        """Close directories and row files; later calls open them again."""
+        while self._row_files:
+            self._row_files.popitem()[1].close()
+        while self._places:
+            self._places.popitem()[1].close()
+
+    def _standing(self, path: str) -> Place:
+        """Return a directory that was not removed since it was opened."""
+        place = self._places.get(path)
+        if place is not None and place.is_linked():
+            return place
+        if place is not None:
+            self._forget(path)
+        return self._open(path)
+
+    def _open(self, path: str) -> Place:
+        if len(self._places) >= _MOST_DIRECTORIES:
+            self._forget(next(iter(self._places)))
+        place = self._places[path] = Place(path, self._root)
+        return place
+
+    def _forget(self, path: str) -> None:
+        self._places.pop(path).close()
+
+    def _keep_rows(self, key: tuple[str, str], file: RowFile) -> None:
+        if len(self._row_files) >= _MOST_ROW_FILES:
+            self._drop_rows(next(iter(self._row_files)))
+        self._row_files[key] = file
+
+    def _drop_rows(self, key: tuple[str, str]) -> None:
+        stale = self._row_files.pop(key, None)
+        if stale is not None:
+            stale.close()

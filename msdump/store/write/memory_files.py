@@ -1,0 +1,70 @@
+"""Files that live in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from msdump.store.write.rows import last_titles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from msdump.record import Buffer
+
+
+class MemoryFiles:
+    """Contents by absolute path, in the order in which the files appeared.
+
+    Attributes:
+        contents: The files.
+        failure: Raised by the next calls that write, None for none.
+    """
+
+    def __init__(self) -> None:
+        """Hold no file."""
+        self.contents: dict[str, bytes] = {}
+        self.failure: OSError | None = None
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+        if self.exists(directory, name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        self.replace(directory, name, buffers)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+        self._check()
+        self.contents[f"{directory}/{name}"] = b"".join(buffers)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = 0) -> int:
+        """Make a file as ``replace`` does from pieces; return its bytes."""
+        del mode
+        data = b"".join(pieces)
+        self.replace(directory, name, (data,))
+        return len(data)
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header first where other titles hold; tell whether it was new."""
+        self._check()
+        path = f"{directory}/{name}"
+        before = self.contents.get(path, b"")
+        is_titled = not header or header == last_titles(before, header)
+        self.contents[path] = before + (rows if is_titled else header + rows)
+        return not before
+
+    def exists(self, directory: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+        return f"{directory}/{name}" in self.contents
+
+    def read(self, directory: str, name: str) -> bytes:
+        """Return the contents of a file, nothing where there is none."""
+        return self.contents.get(f"{directory}/{name}", b"")
+
+    def close(self) -> None:
+        """Keep everything."""
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure

@@ -1,0 +1,233 @@
+"""One open directory and the way to make files in it: complete under their names, or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msdump.store.write import rows, temporaries
+from msdump.store.write.buffers import size_of, write_all
+from msdump.store.write.directories import open_directory
+from msdump.store.write.rows import RowFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from msdump.record import Buffer
+
+# Reserving the blocks of a large file makes ext4 a fifth faster. Only file systems with nameless
+# files are asked: the others would make the C library write every block twice.
+_RESERVED: Final = 1 << 18
+
+_NAMELESS: Final[int] = getattr(os, "O_TMPFILE", 0)
+_HAS_FD_LINKS: Final = Path("/proc/self/fd").is_dir()
+_WRITE: Final = os.O_RDWR | os.O_CLOEXEC
+_PROOF_MODE: Final = 0o600
+_STEP: Final = 1 << 20
+
+Write = Callable[[int], None]
+"""Writes the contents of a file to its descriptor."""
+
+
+class Place:
+    """An open directory.
+
+    A new file is written without a name and linked under its name when it is complete
+    (Linux). One that replaces another is then linked under a temporary name and renamed.
+    Where the file system has no nameless files, a temporary name and a rename do the same.
+    """
+
+    __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes")
+
+    def __init__(self, path: str, root: str = "") -> None:
+        """Open a directory, which is made where it is missing.
+
+        Args:
+            path: The directory.
+            root: The directory below which no link is followed.
+
+        Raises:
+            OSError: It cannot be opened or made.
+        """
+        self._fd = open_directory(path, root)
+        self._narrows_modes = False
+        self._has_linked = False
+        self._is_clear = False
+        self._is_nameless = bool(_NAMELESS) and _HAS_FD_LINKS and self._try_nameless()
+
+    def close(self) -> None:
+        """Close the directory."""
+        os.close(self._fd)
+
+    def is_linked(self) -> bool:
+        """Tell whether the directory still stands somewhere, that is, was not removed."""
+        return os.fstat(self._fd).st_nlink > 0
+
+    def has(self, name: str) -> bool:
+        """Tell whether a name is taken."""
+        return os.access(name, os.F_OK, dir_fd=self._fd, follow_symlinks=False)
+
+    def create(self, name: str, buffers: Sequence[Buffer], mode: int) -> None:
+        """Make a new file; FileExistsError where the name is taken, OSError where it cannot be written."""
+        if not self._is_nameless:
+            self._create_renamed(name, partial(write_all, buffers=buffers), mode)
+            return
+        fd = self._open_nameless(mode)
+        try:
+            size = size_of(buffers)
+            if size >= _RESERVED:
+                os.posix_fallocate(fd, 0, size)
+            write_all(fd, buffers)
+            if not self._link(fd, name):
+                self._create_renamed(name, partial(_copy, fd), mode)
+        finally:
+            os.close(fd)
+
+    def replace(self, name: str, write: Write, mode: int) -> None:
+        """Make a file, in place of an older one of the name; its time is exact.
+
+        Args:
+            name: Its name.
+            write: Writes the contents.
+            mode: Permissions.
+
+        Raises:
+            OSError: It cannot be written; the older one stays.
+        """
+        write = partial(_write_now, write)
+        if not self._is_nameless:
+            self._replace_renamed(name, write, mode)
+            return
+        fd = self._open_nameless(mode)
+        try:
+            write(fd)
+            self._put(fd, name, mode)
+        finally:
+            os.close(fd)
+
+    def begin_rows(self, name: str, data: bytes, mode: int) -> RowFile:
+        """Make a new file of rows, with the first of them; FileExistsError where the name is taken."""
+        if self.has(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        if not self._is_nameless:
+            return rows.begin(self._fd, name, data, mode)
+        fd = self._open_nameless(mode, os.O_APPEND)
+        try:
+            write_all(fd, (data,))
+            is_linked = self._link(fd, name)
+        except BaseException:
+            os.close(fd)
+            raise
+        if is_linked:
+            return RowFile(fd)
+        os.close(fd)
+        return rows.begin(self._fd, name, data, mode)
+
+    def open_rows(self, name: str, mode: int) -> RowFile:
+        """Open a file of rows; OSError where it is missing, no regular file, or has other names too."""
+        return rows.reopen(self._fd, name, mode)
+
+    def prove(self, data: bytes) -> None:
+        """Write a file and remove it again; OSError where that is not possible."""
+        self._clear()
+        fd, name = temporaries.create(self._fd, _PROOF_MODE)
+        try:
+            write_all(fd, (data,))
+        finally:
+            temporaries.release(self._fd, name, fd)
+            os.close(fd)
+
+    def _clear(self) -> None:
+        if not self._is_clear:
+            temporaries.clear(self._fd)
+            self._is_clear = True
+
+    def _create_renamed(self, name: str, write: Write, mode: int) -> None:
+        if self.has(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        self._replace_renamed(name, write, mode)
+
+    def _replace_renamed(self, name: str, write: Write, mode: int) -> None:
+        self._clear()
+        fd, temporary = temporaries.create(self._fd, mode)
+        try:
+            os.fchmod(fd, mode)
+            write(fd)
+            self._rename(temporary, name)
+        except BaseException:
+            temporaries.release(self._fd, temporary, fd)
+            raise
+        finally:
+            os.close(fd)
+
+    def _put(self, fd: int, name: str, mode: int) -> None:
+        """Give a complete nameless file a name that may be taken."""
+        try:
+            if not self._link(fd, name):
+                self._replace_renamed(name, partial(_copy, fd), mode)
+        except FileExistsError:
+            self._clear()
+            temporary = temporaries.link(self._fd, fd)
+            try:
+                self._rename(temporary, name)
+            except BaseException:
+                temporaries.release(self._fd, temporary, fd)
+                raise
+
+    def _rename(self, temporary: str, name: str) -> None:
+        os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def _try_nameless(self) -> bool:
+        """Tell whether the file system has nameless files; the first one that is linked tells the rest."""
+        try:
+            fd = os.open(".", _WRITE | _NAMELESS, _PROOF_MODE, dir_fd=self._fd)
+        except OSError:
+            return False
+        try:
+            # A umask or an access list that takes the owner's rights: set each file's mode.
+            self._narrows_modes = os.fstat(fd).st_mode & 0o777 != _PROOF_MODE
+        finally:
+            os.close(fd)
+        return True
+
+    def _open_nameless(self, mode: int, more_flags: int = 0) -> int:
+        fd = os.open(".", _WRITE | _NAMELESS | more_flags, mode, dir_fd=self._fd)
+        if self._narrows_modes:
+            os.fchmod(fd, mode)
+        return fd
+
+    def _link(self, fd: int, name: str) -> bool:
+        """Give a nameless file its name; False where the file system knows no way, now and later."""
+        try:
+            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            if self._has_linked:
+                raise
+            self._is_nameless = False
+            return False
+        self._has_linked = True
+        return True
+
+
+def _write_now(write: Write, fd: int) -> None:
+    """Write contents and the time: that of a file system may be late by milliseconds.
+
+    Readers compare it with the timestamps of tensors, to tell which program wrote them.
+    """
+    write(fd)
+    now = time.time_ns()
+    os.utime(fd, ns=(now, now))
+
+
+def _copy(source: int, target: int) -> None:
+    offset = 0
+    while piece := os.pread(source, _STEP, offset):
+        write_all(target, (piece,))
+        offset += len(piece)

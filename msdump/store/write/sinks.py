@@ -1,0 +1,355 @@
+"""Sinks: where complete files go, and what becomes of those that cannot be written.
+
+Every sink keeps the same promises. A file appears under its name only when it
+is complete. A tensor file that exists is never destroyed. A failure is logged
+once for each cause with path and reason, counted, and raised or passed over as
+the plan says. The summary tells what was written, skipped and lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msdump.errors import DumpWriteError
+from msdump.plan import OnWriteError
+from msdump.store.write.buffers import size_of
+from msdump.store.write.files import DUMP_MODE, DiskFiles
+from msdump.store.write.memory_files import MemoryFiles
+from msdump.store.write.standins import StandIns, is_too_long
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from msdump.record import Artifact, Buffer
+    from msdump.store.write.files import Files
+
+_LOG: Final = logging.getLogger(__name__)
+
+OVER_LIMIT: Final = "over max_bytes"
+
+REMEDIES: Final = {
+    errno.ENOSPC: "free space, dump less or choose another path",
+    errno.EDQUOT: "free space within your quota, dump less or choose another path",
+    errno.EACCES: "give the user write permission or choose another path",
+    errno.EPERM: "give the user write permission or choose another path",
+    errno.EROFS: "choose a path on a writable file system",
+    errno.ENOTDIR: "remove the file that stands where a directory must be, or choose another path",
+    errno.EFBIG: "raise the file size limit (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ELOOP: "remove the link, or choose another path; below the path of a dump no link is followed",
+    errno.EMLINK: "remove the file, or choose another path",
+    errno.EINVAL: "remove what stands there, or choose another path",
+    errno.EISDIR: "remove the directory, or choose another path",
+    errno.EEXIST: "two runs write into the same directory: give each its own path",
+}
+"""What to do about a failure, by error number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a sink did so far.
+
+    Attributes:
+        files: Complete files written, files of rows and ``mapping.csv`` with their first row; one that
+            is written again and again counts once.
+        bytes: Bytes of these files and of rows.
+        skipped: Tensors not written on purpose, by reason.
+        lost: Files that could not be written, by cause.
+    """
+
+    files: int
+    bytes: int
+    skipped: Mapping[str, int]
+    lost: Mapping[str, int]
+
+
+class Sink(Protocol):
+    """Takes complete files."""
+
+    @property
+    def holds_buffers(self) -> bool:
+        """Whether the buffers of ``write`` must stay as they are until ``flush`` has returned.
+
+        Who changes or reuses one before must hand over a copy.
+        """
+
+    def write(self, artifact: Artifact) -> None:
+        """Write a new file; one that exists stays as it is and the new one is lost.
+
+        Raises:
+            DumpWriteError: It could not be written and the plan wants to know; an asynchronous
+                sink tells of every failure only when it is flushed or closed.
+        """
+
+    def replace(self, artifact: Artifact) -> None:
+        """Write a file in place of an older one; DumpWriteError as in ``write``."""
+
+    def keep(self, artifact: Artifact) -> None:
+        """Write a file unless it exists, which is only logged; DumpWriteError as in ``write``."""
+
+    def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
+        """Add whole rows to a csv file, the header first where others hold; DumpWriteError as in ``write``.
+
+        Args:
+            path: Absolute path of the file.
+            rows: Rows with their line feeds.
+            header: Header line with its line feed, or nothing.
+        """
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
+        """Write a file for people piece by piece, in place of an older one; DumpWriteError as in ``write``.
+
+        Its bytes are taken from those of tensor files: it may show the elements of weights.
+
+        Args:
+            directory: Absolute directory.
+            name: File name.
+            pieces: Its contents.
+        """
+
+    def skip(self, reason: str) -> None:
+        """Count a tensor that is not written on purpose."""
+
+    @property
+    def summary(self) -> Summary:
+        """What was written, skipped and lost so far."""
+
+    def flush(self) -> None:
+        """Return when everything taken is on disk; DumpWriteError as in ``write``."""
+
+    def close(self) -> None:
+        """Flush and release what is held open; a later write opens it again."""
+
+
+class Budget:
+    """The bytes of tensor files that may still be written; one object for all sinks of a process."""
+
+    def __init__(self, most: int = 0) -> None:
+        """Allow ``most`` bytes in all, 0: any number."""
+        self.most = most
+        self.used = 0
+
+    def take(self, size: int) -> bool:
+        """Take bytes from the budget; False, and none taken, where they are too many."""
+        if self.most and self.used + size > self.most:
+            return False
+        self.used += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Return bytes that were not written."""
+        self.used -= size
+
+
+class _OverLimitError(Exception):
+    """A file that is written piece by piece has more bytes than may still be written."""
+
+
+class _Replaced:
+    """Files that may be written again and again, in the directories that were written to last."""
+
+    _MOST_DIRECTORIES: Final = 8
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, dict[str, int]] = {}
+
+    def count(self, artifact: Artifact) -> tuple[int, int]:
+        """Take a file that was written; return how many files and bytes there are more."""
+        size = size_of(artifact.buffers)
+        sizes = self._sizes.pop(artifact.directory, {})
+        older = sizes.get(artifact.name)
+        if len(self._sizes) >= self._MOST_DIRECTORIES:
+            del self._sizes[next(iter(self._sizes))]
+        self._sizes[artifact.directory] = sizes
+        sizes[artifact.name] = size
+        return older is None, size - (older or 0)
+
+
+class SyncSink:
+    """Writes each file before the call returns; any thread may call it."""
+
+    holds_buffers = False
+
+    def __init__(
+        self,
+        on_write_error: OnWriteError = OnWriteError.RAISE,
+        budget: Budget | None = None,
+        files: Files | None = None,
+    ) -> None:
+        """Write to disk, or to the given files.
+
+        Args:
+            on_write_error: What a failure does beyond the log line and the count.
+            budget: Most bytes of tensor files; None: no limit.
+            files: Where files go; None: disk.
+        """
+        # Reentrant: a signal handler may complete what the frame below it has begun.
+        self._lock = threading.RLock()
+        self._raises = on_write_error is OnWriteError.RAISE
+        self._budget = Budget() if budget is None else budget
+        self._files: Files = DiskFiles() if files is None else files
+        self._stand_ins = StandIns(self._files)
+        self._replaced = _Replaced()
+        self._count = 0
+        self._bytes = 0
+        self._skipped: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+
+    def write(self, artifact: Artifact) -> None:
+        """Write a new file; one that exists stays as it is and the new one is lost."""
+        size = size_of(artifact.buffers)
+        with self._lock:
+            if self._admits(artifact, size):
+                self._create(artifact, size)
+
+    def replace(self, artifact: Artifact) -> None:
+        """Write a file in place of an older one."""
+        with self._lock:
+            try:
+                self._files.replace(artifact.directory, self._name(artifact), artifact.buffers)
+            except OSError as error:
+                self._lose(path_of(artifact), error)
+                return
+            files, size = self._replaced.count(artifact)
+            self._count += files
+            self._bytes += size
+
+    def keep(self, artifact: Artifact) -> None:
+        """Write a file unless it exists, which is only logged."""
+        with self._lock:
+            if self._files.exists(artifact.directory, artifact.name):
+                _LOG.warning("%s already exists, kept", path_of(artifact))
+                return
+            self.write(artifact)
+
+    def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
+        """Add whole rows to a csv file, the header first where other titles hold."""
+        directory, name = os.path.split(path)
+        with self._lock:
+            try:
+                is_new = self._files.append(directory, name, rows, header)
+            except OSError as error:
+                self._lose(path, error)
+                return
+            self._count += is_new
+            self._bytes += len(rows) + (len(header) if is_new else 0)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
+        """Write a file for people piece by piece, in place of an older one."""
+        taken: list[int] = []
+        path = f"{directory}/{name}"
+        with self._lock:
+            try:
+                self._bytes += self._files.stream(directory, name, self._metered(pieces, taken), DUMP_MODE)
+            except OSError as error:
+                self._budget.give_back(sum(taken))
+                self._lose(path, error)
+            except _OverLimitError:
+                self._budget.give_back(sum(taken))
+                self._skip_over_limit(path, sum(taken))
+            else:
+                self._count += 1
+
+    def _metered(self, pieces: Iterable[Buffer], taken: list[int]) -> Iterator[Buffer]:
+        """Yield the pieces, taking their bytes from the budget; the last that is noted may not fit."""
+        for piece in pieces:
+            size = size_of((piece,))
+            if not self._budget.take(size):
+                raise _OverLimitError
+            taken.append(size)
+            yield piece
+
+    def skip(self, reason: str) -> None:
+        """Count a tensor that is not written on purpose."""
+        with self._lock:
+            self._skipped[reason] += 1
+
+    @property
+    def summary(self) -> Summary:
+        """What was written, skipped and lost so far."""
+        with self._lock:
+            files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
+            return Summary(files, size, dict(self._skipped), dict(self._lost))
+
+    def flush(self) -> None:
+        """Do nothing: everything taken is on disk."""
+
+    def close(self) -> None:
+        """Release what is held open; a later write opens it again."""
+        with self._lock:
+            self._files.close()
+
+    def _admits(self, artifact: Artifact, size: int) -> bool:
+        """Take the bytes of a file from the budget, or skip it."""
+        if not artifact.tensor_bytes or self._budget.take(size):
+            return True
+        self._skip_over_limit(path_of(artifact), size)
+        return False
+
+    def _create(self, artifact: Artifact, size: int) -> None:
+        try:
+            self._files.create(artifact.directory, self._name(artifact), artifact.buffers)
+        except OSError as error:
+            self._budget.give_back(size if artifact.tensor_bytes else 0)
+            self._lose(path_of(artifact), error)
+            return
+        self._count += 1
+        self._bytes += size
+
+    def _name(self, artifact: Artifact) -> str:
+        if is_too_long(artifact.name):
+            return self._stand_ins.name(artifact.directory, artifact.name)
+        return artifact.name
+
+    def _skip_over_limit(self, path: str, size: int) -> None:
+        if OVER_LIMIT not in self._skipped:
+            _LOG.warning(
+                "%s of %d bytes is skipped: %d of max_bytes %d are used; "
+                "it and every other file that does not fit is counted as skipped",
+                path,
+                size,
+                self._budget.used,
+                self._budget.most,
+            )
+        self._skipped[OVER_LIMIT] += 1
+
+    def _lose(self, path: str, error: OSError) -> None:
+        cause = error.strerror or str(error)
+        message = f"cannot write {path!r}: {reason(error)}"
+        if cause not in self._lost:
+            _LOG.error("%s", message)
+        self._lost[cause] += 1
+        if self._raises:
+            self._fail(message, error)
+
+    def _fail(self, message: str, error: OSError) -> None:
+        raise DumpWriteError(message) from error
+
+
+class MemorySink(SyncSink):
+    """Keeps everything in memory, for tests; fails as a disk would where it is told to."""
+
+    def __init__(
+        self, on_write_error: OnWriteError = OnWriteError.RAISE, budget: Budget | None = None
+    ) -> None:
+        """Start with no files."""
+        self.files = MemoryFiles()
+        super().__init__(on_write_error, budget, self.files)
+
+
+def path_of(artifact: Artifact) -> str:
+    """Return the path that messages name: the stand-in of a long name means nothing to a reader."""
+    return f"{artifact.directory}/{artifact.name}"
+
+
+def reason(error: OSError) -> str:
+    """Return why something cannot be written and what to do about it."""
+    text = error.strerror or str(error)
+    remedy = REMEDIES.get(error.errno or 0)
+    return f"{text}; {remedy}" if remedy else text

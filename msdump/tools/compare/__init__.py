@@ -1,0 +1,1 @@
+"""Two dumps, or a dump and golden tensors, tensor by tensor."""

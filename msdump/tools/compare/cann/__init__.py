@@ -1,0 +1,1 @@
+"""What CANN's comparison prints: tables, details, advice."""

@@ -1,0 +1,1 @@
+"""Which tensors belong together: directories, names, fusion rules, layouts."""

@@ -1,0 +1,291 @@
+"""One directory of dumped operators, by the file-name rules of CANN's comparison tool.
+
+    {op_type}.{op_name}.{task_id}[.{stream_id}].{timestamp}[.{task_type}.{context}.{thread}][.{device}]
+    {op_name}.{output_index}.{timestamp}.npy                                            golden tensors
+    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}....npy   MindSpore's
+
+All files of a directory are of one kind. A name of digits only is looked up in ``mapping.csv``.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msdump.errors import DumpReadError, ToolError
+from msdump.record import DEFAULT_FORMAT, IO
+from msdump.store import names
+from msdump.store.layouts import MAPPING, STATISTICS
+from msdump.store.read import texts, timeline
+from msdump.store.read.reader import open_iteration
+from msdump.store.write.standins import parse_mapping
+from msdump.tools.return_codes import ReturnCode
+
+FAILED_FILES: Final = "convert_failed_file_list.txt"
+"""What a conversion leaves beside its results."""
+
+_log: Final = logging.getLogger("msdump.tools.compare.pairing.dump_folder")
+
+_NOT_DUMPS: Final = frozenset({MAPPING, FAILED_FILES, STATISTICS})
+_OPERATOR: Final = re.compile(
+    r"(?P<type>[A-Za-z0-9_-]+)\.(?P<name>[A-Za-z0-9_-]+)\.(?P<task>[0-9]{1,20})(?:\.(?P<stream>[0-9]{1,20}))?"
+    r"\.(?P<timestamp>[0-9]{1,255})(?P<slice>(?:\.[0-9]{1,20}){3,4})?"
+)
+_GOLDEN: Final = re.compile(
+    r"(?P<name>[.A-Za-z0-9_-]+)\.(?P<index>[0-9]{1,20})\.(?P<timestamp>[0-9]{1,255})\.npy"
+)
+_STAND_IN: Final = re.compile(r"[0-9]+(?:\.npy)?")
+_TIMESTAMP_DIGITS: Final = 16
+
+
+class FolderKind(enum.StrEnum):
+    """What the files of a directory are."""
+
+    DUMPS = "dump files of operators"
+    GOLDEN = "golden tensors"
+    TENSORS = "tensors of MindSpore"
+    COMPILED = "tensors of a graph that MindSpore compiled"
+
+
+_ALONE: Final = frozenset({FolderKind.DUMPS, FolderKind.GOLDEN})
+"""What never lies in one directory with files of another execution."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file of a dumped operator and what its name says.
+
+    Attributes:
+        path: The file.
+        name: Its name; the original name where it has a stand-in.
+        op_name: Operator as files spell it: its key in the directory.
+        timestamp: Microseconds since the epoch, 0 where the name holds something else.
+        op_type: Operator type, "" of golden tensors.
+        task_id: Task, 0 of golden tensors.
+        stream_id: Stream, None where the name has none.
+        part: Task type, context, thread and device of an FFTS+ task.
+        io: Input or output, None where the file holds both.
+        slot: Index among the operator's inputs or outputs.
+        format: Memory format where the name tells it.
+        dtype: Element type where the name tells it.
+        pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
+            that share a name count on.
+    """
+
+    path: str
+    name: str
+    op_name: str
+    timestamp: int
+    op_type: str = ""
+    task_id: int = 0
+    stream_id: int | None = None
+    part: tuple[int, ...] = ()
+    io: IO | None = None
+    slot: int = 0
+    format: str = ""
+    dtype: str | None = None
+    pass_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A directory of dumped operators.
+
+    Attributes:
+        path: The directory.
+        kind: What its files are.
+        operators: Files by operator, by timestamp; the operators by their last file's timestamp.
+        version: Of dump files: 2, or 1 for plain messages.
+        execution: Number of the execution that the files are of.
+        executions: How many executions left files in the directory.
+    """
+
+    path: str
+    kind: FolderKind
+    operators: Mapping[str, tuple[NamedFile, ...]]
+    version: int = 2
+    execution: int = 0
+    executions: int = 1
+
+    @property
+    def files(self) -> Iterator[NamedFile]:
+        """Every file."""
+        for files in self.operators.values():
+            yield from files
+
+
+def key(op_name: str) -> str:
+    """Return an operator's full name as the names of files hold it."""
+    return names.sanitize(op_name)
+
+
+def read(path: str, version: int = 2, execution: int | None = None) -> Folder:
+    """Return what a directory holds; files of somebody else are left out with a warning.
+
+    Args:
+        path: The directory.
+        version: Of dump files: 2, or 1 for plain messages.
+        execution: Number of the execution, where programs dumped several times into one path (MindSpore's
+            tree); None: the last one that is whole.
+
+    Raises:
+        ToolError: It is no directory, has no dump files, or several kinds of them.
+        DumpReadError: It or its ``mapping.csv`` cannot be read, or there was no such execution.
+    """
+    path = os.path.realpath(path)
+    found = list(_named(path))
+    if not found:
+        raise ToolError(
+            ReturnCode.FILE_NAME,
+            f"{path}: no dump files; their names are op_type.op_name.task_id.stream_id.timestamp,"
+            " op_name.output_index.timestamp.npy or those of MindSpore",
+        )
+    kinds = dict(reversed(found))
+    if len(kinds) > 1:
+        examples = ", ".join(f"{file.name!r} ({kind})" for kind, file in kinds.items())
+        raise ToolError(
+            ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
+        )
+    kind = _kind(found[0][0], [file for _, file in found])
+    return _of_execution(Folder(path, kind, {}, version), [file for _, file in found], execution)
+
+
+def _of_execution(folder: Folder, files: list[NamedFile], wanted: int | None) -> Folder:
+    """Return the files of one execution, each with the number of its pass."""
+    iteration = None if folder.kind in _ALONE else open_iteration(folder.path)
+    if iteration is None:
+        return replace(folder, operators=_by_operator(_with_passes(files)))
+    taken = iteration.timeline.last_whole if wanted is None else wanted
+    passes = {record.path: record.pass_number for record in iteration.execution(taken).records}
+    kept = [replace(file, pass_number=passes[file.path]) for file in files if file.path in passes]
+    count = len(iteration.timeline.spans)
+    return replace(folder, operators=_by_operator(kept), execution=taken, executions=count)
+
+
+def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
+    files = sorted(files, key=lambda file: (file.timestamp, file.name))
+    numbers = timeline.ordinals(replace(file, path="", name="", timestamp=0) for file in files)
+    return [replace(file, pass_number=number) for file, number in zip(files, numbers, strict=True)]
+
+
+def _kind(kind: FolderKind, files: list[NamedFile]) -> FolderKind:
+    """Return what the files are: those of a compiled graph never call their format the default one."""
+    if kind is FolderKind.TENSORS and all(file.format != DEFAULT_FORMAT for file in files):
+        return FolderKind.COMPILED
+    return kind
+
+
+def _by_operator(files: list[NamedFile]) -> dict[str, tuple[NamedFile, ...]]:
+    operators: dict[str, list[NamedFile]] = {}
+    for file in sorted(files, key=lambda file: (file.timestamp, file.name)):
+        operators.setdefault(file.op_name, []).append(file)
+    by_time = sorted(operators.items(), key=lambda item: item[1][-1].timestamp)
+    return {name: tuple(found) for name, found in by_time}
+
+
+def _named(path: str) -> Iterator[tuple[FolderKind, NamedFile]]:
+    originals: dict[str, str] | None = None
+    foreign = []
+    for name in _listed(path):
+        original = name
+        if _STAND_IN.fullmatch(name):
+            if originals is None:
+                originals = _originals(path)
+            original = originals.get(name, name)
+        parsed = parse(f"{path}/{name}", original)
+        if parsed is None:
+            foreign.append(original)
+        else:
+            yield parsed
+    if foreign:
+        _log.warning(
+            "%s: left out %d files without the name of a dump file, such as %r",
+            path,
+            len(foreign),
+            foreign[0],
+        )
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file() and entry.name not in _NOT_DUMPS)
+    except NotADirectoryError:
+        raise ToolError(ReturnCode.PATH, f"{path}: not a directory") from None
+    except FileNotFoundError:
+        raise ToolError(ReturnCode.PATH, f"{path}: no such directory") from None
+    except OSError as error:
+        raise DumpReadError(path, error.strerror or str(error)) from error
+
+
+def _originals(path: str) -> dict[str, str]:
+    mapping = f"{path}/{MAPPING}"
+    return parse_mapping(texts.read_bytes(mapping)) if os.path.exists(mapping) else {}
+
+
+def parse(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:
+    """Return what the name of a file says, None for a file of somebody else.
+
+    Args:
+        path: The file.
+        name: Its name; the original name where it has a stand-in.
+    """
+    if not name.endswith(names.SUFFIX):
+        match = _OPERATOR.fullmatch(name)
+        return None if match is None else (FolderKind.DUMPS, _operator(path, match))
+    tensor = names.parse(name)
+    if tensor is not None:
+        return FolderKind.TENSORS, _tensor(path, name, tensor)
+    match = _GOLDEN.fullmatch(name)
+    return None if match is None else (FolderKind.GOLDEN, _golden(path, match))
+
+
+def _operator(path: str, match: re.Match[str]) -> NamedFile:
+    numbers = tuple(map(int, (match["slice"] or "").split(".")[1:]))
+    return NamedFile(
+        path,
+        match.string,
+        match["name"],
+        _timestamp(match["timestamp"]),
+        match["type"],
+        int(match["task"]),
+        None if match["stream"] is None else int(match["stream"]),
+        numbers,
+    )
+
+
+def _golden(path: str, match: re.Match[str]) -> NamedFile:
+    return NamedFile(
+        path,
+        match.string,
+        key(match["name"]),
+        _timestamp(match["timestamp"]),
+        io=IO.OUTPUT,
+        slot=int(match["index"]),
+    )
+
+
+def _tensor(path: str, name: str, tensor: names.TensorName) -> NamedFile:
+    return NamedFile(
+        path,
+        name,
+        key(tensor.op_name),
+        tensor.timestamp,
+        tensor.op_type,
+        tensor.task_id,
+        tensor.stream_id,
+        io=tensor.io,
+        slot=tensor.slot,
+        format=tensor.format,
+        dtype=tensor.dtype,
+    )
+
+
+def _timestamp(digits: str) -> int:
+    # vendor: a timestamp that has not 16 digits sorts as 0.
+    return int(digits) if len(digits) == _TIMESTAMP_DIGITS else 0

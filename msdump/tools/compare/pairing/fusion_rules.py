@@ -1,0 +1,334 @@
+"""Which operators of the original network a compiled operator stands for, read from GE's graph JSON.
+
+The file holds graphs, a graph operators, an operator its producers, attributes and outputs:
+
+    {"graph": [{"op": [OPERATOR]}]}
+    OPERATOR: {"name", "type", "id", "input": ["producer:0"], "attr": [ATTRIBUTE], "output_desc": [OUTPUT]}
+    OUTPUT: {"attr": [ATTRIBUTE]}
+    ATTRIBUTE: {"key": "_datadump_origin_name", "value": {"s": "conv1"}}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from msdump.errors import DumpReadError, ToolError
+from msdump.graph.primitives import PASSING
+from msdump.store import names
+from msdump.store.read import texts
+from msdump.tools.return_codes import ReturnCode
+
+_ORIGINAL_NAMES: Final = "_datadump_original_op_names"
+_ORIGIN_NAME: Final = "_datadump_origin_name"
+_ORIGIN_INDEX: Final = "_datadump_origin_output_index"
+_ORIGIN_FORMATS: Final = ("_datadump_origin_format", "origin_format")
+_IS_PART_OF_SEVERAL: Final = "_datadump_is_multiop"
+_DATA: Final = "Data"
+_CONTROL_EDGE: Final = ":-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An output of the original network.
+
+    Attributes:
+        name: Its operator.
+        index: Which output.
+        format: Order of its axes, "" where it is not told.
+    """
+
+    name: str
+    index: int
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of the compiled graph.
+
+    Attributes:
+        index: Number of its group: operators with the same originals share one.
+        sequence: ``id``, its place in the execution.
+        name: Full name.
+        op_type: Operator type.
+        inputs: Producer and output number of each input.
+        originals: Operators of the original network that it stands for; none: the compiler added it.
+        outputs: Where its outputs come from, None where the original network has no such output.
+        is_inner: It is one of several operators for the same originals and gives none of their outputs.
+        is_added: The compiler has put it there to change a tensor's element type or format.
+    """
+
+    index: int
+    sequence: int
+    name: str
+    op_type: str
+    inputs: tuple[tuple[str, int], ...]
+    originals: tuple[str, ...]
+    outputs: tuple[Origin | None, ...]
+    is_inner: bool = False
+    is_added: bool = False
+
+
+IsPassing = Callable[[Operator], bool]
+"""Tells whether an operator only passes its input on, in another element type or format."""
+
+
+def _has_passing_type(operator: Operator) -> bool:
+    return operator.op_type in PASSING
+
+
+@dataclass(frozen=True)
+class FusionRules:
+    """The operators of a compiled graph.
+
+    Attributes:
+        source: The file.
+        operators: In the order of execution.
+    """
+
+    source: str
+    operators: tuple[Operator, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Operator]:
+        """Operators by their names."""
+        return {operator.name: operator for operator in self.operators}
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Operator]:
+        """Operators by their names in the names of files."""
+        return {names.sanitize(operator.name): operator for operator in self.operators}
+
+    @cached_property
+    def by_origin(self) -> Mapping[tuple[str, int], tuple[str, int]]:
+        """Operator and number of the output that gives an output of the original network."""
+        return {
+            (output.name, output.index): (operator.name, number)
+            for operator in self.operators
+            for number, output in enumerate(operator.outputs)
+            if output is not None
+        }
+
+    @cached_property
+    def by_original(self) -> Mapping[str, str]:
+        """The operator that stands for an operator of the original network."""
+        return {original: operator.name for operator in self.operators for original in operator.originals}
+
+    @property
+    def groups(self) -> Mapping[int, tuple[Operator, ...]]:
+        """Operators by the number that those with the same originals share."""
+        found: dict[int, list[Operator]] = {}
+        for operator in self.operators:
+            found.setdefault(operator.index, []).append(operator)
+        return {index: tuple(members) for index, members in sorted(found.items())}
+
+    @property
+    def data_nodes(self) -> tuple[str, ...]:
+        """Names of the graph's inputs."""
+        return tuple(operator.name for operator in self.operators if operator.op_type == _DATA)
+
+    @property
+    def last(self) -> int:
+        """The largest place in the execution."""
+        return max((operator.sequence for operator in self.operators), default=0)
+
+    def output_origin(
+        self, operator: Operator, index: int, is_passing: IsPassing = _has_passing_type
+    ) -> Origin | None:
+        """Return where an output comes from, looking through casts and changes of format.
+
+        Outputs that are not described come from the first one.
+
+        Args:
+            operator: The operator.
+            index: Its output.
+            is_passing: Tells which operators are looked through; else all casts are, as CANN's tool does,
+                those of the original network as well.
+        """
+        source, number = self._behind_casts(operator, index, is_passing)
+        if source is None or not source.outputs:
+            return None
+        return source.outputs[number if number < len(source.outputs) else 0]
+
+    def input_origin(
+        self, operator: Operator, index: int, is_passing: IsPassing = _has_passing_type
+    ) -> Origin | None:
+        """Return where an input comes from, as ``output_origin`` does of its producer."""
+        producer, output = self._producer(operator, index)
+        return None if producer is None else self.output_origin(producer, output, is_passing)
+
+    def _behind_casts(
+        self, operator: Operator, index: int, is_passing: IsPassing
+    ) -> tuple[Operator | None, int]:
+        """Return what a cast or change of format passes on; nothing where such operators go in a ring."""
+        source: Operator | None = operator
+        seen: set[str] = set()
+        while source is not None and is_passing(source):
+            if source.name in seen:
+                return None, 0
+            seen.add(source.name)
+            source, index = self._producer(source, index)
+        return source, index
+
+    def _producer(self, operator: Operator, index: int) -> tuple[Operator | None, int]:
+        if index >= len(operator.inputs):
+            return None, 0
+        name, output = operator.inputs[index]
+        return self.by_name.get(name), output
+
+
+def read(path: str) -> FusionRules:
+    """Return the rules of a graph file.
+
+    Raises:
+        ToolError: The file is not such a graph; names the place in it.
+    """
+    try:
+        value = texts.read_json(path)
+    except DumpReadError as error:
+        raise ToolError(ReturnCode.JSON, str(error)) from error
+    return parse(value, path)
+
+
+def parse(value: Any, source: str) -> FusionRules:
+    """Return the rules of a decoded graph file; see ``read``."""
+    groups: dict[tuple[str, ...], int] = {}
+    operators: dict[str, Operator] = {}
+    for place in _operators(_Place(source, "$", value)):
+        operator = _operator(place, groups)
+        operators.setdefault(operator.name, operator)
+    if not operators:
+        raise ToolError(ReturnCode.JSON, f"{source}: the graph has no operators")
+    sizes = Counter(operator.index for operator in operators.values())
+    told = [_renamed(each) if sizes[each.index] == 1 else each for each in operators.values()]
+    return FusionRules(source, tuple(sorted(told, key=lambda operator: operator.sequence)))
+
+
+def _renamed(operator: Operator) -> Operator:
+    """Let the only operator of one original give that one's outputs where it does not tell their origin."""
+    if len(operator.originals) != 1:
+        return operator
+    name = operator.originals[0]
+    outputs = [origin or Origin(name, index) for index, origin in enumerate(operator.outputs)]
+    return replace(operator, outputs=tuple(outputs or [Origin(name, 0)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value of the file and where it stands."""
+
+    source: str
+    path: str
+    value: Any
+
+    def member(self, key: str, kind: type, default: Any = None) -> _Place:
+        """Return a member, or its default; without one it must be there.
+
+        Raises:
+            ToolError: It is missing or of another type.
+        """
+        found = self.value.get(key, default) if isinstance(self.value, dict) else None
+        place = _Place(self.source, f"{self.path}.{key}", found)
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            what = "is missing" if found is None else f"is {type(found).__name__} {found!r:.60}"
+            raise ToolError(
+                ReturnCode.JSON, f"{self.source}: {place.path} {what}; it must be of type {kind.__name__}"
+            )
+        return place
+
+    def items(self) -> Iterator[_Place]:
+        """Yield the items of a list."""
+        for number, item in enumerate(self.value):
+            yield _Place(self.source, f"{self.path}[{number}]", item)
+
+
+def _operators(root: _Place) -> Iterator[_Place]:
+    for graph in root.member("graph", list).items():
+        yield from graph.member("op", list).items()
+
+
+def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> Operator:
+    name: str = place.member("name", str).value
+    attributes = _Attributes(place)
+    listed = attributes.texts(_ORIGINAL_NAMES)
+    originals = (name,) if listed is None else tuple(filter(None, listed))
+    is_told = listed is not None
+    outputs = tuple(_outputs(place, "" if is_told else name)) or (() if is_told else (Origin(name, 0),))
+    op_type: str = place.member("type", str).value
+    return Operator(
+        groups.setdefault(originals or ("", name), len(groups)),
+        place.member("id", int, 0).value,
+        name,
+        op_type,
+        tuple(_inputs(place)),
+        originals,
+        outputs,
+        attributes.truth(_IS_PART_OF_SEVERAL) and not any(outputs),
+        op_type in PASSING and not (listed and any(listed)),
+    )
+
+
+def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
+    for item in place.member("input", list, []).items():
+        edge = item.value
+        if not isinstance(edge, str):
+            raise ToolError(ReturnCode.JSON, f"{place.source}: {item.path} is no text: {edge!r:.60}")
+        if not edge or edge.endswith(_CONTROL_EDGE):
+            continue
+        producer, colon, number = edge.rpartition(":")
+        if not (producer and colon and number.isascii() and number.isdigit()):
+            raise ToolError(
+                ReturnCode.JSON_CONTENT, f"{place.source}: {item.path} is {edge!r}, not producer:index"
+            )
+        yield producer, int(number)
+
+
+def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
+    """Yield where outputs with attributes come from; ``default`` names those that do not tell."""
+    for index, output in enumerate(place.member("output_desc", list, []).items()):
+        if not isinstance(output.value, dict) or "attr" not in output.value:
+            continue
+        attributes = _Attributes(output)
+        name = attributes.text(_ORIGIN_NAME) or default
+        number = attributes.number(_ORIGIN_INDEX)
+        layout = next(filter(None, map(attributes.text, _ORIGIN_FORMATS)), "")
+        yield Origin(name, index if number is None else number, layout) if name else None
+
+
+class _Attributes:
+    """The attributes of an operator or an output."""
+
+    def __init__(self, place: _Place) -> None:
+        listed = place.member("attr", list, []).items()
+        self._places = {item.member("key", str).value: item for item in listed}
+
+    def text(self, key: str) -> str:
+        """Return a text, "" without it."""
+        found = self._value(key)
+        return "" if found is None else str(found.member("s", str).value)
+
+    def number(self, key: str) -> int | None:
+        """Return a number, None without it."""
+        found = self._value(key)
+        return None if found is None else int(found.member("i", int).value)
+
+    def truth(self, key: str) -> bool:
+        """Return a truth value, False without it."""
+        found = self._value(key)
+        return found is not None and bool(found.member("b", bool).value)
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """Return a list of texts, None without it."""
+        found = self._value(key)
+        if found is None:
+            return None
+        listed = found.member("list", dict).member("s", list, [])
+        return tuple(str(item.value) for item in listed.items())
+
+    def _value(self, key: str) -> _Place | None:
+        place = self._places.get(key)
+        return None if place is None else place.member("value", dict)

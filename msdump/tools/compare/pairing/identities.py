@@ -1,0 +1,159 @@
+"""Under which identity the tensors of two dumps meet: names of operators, values of a model, a graph file.
+
+The operators of two dumps have the same names where both compiled the network alike. Elsewhere
+the model tells what belongs together: its values, which operators read and write, keep their
+names however they are fused; so does an offline dump of onnxruntime, which names files after
+the model's nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from msdump.record import IO
+from msdump.tools.compare.pairing import dump_folder, fusion_rules
+from msdump.tools.compare.pairing.dump_folder import FolderKind
+from msdump.tools.compare.pairing.fusion_rules import FusionRules, Operator
+from msdump.tools.compare.pairing.pairs import GOLDEN_INPUT
+
+if TYPE_CHECKING:
+    from msdump.graph.graph import Graph, Node
+
+Identity = tuple[str, ...]
+"""What two tensors that are compared have in common."""
+
+Identify = Callable[[str, IO, int], Identity | None]
+"""Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
+
+_MODEL_SUFFIX: Final = ".onnx"
+
+
+def by_name(name: str, io: IO, slot: int) -> Identity | None:
+    """Return the identity of a tensor by its operator's name."""
+    return (name, io, str(slot))
+
+
+@dataclass(frozen=True)
+class Identities:
+    """How the tensors of both sides are identified.
+
+    Attributes:
+        mine: On the side that is examined.
+        golden: On the other one.
+    """
+
+    mine: Identify = by_name
+    golden: Identify = by_name
+
+
+def read(path: str, mine: FolderKind, golden: FolderKind) -> Identities:
+    """Return the identities that a model (.onnx) or a graph file (.json) gives.
+
+    Args:
+        path: The file.
+        mine: What the files of the examined side are.
+        golden: What those of the other side are.
+
+    Raises:
+        ToolError: The graph file cannot be used.
+        GraphError: The model cannot be used.
+    """
+    if not path.endswith(_MODEL_SUFFIX):
+        rules = _Rules(fusion_rules.read(path))
+        return Identities(rules.mine, rules.golden)
+    from msdump.graph import loader
+
+    values = _values(loader.load(path))
+    return Identities(_reader(values, mine), _reader(values, golden))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Identities by a graph file: outputs of the original network."""
+
+    rules: FusionRules
+
+    def mine(self, name: str, io: IO, slot: int) -> Identity | None:
+        operator = self.rules.by_key.get(name)
+        if operator is None:
+            return None
+        find = self.rules.input_origin if io is IO.INPUT else self.rules.output_origin
+        origin = find(operator, slot, _is_added)  # a cast of the model has a golden tensor of its own
+        return None if origin is None else (dump_folder.key(origin.name), IO.OUTPUT, str(origin.index))
+
+    def golden(self, name: str, io: IO, slot: int) -> Identity | None:
+        return by_name(name, io, slot)
+
+
+def _is_added(operator: Operator) -> bool:
+    return operator.is_added
+
+
+_Values = Mapping[tuple[str, IO, int], Identity]
+
+
+def _reader(values: Mapping[FolderKind, _Values], kind: FolderKind) -> Identify:
+    known = values[kind]
+
+    def identify(name: str, io: IO, slot: int) -> Identity | None:
+        if name.startswith(GOLDEN_INPUT):
+            found = known.get((name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot))
+            if found is not None:
+                return found
+        return known.get((name, io, slot))
+
+    return identify
+
+
+def _values(graph: Graph) -> Mapping[FolderKind, _Values]:
+    """Return the values that operators read and write, by the names that each kind of dump gives them."""
+    from msdump.graph.compile.compilation import compile_graph
+    from msdump.graph.compile.fusion import fuse_elementwise
+
+    forms = (
+        *((form, _full_name) for form in (graph, fuse_elementwise(graph), compile_graph(graph))),
+        *((form, _node_name) for form in (graph, compile_graph(graph, keeps_node_names=True))),
+    )
+    parameters = (*(value.name for value in graph.inputs), *graph.weights)
+    fed: dict[tuple[str, IO, int], Identity]
+    fed = {(dump_folder.key(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
+    gapless, numbered = dict(fed), dict(fed)
+    for form, name_of in reversed(forms):  # an earlier form wins
+        gapless |= _places(form, name_of, has_gaps=False)
+        numbered |= _places(form, name_of)
+    return {
+        FolderKind.GOLDEN: dict(_places(graph, _node_name)),
+        FolderKind.DUMPS: gapless,
+        FolderKind.COMPILED: gapless,
+        FolderKind.TENSORS: numbered,
+    }
+
+
+def _node_name(node: Node) -> str:
+    return node.name
+
+
+def _full_name(node: Node) -> str:
+    return node.operator.full_name
+
+
+def _places(
+    graph: Graph, name_of: Callable[[Node], str], *, has_gaps: bool = True
+) -> Iterator[tuple[tuple[str, IO, int], Identity]]:
+    """Yield name, side and number of each value of a graph and of its branches and loops.
+
+    Args:
+        graph: The graph.
+        name_of: What its operators are called.
+        has_gaps: Whether absent optional inputs and outputs are numbered too; compiled graphs
+            do not know of them.
+    """
+    for number, inner in enumerate(graph.walk()):
+        for node in inner.nodes:
+            name = dump_folder.key(name_of(node))
+            for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs)):
+                for slot, value in enumerate(values if has_gaps else filter(None, values)):
+                    if value:
+                        yield (name, io, slot), (str(number), value)

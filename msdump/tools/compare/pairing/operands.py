@@ -1,0 +1,180 @@
+"""The tensors of one dumped operator, read from its files, and their host layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device import formats
+from msdump.encode import dump_data, dump_enums, npy
+from msdump.encode.dump_data import Block, TensorInfo
+from msdump.errors import FormatError
+from msdump.record import DEFAULT_FORMAT, IO
+from msdump.store.read import mapped
+from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.convert.format import LAYOUTS
+
+_LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in layouts)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An input or output of a dumped operator.
+
+    Attributes:
+        io: Which of the two.
+        index: Its number among the operator's inputs or outputs.
+        path: Its file.
+        dtype: Element type on the device, ``float16``; digits of a type that has no elements here.
+        format: Memory format.
+        shape: Device shape.
+        host_shape: Shape on the host; empty where it is not known.
+        groups: Groups of the convolution that reads a weight.
+        address: In the device's memory, 0 where it is not known.
+    """
+
+    io: IO
+    index: int
+    path: str
+    dtype: str
+    format: str
+    shape: tuple[int, ...]
+    host_shape: tuple[int, ...] = ()
+    groups: int = 1
+    address: int = 0
+    _load: Callable[[], np.ndarray] = field(default=lambda: np.empty(0), repr=False, compare=False)
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements as the device holds them.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+            FormatError: Elements of the type cannot be read.
+        """
+        return self._load()
+
+    def on_host(self, shape: Sequence[int] = ()) -> np.ndarray:
+        """Return the elements in the host's layout.
+
+        Args:
+            shape: The host shape, for a tensor that does not tell it.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+            FormatError: The format has no conversion, or the shape is not one of its.
+        """
+        wanted = self.host_shape or tuple(shape)
+        array = self.array
+        if array.shape == wanted or not self.is_converted:
+            return array
+        return formats.decode(self.format, array, wanted, max(self.groups, 1))
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the device holds the elements in another order than the host."""
+        return self.format not in _AS_ON_HOST
+
+
+_AS_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "", "ND", "RESERVED", "NC", "CN", "MD"}) | _LAYOUTS
+
+
+def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[Operand, ...]:
+    """Return the tensors of an operator, inputs first; their elements are not read yet.
+
+    Args:
+        folder: The directory of the files.
+        files: Of one execution of the operator.
+
+    Raises:
+        DumpReadError: A file is missing, truncated or corrupt.
+    """
+    if folder.kind is FolderKind.DUMPS:
+        return _dumped(files[-1].path, folder.version)
+    found = [_saved(file) for file in files]
+    return tuple(sorted(found, key=lambda operand: (operand.io, operand.index)))
+
+
+def _dumped(path: str, version: int) -> tuple[Operand, ...]:
+    view = mapped.load(path)
+    if version == 1:
+        _, blocks = dump_data.read_message(view, path)
+    else:
+        blocks = dump_data.blocks(*dump_data.read_header(view, path))
+    return tuple(
+        _from_block(path, view, block, block.info) for block in blocks if isinstance(block.info, TensorInfo)
+    )
+
+
+def _from_block(path: str, view: memoryview, block: Block, info: TensorInfo) -> Operand:
+    def load() -> np.ndarray:
+        return dump_data.tensor(info, view[block.offset : block.end], path, block.offset)
+
+    is_scalar = not info.original_shape and math.prod(info.shape) == 1
+    return Operand(
+        IO(block.section),
+        block.index,
+        path,
+        _type_name(info),
+        dump_enums.format_name(info.format),
+        info.shape,
+        info.shape if is_scalar else info.original_shape,
+        info.sub_format,
+        info.address,
+        load,
+    )
+
+
+def _type_name(info: TensorInfo) -> str:
+    try:
+        return dump_data.dtype_of(info).name
+    except FormatError:
+        return dump_enums.data_type_name(info.data_type)
+
+
+def _saved(file: NamedFile) -> Operand:
+    view = mapped.load(file.path)
+    header = npy.read_header(view, file.path)
+
+    def load() -> np.ndarray:
+        return npy.decode(view, file.path)
+
+    dtype = file.dtype.lower() if file.dtype else dtypes.from_numpy(header.dtype).name
+    io = file.io or IO.OUTPUT
+    return Operand(io, file.slot, file.path, dtype, file.format, header.shape, _load=load)
+
+
+def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray:
+    """Return an array with its axes in the order of another layout.
+
+    The same array comes back where a layout has no named axes, or other ones.
+
+    Args:
+        array: Its axes are those of ``source``.
+        source: Such as NCHW.
+        target: Such as NHWC.
+    """
+    if source == target or not {source, target} <= _LAYOUTS or sorted(source) != sorted(target):
+        return array
+    if array.ndim != len(source):
+        return array
+    return array.transpose([source.index(axis) for axis in target])
+
+
+def host_layout(operand: Operand, rank: int) -> str:
+    """Return the order of the axes of an operand on the host, "" where it has no names.
+
+    Args:
+        operand: The operand.
+        rank: Of its host shape.
+    """
+    if operand.format in _LAYOUTS:
+        return operand.format if len(operand.format) == rank else ""
+    if not operand.is_converted:
+        return ""
+    return LAYOUTS[rank][0] if rank in LAYOUTS else ""

@@ -1,0 +1,193 @@
+"""Which tensor is compared with which: by the operators' names, or by the rules of a graph file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msdump.errors import DumpReadError
+from msdump.record import IO
+from msdump.tools.compare.pairing import dump_folder, operands
+from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.pairing.fusion_rules import FusionRules, Operator, Origin
+from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.return_codes import ReturnCode
+from msdump.tools.scores.algorithms import NAN
+
+ANY: Final = "*"
+"""What stands for an operator that one side has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A tensor and its counterpart, or why there are none.
+
+    Attributes:
+        index: Number of the operator, or of the operators with the same originals.
+        op_type: Operator type, "NaN" where it is not known.
+        mine: Operators that are examined, separated by commas.
+        golden: Operators that they are compared with.
+        tensor: ``{operator}:{input|output}:{index}``, "NaN" for an operator as a whole.
+        mine_tensor: The tensor, None where there is none.
+        golden_tensor: Its counterpart, None where there is none.
+        layout: Order of the counterpart's axes, "" where it is not told.
+        fault: Why the two cannot be compared, "" where they can.
+        code: What that comes to.
+        sequence: Place of the operator in the execution.
+    """
+
+    index: int
+    op_type: str
+    mine: str
+    golden: str
+    tensor: str = NAN
+    mine_tensor: Operand | None = None
+    golden_tensor: Operand | None = None
+    layout: str = ""
+    fault: str = ""
+    code: ReturnCode = ReturnCode.DONE
+    sequence: int = 0
+
+
+def of_name(mine: Folder, golden: Folder, item: tuple[int, str]) -> list[Pair]:
+    """Return the pairs of an operator that has the same name on both sides.
+
+    Args:
+        mine: The directory that is examined.
+        golden: The directory that it is compared with.
+        item: Number and name of the operator.
+    """
+    index, name = item
+    ours, theirs = mine.operators.get(name), golden.operators.get(name)
+    whole = Pair(index, NAN, name, name)
+    if theirs is None:
+        return [_missing(replace(whole, golden=ANY), f"golden has no file of operator {name}")]
+    if ours is None:
+        return [_missing(replace(whole, mine=ANY), f"mine has no file of operator {name}")]
+    whole = replace(whole, op_type=ours[-1].op_type or theirs[-1].op_type or NAN)
+    try:
+        ours_read = operands.read(mine, last_execution(ours))
+        theirs_read = operands.read(golden, last_execution(theirs))
+    except DumpReadError as error:
+        return [replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)]
+    pairs = [pair for io in IO for pair in _of_side(whole, io, ours_read, theirs_read)]
+    return pairs or [replace(whole, fault=f"{name} has no tensors", code=ReturnCode.DUMP_DATA)]
+
+
+def last_execution(files: Sequence[NamedFile]) -> tuple[NamedFile, ...]:
+    """Return the newest file of each tensor, or of the operator."""
+    return tuple({(file.io, file.slot): file for file in files}.values())
+
+
+def _of_side(whole: Pair, io: IO, mine: Sequence[Operand], golden: Sequence[Operand]) -> Iterator[Pair]:
+    """Yield the pairs of an operator's inputs or outputs, by their numbers."""
+    ours = {operand.index: operand for operand in mine if operand.io is io}
+    theirs = {operand.index: operand for operand in golden if operand.io is io}
+    if not (ours and theirs):
+        return  # the dumps were asked for different sides
+    for number in sorted(ours.keys() | theirs.keys()):
+        one, other = ours.get(number), theirs.get(number)
+        pair = replace(whole, tensor=f"{whole.mine}:{io}:{number}", mine_tensor=one, golden_tensor=other)
+        if one is None or other is None:
+            side = "mine" if one is None else "golden"
+            yield _missing(pair, f"{side} has no {pair.tensor}")
+        else:
+            yield pair
+
+
+def _missing(pair: Pair, fault: str) -> Pair:
+    return replace(pair, fault=fault, code=ReturnCode.NO_DUMP_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Two directories, and graph files that tell which operator of one stands for which of the other.
+
+    Attributes:
+        mine: Operators of the compiled graph.
+        golden: Those of the original network, or of the graph compiled without fusion.
+        rules: The compiled graph.
+        unfused: The graph compiled without fusion, where golden was made by it.
+    """
+
+    mine: Folder
+    golden: Folder
+    rules: FusionRules
+    unfused: FusionRules | None = None
+
+    def pairs(self, group: Sequence[Operator]) -> list[Pair]:
+        """Return the pairs of the operators with the same originals."""
+        mine = ",".join(operator.name for operator in group)
+        whole = Pair(group[0].index, group[0].op_type, mine, ",".join(self._golden_names(group)) or ANY)
+        found = [pair for operator in group for pair in self._of_operator(whole, operator, len(group))]
+        if found:
+            return found
+        missing = f"mine has no file of operator {group[0].name}, type {group[0].op_type}"
+        return [_missing(replace(whole, sequence=group[0].sequence), missing)]
+
+    def _golden_names(self, group: Sequence[Operator]) -> Sequence[str]:
+        """Return the operators that a group is compared with: its originals, or what became of them."""
+        originals = group[0].originals
+        if self.unfused is None:
+            return originals
+        found = (self.unfused.by_original.get(name, name) for name in originals)
+        return tuple(dict.fromkeys(found))
+
+    def _of_operator(self, whole: Pair, operator: Operator, members: int) -> Iterator[Pair]:
+        files = self.mine.operators.get(dump_folder.key(operator.name))
+        whole = replace(whole, op_type=operator.op_type, sequence=operator.sequence)
+        if files is None or (members > 1 and operator.is_inner):
+            return  # the other operators with these originals hold the tensors
+        try:
+            tensors = operands.read(self.mine, last_execution(files))
+        except DumpReadError as error:
+            yield replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)
+            return
+        for tensor in tensors:
+            yield self._of_tensor(whole, operator, tensor)
+
+    def _of_tensor(self, whole: Pair, operator: Operator, tensor: Operand) -> Pair:
+        name = f"{operator.name}:{tensor.io}:{tensor.index}"
+        pair = replace(whole, tensor=name, mine_tensor=tensor)
+        is_input = tensor.io is IO.INPUT
+        origin_of = self.rules.input_origin if is_input else self.rules.output_origin
+        origin = origin_of(operator, tensor.index)
+        try:
+            golden = None if origin is None else self._golden(origin)
+            if golden is None and is_input:
+                golden = self._graph_input(operator, tensor.index)
+        except DumpReadError as error:
+            return replace(pair, fault=str(error), code=ReturnCode.DUMP_DATA)
+        if golden is None:
+            whose = "" if origin is None else f", which is output {origin.index} of {origin.name}"
+            return replace(pair, fault=f"golden has no counterpart of {name}{whose}")
+        return replace(pair, golden_tensor=golden, layout=origin.format if origin else "")
+
+    def _golden(self, origin: Origin) -> Operand | None:
+        if self.unfused is None:
+            return _output(self.golden, origin.name, origin.index)
+        found = self.unfused.by_origin.get((origin.name, origin.index))
+        return None if found is None else _output(self.golden, *found)
+
+    def _graph_input(self, operator: Operator, index: int) -> Operand | None:
+        """Return a golden tensor that an offline dump of onnxruntime keeps as an input of an operator."""
+        for original in operator.originals[:1]:
+            found = _output(self.golden, f"{GOLDEN_INPUT}{original}", index)
+            if found is not None:
+                return found
+        return None
+
+
+GOLDEN_INPUT: Final = "input_"
+"""What the names of golden tensors start with that are graph inputs or weights of an operator."""
+
+
+def _output(folder: Folder, name: str, index: int) -> Operand | None:
+    files = folder.operators.get(dump_folder.key(name), ())
+    if folder.kind is not FolderKind.DUMPS:
+        files = tuple(file for file in files if file.io is IO.OUTPUT and file.slot == index)
+    if not files:
+        return None
+    tensors = operands.read(folder, last_execution(files))
+    return next((each for each in tensors if each.io is IO.OUTPUT and each.index == index), None)

@@ -1,0 +1,109 @@
+"""The two directories of a comparison, and what is compared of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from msdump.errors import ToolError
+from msdump.tools.compare.pairing import dump_folder, dump_folders, fusion_rules, pairs
+from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
+from msdump.tools.compare.pairing.fusion_rules import FusionRules, Operator
+from msdump.tools.compare.pairing.pairs import Pair, Ruled
+from msdump.tools.return_codes import ReturnCode
+
+Item = tuple[int, str] | tuple[Operator, ...]
+"""Number and name of an operator, or the operators with the same originals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is compared.
+
+    Attributes:
+        mine: The directory that is examined.
+        golden: The directory that it is compared with.
+        rules: Graph file of the first, None where the operators have the same names.
+        unfused: Graph file of the second, where it was compiled without fusion.
+    """
+
+    mine: Folder
+    golden: Folder
+    rules: FusionRules | None = None
+    unfused: FusionRules | None = None
+
+    def bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(Path(file.path).stat().st_size for side in (self.mine, self.golden) for file in side.files)
+
+    def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
+        """Return what is compared one after the other, those of chosen numbers only; None: all."""
+        if self.rules is None:
+            return list(enumerate(dict.fromkeys((*self.mine.operators, *self.golden.operators))))
+        found = self.rules.groups.items()
+        return [members for index, members in found if chosen is None or index in chosen]
+
+    def pairs(self, item: Item) -> list[Pair]:
+        """Return the pairs of an item of ``groups``."""
+        if self.rules is None:
+            return pairs.of_name(self.mine, self.golden, item)  # type: ignore[arg-type]  # groups made it
+        return Ruled(self.mine, self.golden, self.rules, self.unfused).pairs(item)  # type: ignore[arg-type]
+
+
+def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, version: int = 2) -> Sides:
+    """Open what is to be compared.
+
+    Args:
+        mine: Directory that is examined; also one above it, if there is only one below.
+        golden: Directory that it is compared with; the same holds.
+        rules: Graph file of the first, "" for none.
+        unfused: Graph file of the second, where it was compiled without fusion, "" for none.
+        version: Of dump files: 2, or 1 for plain messages.
+
+    Raises:
+        ToolError: A directory or a file cannot be used, or these files cannot be compared so.
+        DumpReadError: A directory cannot be listed.
+    """
+    ours, theirs = (dump_folder.read(dump_folders.lowest(path), version) for path in (mine, golden))
+    _check(ours, theirs, has_rules=bool(rules), has_unfused=bool(unfused))
+    return Sides(
+        ours,
+        theirs,
+        fusion_rules.read(rules) if rules else None,
+        fusion_rules.read(unfused) if unfused else None,
+    )
+
+
+def _check(mine: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool) -> None:
+    """Refuse directories and graph files that do not belong together."""
+    is_golden = golden.kind is FolderKind.GOLDEN
+    faults = (
+        (
+            has_unfused and not has_rules,
+            ReturnCode.PARAMETER,
+            "-cf is the graph without fusion; -f, the one with it, is missing",
+        ),
+        (
+            has_rules and mine.kind is FolderKind.GOLDEN,
+            ReturnCode.DUMP_KIND,
+            f"{mine.path} holds {mine.kind}, which no graph file (-f) describes",
+        ),
+        (
+            is_golden and mine.kind is not FolderKind.GOLDEN and not has_rules,
+            ReturnCode.PARAMETER,
+            f"{golden.path} holds {golden.kind}: -f, the model's graph file, must tell whose they are",
+        ),
+        (
+            is_golden and has_unfused,
+            ReturnCode.PARAMETER,
+            f"{golden.path} holds {golden.kind}, which -cf does not describe",
+        ),
+        (
+            has_rules and not has_unfused and golden.kind is FolderKind.DUMPS,
+            ReturnCode.PARAMETER,
+            f"{golden.path} holds {golden.kind}: beside -f, -cf must give the graph that they were made by",
+        ),
+    )
+    for is_fault, code, message in faults:
+        if is_fault:
+            raise ToolError(code, message)

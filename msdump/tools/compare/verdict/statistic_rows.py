@@ -1,0 +1,161 @@
+"""Two dumps of statistics, row by row: each tensor of one against the tensor of the same place in the other.
+
+Statistics tell less than tensors: rows agree if every number that both have lies as near as the
+element types allow, relative to the largest number of the tensor, and if they count the same NaN
+and infinities. Digests and identical rows are equal bit for bit, as far as six digits tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.store.read import timeline
+from msdump.store.read.cells import Cell, Row
+from msdump.store.read.reader import open_iteration
+from msdump.tools.compare.verdict.limits import Limits
+from msdump.tools.compare.verdict.verdicts import Verdict
+
+Place = tuple[str, str, int, int]
+"""Operator, input or output, number, and which pass of the operator it is."""
+
+_EXACT: Final = frozenset({"NaN Count", "Negative Inf Count", "Positive Inf Count", "Count"})
+_DIGESTS: Final = frozenset({"MD5", "SHA1"})
+_OF_SIGNS: Final = frozenset({"Zero Count", "Negative Zero Count", "Positive Zero Count"})
+_NUMBERS: Final = ("Max Value", "Min Value", "Avg Value")
+_NORM: Final = "L2Norm Value"
+_PRINTED: Final = 1e-5  # six significant digits on either side
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What is said of the statistics of a tensor.
+
+    Attributes:
+        label: Its directory, "" where there is only one.
+        place: Which tensor it is.
+        op_type: Type of its operator.
+        verdict: What the comparison comes to.
+        apart: Largest relative difference of a statistic, NaN where there is none.
+        note: Which statistic differs most, or why nothing was compared.
+    """
+
+    label: str
+    place: Place
+    op_type: str
+    verdict: Verdict
+    apart: float = math.nan
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The rows of one directory.
+
+    Attributes:
+        rows: By the tensor that they are of, in the order of the execution.
+        execution: Number of the execution that they are of.
+        executions: How many executions left rows there.
+    """
+
+    rows: Mapping[Place, Row]
+    execution: int
+    executions: int
+
+
+def read(path: str, execution: int | None = None) -> Side:
+    """Return the rows of a directory, those of one execution.
+
+    Args:
+        path: A directory with a ``statistic.csv``.
+        execution: Number of the execution, None: the last one that is whole.
+
+    Raises:
+        DumpReadError: The table cannot be read, or there was no such execution.
+    """
+    iteration = open_iteration(path)
+    if iteration is None:
+        return Side({}, 0, 1)
+    taken = iteration.timeline.last_whole if execution is None else execution
+    rows = iteration.execution(taken).statistics
+    return Side(dict(_placed(rows)), taken, max(len(iteration.timeline.spans), 1))
+
+
+def _placed(rows: Iterable[Row]) -> Iterator[tuple[Place, Row]]:
+    rows = list(rows)
+    tensors = [_tensor(row) for row in rows]
+    for row, tensor, number in zip(rows, tensors, timeline.ordinals(tensors), strict=True):
+        yield (*tensor, number), row
+
+
+def _tensor(row: Row) -> tuple[str, str, int]:
+    slot = row.get("Slot")
+    return str(row.get("Op Name")), str(row.get("IO")), slot if isinstance(slot, int) else 0
+
+
+def compare(label: str, mine: Side, golden: Side, limits: Limits) -> Iterator[RowResult]:
+    """Yield what is said of each tensor of one side, in order, then of those that only the other has."""
+    for place, row in mine.rows.items():
+        other = golden.rows.get(place)
+        if other is None:
+            yield _alone(label, place, row, "golden")
+        else:
+            yield _result(label, place, row, other, limits)
+    for place, row in golden.rows.items():
+        if place not in mine.rows:
+            yield _alone(label, place, row, "mine")
+
+
+def _alone(label: str, place: Place, row: Row, side: str) -> RowResult:
+    return RowResult(label, place, str(row.get("Op Type")), Verdict.ALONE, note=f"{side} has no such row")
+
+
+def _result(label: str, place: Place, mine: Row, golden: Row, limits: Limits) -> RowResult:
+    op_type = str(mine.get("Op Type"))
+    if mine.get("Shape") != golden.get("Shape"):
+        note = f"shape {mine.get('Shape')} beside {golden.get('Shape')}"
+        return RowResult(label, place, op_type, Verdict.FAILED, note=note)
+    types = (str(mine.get("Data Type")), str(golden.get("Data Type")))
+    shared = _statistics(mine, golden)
+    if not shared:
+        return RowResult(label, place, op_type, Verdict.FAILED, note="no statistic in common")
+    same = all(_is_same(*cells) for cells in shared.values()) and types[0] == types[1]
+    if same:
+        return RowResult(label, place, op_type, Verdict.EQUAL, 0.0)
+    apart, title = max((_apart(title, shared), title) for title in shared)
+    allowed = limits.allowed(types, limits.precision)
+    verdict = Verdict.CLOSE if apart <= max(allowed or 0.0, _PRINTED) else Verdict.DIFFERENT
+    return RowResult(label, place, op_type, verdict, apart, title if apart else "")
+
+
+def _statistics(mine: Row, golden: Row) -> dict[str, tuple[Cell, Cell]]:
+    """Return the statistics that both rows have."""
+    titles = {*_NUMBERS, _NORM, *_EXACT, *_OF_SIGNS, *_DIGESTS}
+    both = ((title, mine.get(title), golden.get(title)) for title in mine if title in titles)
+    return {title: (ours, theirs) for title, ours, theirs in both if ours is not None and theirs is not None}
+
+
+def _is_same(mine: Cell, golden: Cell) -> bool:
+    is_nan = mine != mine and golden != golden  # noqa: PLR0124 - NaN is what differs from itself
+    return mine == golden or is_nan
+
+
+def _apart(title: str, shared: Mapping[str, tuple[Cell, Cell]]) -> float:
+    """Return how far a statistic is apart, relative to the tensor's scale; infinite where it must not be."""
+    mine, golden = shared[title]
+    if _is_same(mine, golden) or title in _OF_SIGNS:  # a value beside zero may change its sign
+        return 0.0
+    if title in _DIGESTS:  # the numbers tell how far, where there are some
+        return 0.0 if any(number in shared for number in (*_NUMBERS, _NORM)) else math.inf
+    if title in _EXACT or not (_is_finite(mine) and _is_finite(golden)):
+        return math.inf
+    cells = [golden] if title == _NORM else [shared[name][1] for name in _NUMBERS if name in shared]
+    scale = max(abs(float(cell)) for cell in cells if _is_finite(cell))  # type: ignore[arg-type]
+    difference = abs(float(mine) - float(golden))  # type: ignore[arg-type]
+    return difference / scale if scale else math.inf
+
+
+def _is_finite(cell: Cell) -> bool:
+    return isinstance(cell, int | float) and math.isfinite(cell)

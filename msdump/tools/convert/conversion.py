@@ -1,0 +1,185 @@
+"""Converts dump files to arrays that numpy loads, on the device's layout or on another."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib.util
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msdump.encode import dump_enums
+from msdump.errors import ToolError
+from msdump.store.layouts import MAPPING
+from msdump.store.write import standins
+from msdump.store.write.directories import make_directories
+from msdump.store.write.files import DUMP_MODE, DiskFiles
+from msdump.tools import parallel
+from msdump.tools.convert import scripts
+from msdump.tools.convert.file import convert_file
+from msdump.tools.convert.names import Kind
+from msdump.tools.convert.result import VERSION, FileResult, Target
+from msdump.tools.convert.sources import Found
+from msdump.tools.return_codes import ReturnCode
+
+FAILED_LIST: Final = "convert_failed_file_list.txt"
+"""Lists the dump files that were not converted as a whole, in the directory of the results."""
+
+_FILE_COST: Final = 1 << 17  # bytes that are converted in the time that a file costs by itself
+
+
+@dataclass(slots=True)
+class Conversion:
+    """What became of dump files.
+
+    Attributes:
+        output: Directory of the results.
+        skipped: Number of files that are no dump files, by suffix.
+        results: Of each dump file, in their order.
+    """
+
+    output: str
+    skipped: Counter[str] = field(default_factory=Counter)
+    results: list[FileResult] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[FileResult]:
+        """Those of which something was not converted."""
+        return [result for result in self.results if result.failures]
+
+    @property
+    def code(self) -> int:
+        """Return code of msaccucmp: that of the first file with a failure."""
+        return next((result.code for result in self.failed), ReturnCode.DONE)
+
+    @property
+    def files(self) -> int:
+        """Number of files that were written."""
+        return sum(result.files for result in self.results)
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return sum(result.size for result in self.results)
+
+    @property
+    def kept(self) -> int:
+        """Number of tensors that were written in their own format, as nothing converts it."""
+        return sum(result.kept for result in self.results)
+
+
+def convert(
+    found: Found,
+    output: str,
+    target: Target,
+    *,
+    jobs: int = 0,
+    progress: Callable[[FileResult], object] = lambda _: None,
+) -> Conversion:
+    """Convert dump files; what fails is told in the results, and the rest is converted.
+
+    Args:
+        found: The files (``convert_sources.find``).
+        output: Directory of the results, made where it is missing.
+        target: What the files become.
+        jobs: Number of processes, 0: one for each core.
+        progress: Called with the result of each file.
+
+    Raises:
+        ToolError: There are no files, or options that exclude each other; nothing is written then.
+    """
+    check(target, len(found.sources))
+    if not found.sources:
+        skipped = f"; {sum(found.skipped.values())} other files were skipped" if found.skipped else ""
+        raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
+    _make(output)
+    conversion = Conversion(output, found.skipped)
+    work = partial(convert_file, target)
+    try:
+        amount = found.size + len(found.sources) * _FILE_COST
+        for result in parallel.each(work, found.sources, amount=amount, jobs=jobs):
+            conversion.results.append(result)
+            _write_mappings(result)
+            progress(result)
+    finally:
+        _write_failed(conversion)
+    return conversion
+
+
+def check(target: Target, count: int) -> None:
+    """Check options against each other.
+
+    Args:
+        target: The options.
+        count: Number of dump files.
+
+    Raises:
+        ToolError: Options that exclude each other, or a value that is not allowed.
+    """
+    if target.format and target.format not in dump_enums.FORMATS:
+        raise ToolError(ReturnCode.PARAMETER, _unknown_format(target.format))
+    for option, is_given in (("-s", target.shape), ("-o and -i", target.only), ("-c", target.scripts)):
+        if is_given and not target.format:
+            raise ToolError(ReturnCode.PARAMETER, f"{option} takes effect only with -f")
+        if is_given and option != "-c" and count > 1:
+            raise ToolError(ReturnCode.PARAMETER, f"{option} is for a single dump file, there are {count}")
+    if target.shape and (len(target.shape) < 2 or min(target.shape) < 1):  # noqa: PLR2004 - see the message
+        fault = f"-s {target.shape} must have two or more dimensions, each greater than 0"
+        raise ToolError(ReturnCode.SHAPE, fault)
+    if target.version not in {1, VERSION}:
+        raise ToolError(ReturnCode.PARAMETER, f"-v {target.version} must be 1 or {VERSION}")
+    if target.scripts:
+        scripts.check(target.scripts)
+    if target.kind is Kind.PT and importlib.util.find_spec("torch") is None:
+        fault = "-t pt needs PyTorch, which is not installed; install torch or use -t npy"
+        raise ToolError(ReturnCode.UNSUPPORTED, fault)
+
+
+def _unknown_format(name: str) -> str:
+    close = difflib.get_close_matches(name, dump_enums.FORMATS, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_enums.FORMATS)}"
+    return f"unknown format {name!r}{hint}"
+
+
+def _make(output: str) -> None:
+    try:
+        make_directories(output)
+        Path(output, FAILED_LIST).unlink(missing_ok=True)
+    except OSError as error:
+        fault = f"{output}: no directory to write to: {error.strerror or error}"
+        raise ToolError(ReturnCode.PATH, fault) from error
+
+
+def _write_mappings(result: FileResult) -> None:
+    """Note what stands for names that were too long, once for each."""
+    with _writing() as files:
+        for directory, used, name in result.renamed:
+            if used not in standins.parse_mapping(files.read(directory, MAPPING)):
+                files.append(directory, MAPPING, f"{used},{name}\n".encode(errors="surrogateescape"), b"")
+
+
+def _write_failed(conversion: Conversion) -> None:
+    lines = [
+        ",".join((result.path, *(failure.tensor for failure in result.failures if failure.tensor)))
+        for result in conversion.failed
+    ]
+    if lines:
+        text = "\n".join((*lines, "")).encode(errors="surrogateescape")
+        with _writing() as files:
+            files.stream(conversion.output, FAILED_LIST, (text,), DUMP_MODE)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[DiskFiles]:
+    files = DiskFiles(DUMP_MODE)
+    try:
+        yield files
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename or 'a list of the converted files'}"
+        raise ToolError(ReturnCode.WRITE, f"cannot write: {reason}") from error
+    finally:
+        files.close()

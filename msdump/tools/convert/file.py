@@ -1,0 +1,273 @@
+"""Converts one dump file: a file for every tensor, buffer, workspace and overflow record in it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pickle import PickleBuffer
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.dtypes import DType
+from msdump.encode import dump_data, dump_enums, npy, op_debug
+from msdump.encode.dump_data import Block, DumpData, RawInfo, TensorInfo
+from msdump.errors import DumpReadError, FormatError, MsdumpError, ToolError
+from msdump.record import Buffer
+from msdump.store.read import mapped
+from msdump.store.write.files import DUMP_MODE, DiskFiles
+from msdump.tools.convert import format as convert_format
+from msdump.tools.convert import names, scripts
+from msdump.tools.convert.names import Kind
+from msdump.tools.convert.result import VERSION, Failure, FileResult, Source, Target
+from msdump.tools.convert.stretch import Stretch
+from msdump.tools.return_codes import ReturnCode
+
+_RECORDS: Final = f"{op_debug.OP_TYPE}.{op_debug.NODE}."
+_RESERVED: Final = dump_enums.FORMATS["RESERVED"]
+_CHUNK: Final = 1 << 20  # elements that are widened at once
+
+
+def convert_file(target: Target, source: Source) -> FileResult:
+    """Convert a dump file; what fails is told in the result, and the rest is converted.
+
+    Args:
+        target: What it becomes.
+        source: The file and the directory of the results.
+    """
+    result = FileResult(source.path)
+    try:
+        file = _read(source.path, target.version)
+        blocks = _chosen(file.blocks, target)
+    except MsdumpError as error:
+        result.failures.append(_failure("", error))
+        return result
+    with contextlib.closing(DiskFiles()) as files:
+        converter = _Converter(target, source, file, files, result)
+        for block in blocks:
+            try:
+                converter.convert(block)
+            except (MsdumpError, OSError, ValueError, MemoryError) as error:
+                result.failures.append(_failure(f"{block.section}:{block.index}", error))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A dump file that was read.
+
+    Attributes:
+        name: Without its directory.
+        view: Its bytes.
+        op_name: Of the operator.
+        blocks: Its tensors, buffers and workspaces.
+    """
+
+    name: str
+    view: memoryview
+    op_name: str
+    blocks: tuple[Block, ...]
+
+
+def _read(path: str, version: int) -> _File:
+    view, name = mapped.load(path), os.path.basename(path)  # noqa: PTH119 - a Path costs more than the call
+    if name.endswith(".npy"):
+        return _File(name, view, "", (_array_block(view, path),))
+    data: DumpData
+    if version != VERSION:
+        data, blocks = dump_data.read_message(view, path)
+    else:
+        data, offset = dump_data.read_header(view, path)
+        blocks = dump_data.blocks(data, offset)
+    return _File(name, view, data.op_name, blocks)
+
+
+def _array_block(view: memoryview, path: str) -> Block:
+    """Return the array of a .npy file as the output of an operator, as msaccucmp does."""
+    header = npy.read_header(view, path)
+    if header.is_fortran:
+        raise DumpReadError(path, "the array is in Fortran order; save it in C order", 0)
+    dtype = dtypes.from_numpy(header.dtype)
+    size = math.prod(header.shape) * header.dtype.itemsize
+    info = TensorInfo(dtype.dump or dump_enums.UNDEFINED, _RESERVED, header.shape, header.shape, size)
+    return Block("output", 0, info, header.offset)
+
+
+def _chosen(blocks: tuple[Block, ...], target: Target) -> list[Block]:
+    """Return the blocks that are converted."""
+    if target.only is None:
+        return list(blocks)
+    section, index = target.only
+    there = [block for block in blocks if block.section == section]
+    if index >= len(there):
+        fault = f"{section} {index} is out of range; the file has {len(there)} {section}s"
+        raise ToolError(ReturnCode.INDEX, fault)
+    return [there[index]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """What a tensor becomes.
+
+    Attributes:
+        shape: Of the elements.
+        format: Name of their format.
+        dtype: Their type, one that .npy files hold.
+        pieces: Their bytes.
+        is_kept: They stay in their format although another is asked for.
+    """
+
+    shape: tuple[int, ...]
+    format: str
+    dtype: np.dtype
+    pieces: Iterable[Buffer]
+    is_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Converter:
+    """Converts the blocks of one file."""
+
+    target: Target
+    source: Source
+    file: _File
+    files: DiskFiles
+    result: FileResult
+
+    def convert(self, block: Block) -> None:
+        """Write what a block becomes."""
+        info = block.info
+        if self.file.name.startswith(_RECORDS):
+            self._convert_record(block)
+        elif isinstance(info, RawInfo):
+            name = names.of_block(self.file.name, block.section, info.type, block.index)
+            self._write(name, Stretch(self.source.path, block.offset, info.size))
+        elif self.target.format:
+            self._convert_tensor(block, info)
+        else:
+            self._save(block, self._as_on_device(block, info), is_converted=False)
+
+    def _convert_record(self, block: Block) -> None:
+        if block.section == "output":
+            record = op_debug.decode(self._bytes(block), self.source.path, block.offset)
+            self._write(names.of_record(self.file.name, block.index), (op_debug.to_json(record),))
+
+    def _convert_tensor(self, block: Block, info: TensorInfo) -> None:
+        try:
+            elements = self._in_format(block, info)
+        except (MsdumpError, ValueError):
+            # vendor: MindSpore's names can tell that a tensor has another format; the others cannot
+            if self.target.kind is Kind.MSNPY:
+                self._save(block, self._as_on_device(block, info), is_converted=False)
+            raise
+        self._save(block, elements, is_converted=True)
+        self.result.kept += elements.is_kept
+
+    def _as_on_device(self, block: Block, info: TensorInfo) -> _Elements:
+        dtype = dump_data.dtype_of(info)
+        array = self._array(block, info)
+        name = dump_enums.format_name(info.format)
+        if dtype.saved == dtype.numpy:
+            pieces: Iterable[Buffer] = Stretch(self.source.path, block.offset, array.nbytes)
+        else:
+            pieces = _widened((array,), dtype)
+        return _Elements(array.shape, name, dtype.saved, pieces)
+
+    def _in_format(self, block: Block, info: TensorInfo) -> _Elements:
+        dtype = dump_data.dtype_of(info)
+        array = self._array(block, info)
+        if info.data_type == dump_enums.UNDEFINED:
+            info = dataclasses.replace(info, shape=array.shape, format=dump_enums.ND)
+        target, source = self.target, convert_format.source_of(info)
+        script = scripts.find(target.scripts, source, target.format) if target.scripts else None
+        if script is not None and source != target.format:
+            wanted = target.shape or info.original_shape
+            made = scripts.call(script, dtypes.widen(array, dtype), wanted, info.sub_format)
+            return _Elements(made.shape, target.format, made.dtype, _bytes_of((made,)))
+        found = convert_format.plan(info, dtype, target.format, target.shape)
+        pieces = _widened(found.parts(array), dtype)
+        return _Elements(found.shape, found.format, dtype.saved, pieces, found.is_kept)
+
+    def _save(self, block: Block, elements: _Elements, *, is_converted: bool) -> None:
+        kind = self.target.kind
+        tensor = names.Tensor(
+            *(block.section, block.index, elements.shape, elements.dtype.name, elements.format),
+            is_converted=is_converted,
+        )
+        name = names.of_tensor(self.file.name, self.file.op_name, tensor, kind)
+        match kind:
+            case Kind.BIN:
+                self._write(name, elements.pieces)
+            case Kind.PT:
+                self._write(name, _torch_file(elements))
+            case _:
+                head = npy.numpy_header(elements.dtype.newbyteorder("<").str, elements.shape)
+                self._write(name, itertools.chain((head,), elements.pieces))
+
+    def _write(self, name: str, pieces: Iterable[Buffer]) -> None:
+        directory, used = self.source.directory, names.stand_in(name)
+        try:
+            self.result.size += self.files.stream(directory, used, pieces, DUMP_MODE)
+        except OSError as error:
+            if isinstance(error, MsdumpError):
+                raise
+            fault = f"{directory}/{used}: cannot be written: {error.strerror or error}"
+            raise ToolError(ReturnCode.WRITE, fault) from error
+        self.result.files += 1
+        if used != name:
+            self.result.renamed.append((directory, used, name))
+
+    def _array(self, block: Block, info: TensorInfo) -> np.ndarray:
+        return dump_data.tensor(info, self._bytes(block), self.source.path, block.offset)
+
+    def _bytes(self, block: Block) -> memoryview:
+        return self.file.view[block.offset : block.end]
+
+
+def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:
+    """Yield the bytes of arrays in the type that .npy files hold."""
+    if dtype.saved == dtype.numpy:
+        yield from _bytes_of(arrays)
+        return
+    for array in arrays:
+        flat = array.reshape(-1)
+        pieces = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
+        yield from _bytes_of(dtypes.widen(piece, dtype) for piece in pieces)
+
+
+def _bytes_of(arrays: Iterable[np.ndarray]) -> Iterator[Buffer]:
+    for array in arrays:
+        if array.size:
+            contiguous = np.ascontiguousarray(array)
+            yield PickleBuffer(contiguous).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
+
+
+def _torch_file(elements: _Elements) -> Iterator[Buffer]:
+    """Yield what torch.save makes of a tensor."""
+    import torch
+
+    array = np.frombuffer(bytearray().join(elements.pieces), elements.dtype).reshape(elements.shape)
+    file = io.BytesIO()
+    torch.save(torch.from_numpy(array), file)
+    yield file.getbuffer()
+
+
+def _failure(tensor: str, error: Exception) -> Failure:
+    match error:
+        case ToolError():
+            code = error.code
+        case DumpReadError():
+            is_system = isinstance(error.__cause__, OSError)
+            code = ReturnCode.OPEN if is_system else ReturnCode.DUMP_DATA
+        case FormatError():
+            code = ReturnCode.DATA_TYPE
+        case _:
+            code = ReturnCode.UNKNOWN
+    return Failure(tensor, code, str(error) or type(error).__name__)

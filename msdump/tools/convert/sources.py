@@ -1,0 +1,93 @@
+"""Finds the dump files that are converted, and where their results go."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msdump.errors import ToolError
+from msdump.tools.convert.result import Source
+from msdump.tools.return_codes import ReturnCode
+
+FOREIGN: Final = frozenset(
+    {
+        *(".csv", ".json", ".npy", ".npz", ".bin", ".pt", ".txt", ".log", ".tmp", ".md"),
+        *(".ir", ".pb", ".pbtxt", ".dot", ".onnx", ".o", ".py", ".sh"),
+    }
+)
+"""Suffixes of what lies beside dump files, whose own names end in a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Dump files.
+
+    Attributes:
+        sources: The files and where their results go.
+        size: Their bytes.
+        skipped: Number of other files in the directories, by suffix.
+    """
+
+    sources: tuple[Source, ...]
+    size: int
+    skipped: Counter[str]
+
+
+def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Found:
+    """Return the dump files among files and in directories, sorted by path.
+
+    Args:
+        dumps: Files, which are all taken as dump files, and directories.
+        output: Directory of the results; those of a directory's files keep their place below it.
+        is_recursive: Look into the directories' directories too.
+
+    Raises:
+        ToolError: A path does not exist, or two files would have results of the same names.
+    """
+    skipped: Counter[str] = Counter()
+    sources: list[Source] = []
+    for path in map(Path, dumps):
+        if os.path.isdir(path):
+            sources += _in_directory(path.absolute(), Path(output), skipped, is_recursive=is_recursive)
+        elif os.path.exists(path):
+            sources.append(Source(str(path.absolute()), output))
+        else:
+            raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")
+    _check_names(sources)
+    return Found(tuple(sources), sum(_size_of(Path(source.path)) for source in sources), skipped)
+
+
+def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:
+    for directory, below, names in os.walk(root, onerror=_raise):
+        below[:] = sorted(name for name in below if name[0] != ".") if is_recursive else ()
+        place = output / Path(directory).relative_to(root)
+        for name in sorted(names):
+            suffix = Path(name).suffix
+            if name.startswith(".") or suffix in FOREIGN:
+                skipped[suffix] += 1
+            else:
+                yield Source(f"{directory}/{name}", str(place))
+
+
+def _raise(error: OSError) -> None:
+    raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror}") from error
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it vanished: the conversion will say so
+        return 0
+
+
+def _check_names(sources: Iterable[Source]) -> None:
+    taken: dict[tuple[str, str], str] = {}
+    for source in sources:
+        other = taken.setdefault((source.directory, Path(source.path).name), source.path)
+        if other != source.path:
+            fault = f"{source.path} and {other} would have results of the same names; convert them one by one"
+            raise ToolError(ReturnCode.PARAMETER, fault)

@@ -1,0 +1,1 @@
+"""The records of overflows, joined to the files of their operators."""

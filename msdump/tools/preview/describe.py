@@ -1,0 +1,141 @@
+"""A compiled plan in plain words, one line per subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msdump.capture.compiled.exception_files import EXCEPTIONS
+from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
+from msdump.selector import DumpMode, KernelPattern, PatternKind
+from msdump.store.layouts import exceptions
+
+_NAMES: Final = {
+    Naming.CLASSIC: "classic names (Conv2D-op12, no dtype)",
+    Naming.V2_5: "names of MindSpore 2.5",
+    Naming.V2_7: "names of MindSpore 2.7",
+}
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def describe(plan: DumpPlan) -> str:
+    """Return what a plan does, as lines ``subject: words``; settings at their default stay unsaid."""
+    said = ((subject, words(plan)) for subject, words in _SUBJECTS)
+    width = max(len(subject) for subject, _ in _SUBJECTS) + 2
+    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in said if words)
+
+
+def _state(plan: DumpPlan) -> str:
+    if plan.is_enabled:
+        return ""
+    return f"off, because device {plan.context.device_id} is not in support_device"
+
+
+def _device(plan: DumpPlan) -> str:
+    context = plan.context
+    level = f" {context.jit_level}" if context.jit_level else ""
+    return f"{context.device_target}{level}, device {context.device_id}"
+
+
+def _files(plan: DumpPlan) -> str:
+    root = plan.path.rstrip("/")
+    if plan.scene in EXCEPTIONS:
+        return exceptions(plan.exception_path or root, plan.context.device_id)
+    if plan.tree is not Tree.RANKS:
+        return f"{root}/{plan.tree}/"
+    return f"{root}/rank_{{rank}}/{plan.net_name}/{{graph}}/{{iteration}}/, {_NAMES[plan.naming]}"
+
+
+def _iterations(plan: DumpPlan) -> str:
+    first = f", the first one is number {plan.initial_iteration}" if plan.initial_iteration else ""
+    return f"{plan.iterations}{first}"
+
+
+def _operators(plan: DumpPlan) -> str:
+    selector = plan.selector
+    if selector.mode is DumpMode.MARKED:
+        return "those that set_dump marks"
+    if selector.mode is DumpMode.ALL or not selector.patterns:
+        return "all"
+    return "; ".join(_pattern(pattern) for pattern in selector.patterns)
+
+
+def _pattern(pattern: KernelPattern) -> str:
+    if pattern.kind is PatternKind.NAME:
+        return pattern.text
+    if pattern.kind is PatternKind.TYPE:
+        return f"types that contain {pattern.text!r} in any case"
+    return f"names that {'contain' if pattern.searches else 'match'} /{pattern.text}/"
+
+
+def _trigger(plan: DumpPlan) -> str:
+    if plan.trigger is Trigger.EXCEPTION:
+        return "only the operator that fails"
+    if plan.trigger is Trigger.OVERFLOW:
+        limit = f", the first {plan.overflow_limit} of the process" if plan.overflow_limit else ""
+        return f"only operators that overflow{limit}"
+    return ""
+
+
+def _tensors(plan: DumpPlan) -> str:
+    sides = [name for name, kept in (("inputs", plan.keeps_inputs), ("outputs", plan.keeps_outputs)) if kept]
+    which = " and ".join(sides)
+    if not plan.keeps_tensors:
+        return f"none; {which} are only measured"
+    layout = "device" if plan.keeps_device_format else "host"
+    part = f", first {plan.sample_count} elements" if plan.sample_count else ""
+    if plan.operator_statistics is not None:
+        return f"none; {which} are only measured: {', '.join(plan.operator_statistics)}"
+    form = "one file for each operator" if plan.file_format is FileFormat.BIN else "as .npy"
+    return f"{which}{part}, in {layout} format, {form}"
+
+
+def _statistics(plan: DumpPlan) -> str:
+    if plan.statistics is None:
+        return ""
+    names = ", ".join(plan.statistics.categories) or "sizes, types and shapes only"
+    if not plan.statistics.on_device:
+        return f"{names}, on the host"
+    precision = "in float32" if plan.statistics.high_precision else "in the tensor's type"
+    return f"{names}, on the device {precision}"
+
+
+def _writing(plan: DumpPlan) -> str:
+    if not plan.is_async:
+        return "synchronous, an operator's files are complete before the next operator starts"
+    return f"asynchronous, at most {_size(plan.queue_bytes)} wait"
+
+
+def _limits(plan: DumpPlan) -> str:
+    limits = (
+        (f"at most {_size(plan.max_bytes)} of tensor files", plan.max_bytes),
+        (f"{plan.writer_threads} writer threads", plan.writer_threads > 1),
+        ("a failed write only warns", plan.on_write_error is OnWriteError.WARN),
+        ("what lies there already is removed", plan.existing is Existing.REPLACE),
+        ("refused where files lie there already", plan.existing is Existing.REFUSE),
+        (f"precision_mode {plan.precision_mode}", plan.precision_mode),
+        ("no operators are fused", not plan.context.fuses),
+        ("kernel arguments are saved", plan.saves_kernel_args),
+    )
+    return ", ".join(words for words, is_said in limits if is_said)
+
+
+def _size(count: int) -> str:
+    for unit, name in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.4g} {name}"
+    return f"{count} bytes"
+
+
+_SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
+    ("dump", _state),
+    ("device", _device),
+    ("files", _files),
+    ("iterations", _iterations),
+    ("operators", _operators),
+    ("trigger", _trigger),
+    ("tensors", _tensors),
+    ("statistics", _statistics),
+    ("writing", _writing),
+    ("also", _limits),
+)

@@ -1,0 +1,104 @@
+"""What a plan selects of a model, and which ``kernels`` items select nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msdump.capture import selection
+from msdump.capture.compiled.dump import full_names, select_compiled
+from msdump.capture.suggestions import operators, suggest_for
+from msdump.execute.compilation import emulated
+from msdump.graph.graph import Graph, Node
+from msdump.plan import DeviceTarget, DumpPlan, JitLevel, Tree
+from msdump.record import OperatorRef
+from msdump.session import file_stem
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """An item of ``kernels`` that selects nothing.
+
+    Attributes:
+        item: The item as the user wrote it.
+        hint: What may have been meant, "" where nothing is close.
+    """
+
+    item: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What a plan selects of a model.
+
+    Attributes:
+        kernels: Operators in execution order; those of branches and loops follow the main graph's.
+        parameters: Weights and graph inputs (CPU and GPU).
+        unmatched: Items that select nothing.
+        count: Operators that run, dumped or not: those that the device has made of the model's.
+        is_compiled: The device has changed the graph.
+    """
+
+    kernels: tuple[OperatorRef, ...]
+    parameters: tuple[str, ...]
+    unmatched: tuple[Unmatched, ...]
+    count: int
+    is_compiled: bool
+
+
+def matches(graph: Graph, plan: DumpPlan) -> Matches:
+    """Return what a plan selects of a model, branches and loops included; ``set_dump`` marks nothing."""
+    if plan.tree is not Tree.RANKS:
+        return _compiled(graph, plan)
+    device = emulated(graph, plan, plan.context)
+    graph = graph if device is None else device.graph
+    selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
+    has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+    names = list(selection.selectable(graph, plan))
+    used = selection.used_items(plan, names)
+    return Matches(
+        tuple(operator for inner, chosen in selections for operator in _watched(inner, chosen)),
+        tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
+        tuple(
+            Unmatched(pattern.item, suggest_for(pattern, operators(graph)))
+            for pattern in plan.selector.patterns
+            if pattern.item not in used
+        ),
+        sum(len(inner.operators) for inner in graph.walk()),
+        is_compiled=plan.context.jit_level is JitLevel.O1,
+    )
+
+
+def seen(graph: Graph, plan: DumpPlan) -> tuple[Node, ...]:
+    """Return the operators of a model as the device of a plan runs them."""
+    device = emulated(graph, plan, plan.context)
+    return operators(graph if device is None else device.graph)
+
+
+def _watched(graph: Graph, chosen: selection.Selection) -> Iterator[OperatorRef]:
+    pairs = zip(graph.nodes, chosen.watched, strict=True)
+    return (node.operator for node, is_watched in pairs if is_watched)
+
+
+def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
+    """Return what a plan selects of the graph that the device compiles."""
+    device = emulated(graph, plan, plan.context)
+    assert device is not None, "only Ascend compiles whole graphs"
+    devices = tuple(device.walk())
+    chosen = select_compiled(devices, plan, frozenset(), file_stem(graph))
+    nodes = [node for inner in devices for node in inner.graph.nodes]
+    watched = [is_watched for each in chosen for is_watched in each.watched]
+    names = [name for node in nodes for name in full_names(node)]
+    used = selection.used_items(plan, names)
+    return Matches(
+        tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
+        (),
+        tuple(
+            Unmatched(pattern.item, suggest_for(pattern, nodes))
+            for pattern in plan.selector.patterns
+            if pattern.item not in used
+        ),
+        sum(task is not None for inner in devices for task in inner.tasks),
+        is_compiled=True,
+    )

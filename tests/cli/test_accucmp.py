@@ -1,0 +1,149 @@
+"""scripts/msaccucmp.py as a program: its log, its exit codes, and what it hands on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msdump.cli.accucmp import program as accucmp
+from tests.tools import dumped
+from tests.tools.compare.cann import compared
+from tests.tools.dumped import IMAGE, NAME
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "msaccucmp.py"
+LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+\) - \[(INFO|WARNING|ERROR)\] \S.*"
+
+
+def program(*arguments):
+    """Run the script in a process of its own."""
+    command = [sys.executable, SCRIPT, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_log_has_the_documented_form(tmp_path):
+    """Every line of the log has date, process, level and message; the last tells the seconds."""
+    mine, golden = compared.network(tmp_path / "mine"), compared.network(tmp_path / "golden", compared.near)
+
+    done = program("compare", "-m", mine, "-g", golden, "-out", tmp_path / "out")
+
+    lines = done.stderr.splitlines()
+    assert (0, "") == (done.returncode, done.stdout)
+    assert [] == [line for line in lines if not re.fullmatch(LINE, line)]
+    assert re.search(r"\[INFO\] The command was completed and took \d+ seconds\.$", lines[-1])
+    assert "Compared 7 tensors; 0 tensors or operators could not be compared." in done.stderr
+
+
+def test_exit_code_is_the_return_code(tmp_path):
+    """The program exits with the return code of its command."""
+    done = program("compare", "-m", tmp_path / "missing", "-g", tmp_path, "-out", tmp_path / "out")
+
+    assert 3 == done.returncode
+    assert f"[ERROR] {tmp_path}/missing: no such directory" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("nonsense",), ("compare",), ("compare", "-m", "a"), ("compare", "-m", "a", "-g", "b", "-x"),
+     ("compare", "-m", "a", "-g", "b", "-o", "1", "-i", "1"), ("convert",), ("overflow", "-d", "a"),
+     ("file_compare", "-m", "a", "-g", "b"), ("compare", "-m", "a", "-g", "b", "-v", "3")],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)  # fmt: skip
+def test_wrong_command_line(arguments, capsys):
+    """A command line that cannot be understood ends with 2 and says how it is used."""
+    with pytest.raises(SystemExit) as raised:
+        accucmp.run(arguments)
+
+    assert 2 == raised.value.code
+    assert "usage: msaccucmp.py" in capsys.readouterr().err
+
+
+def test_fault_of_the_program_is_no_traceback_alone(tmp_path, monkeypatch, capsys):
+    """A fault in the program itself is logged and has the code 1."""
+    monkeypatch.setitem(accucmp._COMMANDS, "overflow", lambda _given: 1 / 0)
+
+    assert 1 == accucmp.run(["overflow", "-d", str(tmp_path), "-out", "out"])
+    assert "[ERROR] internal error: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_interruption(tmp_path, monkeypatch, capsys):
+    """Ctrl-C ends the command with 130."""
+
+    def interrupted(_given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(accucmp._COMMANDS, "overflow", interrupted)
+
+    assert 130 == accucmp.run(["overflow", "-d", str(tmp_path), "-out", "out"])
+    assert "[ERROR] interrupted" in capsys.readouterr().err
+
+
+class TestConvert:
+    """convert, which hands its options on."""
+
+    @pytest.fixture
+    def image(self, tmp_path):
+        """Return a dump file of an image."""
+        return dumped.image_file(tmp_path / "in" / NAME)
+
+    @staticmethod
+    def run(*arguments):
+        """Run ``msaccucmp.py convert``."""
+        return accucmp.run(["convert", *map(str, arguments)])
+
+    def test_every_tensor_becomes_a_file(self, tmp_path, image):
+        """A dump file becomes a .npy file for each tensor."""
+        code = self.run("-d", image, "-out", tmp_path / "out")
+
+        assert 0 == code
+        assert [f"{NAME}.input.0.npy", f"{NAME}.input.1.npy", f"{NAME}.output.0.npy"] == dumped.names(
+            tmp_path / "out"
+        )
+
+    def test_one_tensor_in_another_format(self, tmp_path, image):
+        """-f, -i, -s and -t choose format, tensor, shape and kind of file."""
+        code = self.run("-d", image, "-out", tmp_path / "out", "-f", "NCHW", "-i", 0, "-s", "2,19,5,4")
+
+        (name,) = dumped.names(tmp_path / "out")
+        assert (0, f"{NAME}.input.0.2x19x5x4.npy") == (code, name)
+        assert np.array_equal(IMAGE[:, :19], np.load(tmp_path / "out" / name))
+
+    def test_list_of_files(self, tmp_path, image):
+        """-d takes files between commas."""
+        other = dumped.image_file(tmp_path / "other" / NAME.replace("op12", "op13"))
+
+        assert 0 == self.run("-d", f"{image},{other}", "-out", tmp_path / "out", "-t", "bin")
+        assert 6 == len(dumped.names(tmp_path / "out"))
+
+    @pytest.mark.parametrize(
+        ("options", "code"),
+        [
+            (("-o", "1"), 6),
+            (("-s", "1,2"), 6),
+            (("-f", "NCHW", "-s", "1,x"), 6),
+            (("-f", "NCHW", "-o", "x"), 6),
+            (("-f", "NCHX"), 6),
+            (("-f", "NCHW", "-o", "7"), 12),
+        ],
+        ids=["-o without -f", "-s without -f", "shape", "number", "format", "index"],
+    )
+    def test_what_cannot_be_converted(self, tmp_path, image, options, code):
+        """Options that are wrong have msaccucmp's codes."""
+        assert code == self.run("-d", image, "-out", tmp_path / "out", *options)
+
+    def test_failures_are_told(self, tmp_path, image, capsys):
+        """A file that cannot be converted is told with its reason, and the code is its own."""
+        (image.parent / "bad").write_bytes(b"bad")
+
+        code = self.run("-d", image.parent, "-out", tmp_path / "out")
+
+        log = capsys.readouterr().err
+        assert 11 == code
+        assert f"{image.parent}/bad: file: " in log
+        assert "1 dump files failed; see" in log

@@ -1,0 +1,109 @@
+"""The programs of the wheel, as processes: their names, and a reader that goes away."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import path_warnings
+from tests.tools.compare.cann import compared
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
+MSDUMP = (sys.executable, "-m", "msdump")
+NAME = "rank_0/Net/0/0/Add.Default_Add-op{}.0.0.{}.output.0.DefaultFormat.float32.npy"
+
+
+def test_entry_points_exist():
+    """Every program that the wheel declares is a function that can be imported."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+    assert {"msdump": "msdump.cli:main", "msaccucmp": "msdump.cli.accucmp:main"} == declared
+    for target in declared.values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(import_module(module), name))
+
+
+@pytest.mark.parametrize("program", ["msdump", "msaccucmp"])
+def test_entry_points_are_installed(program):
+    """The installed package has the program, and it answers."""
+    path = shutil.which(program, path=str(Path(sys.executable).parent))
+    if path is None:
+        pytest.skip("the package is not installed here")
+
+    done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "compare" in done.stdout
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Return a dump of two hundred operators with statistics."""
+    for number in range(200):
+        path = tmp_path / "dump" / NAME.format(number, 1795219089580885 + number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.arange(3, dtype=np.float32))
+    return tmp_path / "dump"
+
+
+COMMANDS = {
+    "help": (*MSDUMP, "--help"),
+    "show": (*MSDUMP, "show", "{dump}"),
+    "compare": (*MSDUMP, "compare", "{dump}", "{dump}", "-v", "-out", "{out}"),
+    "check": (*MSDUMP, "check", "sample_nets/mini/data_dump.json", "--model", "graphs/mini.onnx"),
+    "msaccucmp": (*ACCUCMP, "--help"),
+    "sample": (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
+    "sample's help": (sys.executable, "sample_nets/mini/run.py", "--help"),
+    "acl": (sys.executable, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
+    "compare_watched": (sys.executable, "scripts/compare_watched.py", "{dump}"),
+    "compare_watched's help": (sys.executable, "scripts/compare_watched.py", "--help"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_reader_that_goes_away(tmp_path, dump, command):
+    """``| head -1`` ends a program without a word on standard error."""
+    line = [part.format(dump=dump, out=tmp_path / "out") for part in command]
+    surroundings = {"PATH": "/usr/bin:/bin", "MS_DIAGNOSTIC_DATA_PATH": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=pipe, env=surroundings) as program:
+        program.stdout.close()  # nobody reads from the start
+        told = program.stderr.read()
+        code = program.wait(60)
+
+    assert "" == path_warnings.without(told.decode(), tmp_path)
+    assert code in {0, 1, 141}  # click and rich end with 1
+
+
+def test_head(tmp_path, dump):
+    """A shell's ``head`` gets its line, and the program ends quietly."""
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m msdump show "$1" | head -1', sys.executable, dump],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (f"{dump}/\n", "") == (done.stdout, done.stderr)
+
+
+def test_the_table_of_a_comparison_is_not_lost(tmp_path):
+    """Msaccucmp tells its return code though nobody reads its output."""
+    mine, golden = compared.network(tmp_path / "mine"), compared.network(tmp_path / "golden", compared.near)
+    line = [*ACCUCMP, "compare", "-m", str(mine), "-g", str(golden), "-out", str(tmp_path / "out")]
+
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, timeout=60, check=False)
+
+    assert 0 == done.returncode
+    assert list((tmp_path / "out").glob("result_*.csv"))

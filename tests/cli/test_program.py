@@ -1,0 +1,770 @@
+"""The command line: what it prints, what it leaves on disk, how it exits."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+
+from msdump import env
+from msdump.capture.process import Process
+from msdump.cli import main, messages
+from msdump.cli.program import COMMANDS
+from msdump.frontends import mindspore
+from msdump.store.write.files import DiskFiles
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+MINI = str(GRAPHS / "mini.onnx")
+PROGRAM = [sys.executable, "-c", "from msdump.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Give each test a process of its own and no variable of the environment."""
+    monkeypatch.setattr(mindspore, "_state", mindspore.State(Process()))
+    for variable in env.VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+    yield
+    logging.getLogger("msdump").removeHandler(messages._lines)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return a function that writes a configuration and returns its path."""
+
+    def write(name: str = "data_dump.json", **changes: object) -> str:
+        common = {
+            "dump_mode": 0,
+            "path": f"{tmp_path}/dump",
+            "net_name": "Net",
+            "iteration": "0|2",
+            "input_output": 0,
+            "kernels": [],
+            "support_device": [0],
+        }
+        path = tmp_path / name
+        path.write_text(
+            json.dumps({"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}),
+            encoding="utf-8",
+        )
+        return str(path)
+
+    return write
+
+
+def call(*arguments):
+    """Run the program in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def parsed(path, text):
+    """Save a model of ONNX's own syntax."""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}'), path)
+    return path
+
+
+def tensors(folder, pattern="*.npy"):
+    """Return the arrays of a dump by operator, direction and slot, in the order of their names."""
+    found = {}
+    for path in sorted(folder.rglob(pattern)):
+        fields = path.name.split(".")
+        found[path.parent.name, fields[1], fields[5], fields[6]] = np.load(path)
+    return found
+
+
+class TestProgram:
+    """What all commands have in common."""
+
+    def test_help_lists_the_commands(self):
+        """Every command stands in the help with the first sentence of its own."""
+        width = max(map(len, COMMANDS))
+
+        text = call("--help").stdout
+
+        assert all(f"  {name:<{width}}  {words}" in text for name, words in COMMANDS.items())
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_command_has_a_help(self, name):
+        """Each command explains itself and its options."""
+        done = call(name, "--help")
+
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert f"Usage: main {name} [OPTIONS]" in done.stdout
+
+    @pytest.mark.parametrize("name", ["run", "check"])
+    def test_commands_that_run_networks_say_where(self, name):
+        """Commands over networks take the device."""
+        assert "--device-target [CPU|GPU|Ascend]" in call(name, "--help").stdout
+
+    def test_help_loads_no_heavy_library(self):
+        """The help needs neither onnx, onnxruntime, numpy, pydantic nor rich."""
+        heavy = "{'onnx', 'onnxruntime', 'numpy', 'pydantic', 'rich'}"
+        code = (
+            "import sys\nfrom msdump.cli import main\n"
+            "try: main(['--help'])\n"
+            f"finally: print('loaded', sorted(sys.modules.keys() & {heavy}))"
+        )
+
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+        assert done.stdout.splitlines()[-1] == "loaded []"
+
+    def test_version_is_told(self):
+        """--version prints name and version."""
+        assert call("--version").stdout == "msdump 0.1.0\n"
+
+    def test_unknown_command_gets_a_suggestion(self):
+        """A misspelt command is answered with the commands and the closest one."""
+        done = call("chekc")
+
+        assert done.exit_code == 2
+        commands = ", ".join(COMMANDS)
+        assert f"no command 'chekc'; the commands are {commands} (did you mean 'check'?)" in done.stderr
+
+    @pytest.mark.parametrize(("option", "has_traceback"), [((), False), (("-v",), True)])
+    def test_traceback_only_with_v(self, tmp_path, option, has_traceback):
+        """An error is one line; -v puts the traceback before it."""
+        done = call("run", tmp_path / "no.onnx", *option)
+
+        words = f"msdump: error: {tmp_path}/no.onnx: the model cannot be read: No such file or directory\n"
+        assert done.exit_code == 2
+        assert done.stderr.endswith(words)
+        assert ("Traceback" in done.stderr) == has_traceback
+        assert has_traceback or done.stderr == words
+
+    def test_unforeseen_error_is_told_as_one(self, monkeypatch):
+        """What is no error of msdump's is called internal, with its class, and exits with 1."""
+
+        def fail(_model):
+            raise ZeroDivisionError("division by zero")
+
+        monkeypatch.setattr(mindspore, "load", fail)
+        done = call("run", MINI)
+
+        assert done.exit_code == 1
+        assert done.stderr == (
+            "msdump: internal error: ZeroDivisionError: division by zero (-v shows the traceback)\n"
+        )
+
+
+class TestRun:
+    """``msdump run``."""
+
+    def test_run_without_configuration_dumps_nothing(self, tmp_path, monkeypatch):
+        """Without a configuration the model runs, nothing is written, and the summary says why."""
+        monkeypatch.chdir(tmp_path)
+
+        done = call("run", MINI, "--steps", 3)
+
+        first, second = done.stdout.splitlines()
+        assert done.exit_code == 0
+        assert first.startswith(f"ran      3 iterations (0-2) of {MINI} in ")
+        assert second == "no dump: neither --config nor MINDSPORE_DUMP_CONFIG is given"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_run_dumps_what_the_variable_says(self, tmp_path, config, monkeypatch):
+        """MINDSPORE_DUMP_CONFIG rules the run; the summary counts iterations, files and bytes."""
+        monkeypatch.setenv(env.DUMP_CONFIG, config())
+        monkeypatch.setenv(env.DEVICE_TARGET, "Ascend")
+
+        done = call("run", MINI, "--steps", 4)
+
+        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        assert done.exit_code == 0
+        assert (
+            f"dumped   2 iterations (0|2): {len(files)} files, {size:,} bytes\n"
+            f"into     {tmp_path}/dump/rank_0/Net\n"
+        ) in done.stdout
+        assert {"0", "2"} == {path.name for path in (tmp_path / "dump/rank_0/Net/0").iterdir()}
+
+    def test_options_beat_the_environment(self, tmp_path, config, monkeypatch):
+        """--config and --device-target win over their variables."""
+        monkeypatch.setenv(env.DUMP_CONFIG, "/no/such.json")
+        monkeypatch.setenv(env.DEVICE_TARGET, "GPU")
+
+        done = call("run", MINI, "--config", config(), "--device-target", "ascend", "--jit-level", "O1")
+
+        assert done.exit_code == 0
+        assert len(list((tmp_path / "dump").rglob("*.float32.npy"))) == 13
+        assert not (tmp_path / "dump/rank_0/.dump_metadata").exists()
+
+    def test_iterations_outside_the_set_are_not_dumped(self, config):
+        """The summary shows that no iteration of the run belongs to the configuration's."""
+        done = call("run", MINI, "--config", config(iteration="100"), "--steps", 2)
+
+        assert "dumped   0 iterations: " in done.stdout
+
+    @pytest.mark.parametrize(
+        ("changes", "graph", "options", "why"),
+        [
+            ({"support_device": [1]}, "mini", ("--device-target", "GPU"), "support_device does not hold"),
+            ({}, "nodeless", (), "the model has no operators"),
+        ],
+        ids=["other device", "no operators"],
+    )
+    def test_missing_dump_is_explained(self, tmp_path, config, changes, graph, options, why):
+        """A configuration without effect is not passed over in silence."""
+        parsed(tmp_path / "nodeless.onnx", "g (float[2] x) => (float[2] x) { }")
+        model = MINI if graph == "mini" else tmp_path / "nodeless.onnx"
+
+        done = call("run", model, "--config", config(**changes), *options)
+
+        assert done.exit_code == 0
+        assert f"no dump: {why}" in done.stdout
+
+    def test_seed_decides_the_inputs(self, tmp_path, config):
+        """The same seed gives the same tensors, another seed and another step others."""
+        dumps = []
+        for number, seed in enumerate((7, 7, 8)):
+            mindspore._state = mindspore.State(Process())
+            path = f"{tmp_path}/dump{number}"
+            call("run", MINI, "--config", config(path=path), "--seed", seed, "--steps", 3)
+            dumps.append(tensors(Path(path), "Parameter.x.*"))
+
+        first, same, other = [[array.tolist() for array in dump.values()] for dump in dumps]
+        assert first == same
+        assert first != other
+        assert first[0] != first[1]
+
+    def test_dimension_is_filled(self, tmp_path, config):
+        """--dim gives a dynamic dimension its size, 1 is the default."""
+        model = GRAPHS / "external_data.onnx"
+
+        call("run", model, "--config", config(path=f"{tmp_path}/one"))
+        mindspore._state = mindspore.State(Process())
+        call("run", model, "--config", config(path=f"{tmp_path}/five"), "--dim", "N=5")
+
+        shapes = [
+            next(iter(tensors(tmp_path / name, "Parameter.x.*").values())).shape for name in ("one", "five")
+        ]
+        assert shapes == [(1, 64), (5, 64)]
+
+    def test_inputs_come_from_a_file(self, tmp_path, config):
+        """Arrays of an .npz file are fed by name, in every step."""
+        x = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
+        np.savez(tmp_path / "feeds.npz", x=x)
+
+        done = call("run", MINI, "--inputs", tmp_path / "feeds.npz", "--config", config(), "--steps", 3)
+
+        fed = tensors(tmp_path / "dump", "Parameter.x.*")
+        assert done.exit_code == 0
+        assert [x.tolist(), x.tolist()] == [array.tolist() for array in fed.values()]
+
+    @pytest.mark.parametrize("saved", [np.float32, ml_dtypes.bfloat16], ids=["widened", "raw"])
+    def test_bfloat16_comes_from_a_file(self, tmp_path, config, saved):
+        """A type that numpy lacks is fed as float32, as dump files hold it, or as numpy saves it."""
+        model = parsed(tmp_path / "m.onnx", "g (bfloat16[2] x) => (float[2] y) { y = Cast<to=1>(x) }")
+        np.savez(tmp_path / "feeds.npz", x=np.array([1.5, -2], saved))
+
+        done = call("run", model, "--inputs", tmp_path / "feeds.npz", "--config", config())
+
+        assert done.exit_code == 0
+        assert [1.5, -2] == tensors(tmp_path / "dump", "Cast.*output*")[
+            "0", "Default_Cast-op0", "output", "0"
+        ].tolist()
+
+    def test_every_type_can_be_made_up(self, tmp_path):
+        """Made-up inputs exist for text, bool, integers, floats of any width and complex numbers."""
+        kinds = ("string", "bool", "int4", "uint8", "int64", "float16", "float8e5m2", "double", "complex64")
+        inputs = ", ".join(f"{kind}[2] i{kind}" for kind in kinds)
+        outputs = ", ".join(f"{kind}[2] o{kind}" for kind in kinds)
+        body = " ".join(f"o{kind} = Identity(i{kind})" for kind in kinds)
+        model = parsed(tmp_path / "m.onnx", f"g ({inputs}) => ({outputs}) {{ {body} }}")
+
+        done = call("run", model)
+
+        assert done.exit_code == 0
+
+    def test_skipped_tensors_are_told(self, tmp_path, config):
+        """Tensors without a file stand in the summary with the reason."""
+        model = parsed(
+            tmp_path / "m.onnx",
+            "g (string[2] s, float[0] e) => (string[2] t, float[0] f) { t = Identity(s) f = Relu(e) }",
+        )
+
+        done = call("run", model, "--config", config(), "--device-target", "Ascend")
+
+        assert "skipped  2 tensors (text), 2 tensors (no elements)\n" in done.stdout
+        assert "msdump: warning: Default/Identity-op0: input.0 is text" in done.stderr
+
+    def test_unused_kernels_are_named(self, config):
+        """Items of kernels that matched nothing are named once, when the run is over."""
+        done = call("run", MINI, "--config", config(dump_mode=1, kernels=["Conv2D", "LSTM"]))
+
+        assert done.stderr.count("kernels that matched nothing that ran: LSTM") == 1
+
+
+BAD_INPUTS = {
+    "missing": ({}, "input 'x' (float32, shape (1, 1, 6, 6)) is missing"),
+    "unknown": ({"X": np.zeros(1)}, "no input 'X'; the inputs are x"),
+    "shape": ({"x": np.zeros(3, np.float32)}, "shape (3,) given, (1, 1, 6, 6) expected"),
+    "dtype": ({"x": np.zeros((1, 1, 6, 6))}, "dtype float64 given, float32 expected"),
+}
+
+
+class TestRefusal:
+    """What ``msdump run`` does with what cannot run: exit code 2, one line, nothing ran."""
+
+    @pytest.mark.parametrize(("arrays", "words"), BAD_INPUTS.values(), ids=BAD_INPUTS.keys())
+    def test_wrong_arrays_are_refused(self, tmp_path, arrays, words):
+        """Missing, unknown, wrongly shaped and wrongly typed arrays are named."""
+        np.savez(tmp_path / "feeds.npz", **arrays)
+
+        done = call("run", MINI, "--inputs", tmp_path / "feeds.npz")
+
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (None, "cannot be read: No such file or directory"),
+            (b"not a zip", "not an .npz file of plain arrays"),
+            (b"PK\3\4 torn", "not an .npz file of plain arrays"),
+            (np.zeros(3), "one array without a name"),
+            ({"x": np.array([{}], dtype=object)}, "not an .npz file of plain arrays"),
+        ],
+        ids=["missing", "other file", "torn", "npy", "pickled"],
+    )
+    def test_wrong_inputs_file_is_refused(self, tmp_path, content, words):
+        """A file that is no .npz of plain arrays is named, with what it must be."""
+        path = tmp_path / "feeds.npz"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif isinstance(content, dict):
+            np.savez(path, **content)
+        elif content is not None:
+            with path.open("wb") as file:
+                np.save(file, content)
+
+        done = call("run", MINI, "--inputs", path)
+
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert f"msdump: error: {path}: {words}" in done.stderr
+        assert "--inputs takes a file of numpy.savez(path, input_name=array, ...)\n" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("kind", "options", "words"),
+        [
+            ("seq(float[2])", (), "is a sequence and cannot be made up"),
+            ("float", ("--dim", "N=2"), "no dynamic dimension 'N'; there are none"),
+            ("float[Batch]", ("--dim", "batch=2"), "did you mean 'Batch'?"),
+        ],
+        ids=["sequence", "no dimension", "misspelt dimension"],
+    )
+    def test_what_cannot_be_made_up_is_refused(self, tmp_path, kind, options, words):
+        """An input that nobody can make up, or a dimension that is not there, is named."""
+        model = parsed(tmp_path / "m.onnx", f"g ({kind} x) => ({kind} y) {{ y = Identity(x) }}")
+
+        done = call("run", model, *options)
+
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert words in done.stderr
+
+    def test_sequence_from_a_file_is_refused(self, tmp_path):
+        """A sequence does not fit an .npz file; the message shows the way through Python."""
+        model = parsed(tmp_path / "m.onnx", "g (seq(float[2]) s) => (seq(float[2]) t) { t = Identity(s) }")
+        np.savez(tmp_path / "feeds.npz", s=np.zeros(2, np.float32))
+
+        done = call("run", model, "--inputs", tmp_path / "feeds.npz")
+
+        assert done.exit_code == 2
+        words = "input 's' is a sequence, which an .npz file cannot hold; run the network from Python"
+        assert words in done.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ((), "Missing argument 'MODEL'"),
+            ((MINI, "--steps", "0"), "Invalid value for '--steps'"),
+            ((MINI, "--device-id", "-1"), "Invalid value for '--device-id'"),
+            ((MINI, "--dim", "N"), "'N' is not NAME=SIZE, such as N=8"),
+            ((MINI, "--inputs", "a.npz", "--seed", "1"), "--inputs excludes --seed and --dim"),
+        ],
+        ids=["no model", "steps", "device number", "dimension", "inputs and seed"],
+    )
+    def test_wrong_usage_is_refused(self, arguments, words):
+        """A wrong command line is answered with the usage and what is wrong."""
+        done = call("run", *arguments)
+
+        assert done.exit_code == 2
+        assert done.stderr.startswith("Usage: ")
+        assert words in done.stderr
+
+    def test_faulty_configuration_is_refused(self, config):
+        """Every fault of the configuration is a line of its own."""
+        done = call("run", MINI, "--config", config(dump_mode=3, net_name="a b"))
+
+        errors = [line for line in done.stderr.splitlines() if line.startswith("msdump: error: ")]
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert len(errors) == 2
+        assert "data_dump.json:1: $.common_dump_settings.dump_mode = 3: must be 0 " in errors[0]
+
+    @pytest.mark.parametrize(
+        ("option", "value", "allowed"),
+        [("--device-target", "TPU", "CPU, GPU, Ascend"), ("--jit-level", "O3", "O0, O1, O2")],
+    )
+    def test_unknown_device_is_refused(self, option, value, allowed):
+        """A device or level that nobody knows is answered with those that there are."""
+        done = call("run", MINI, option, value)
+
+        setting = option[2:].replace("-", "_")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"msdump: error: {setting} = {value!r}: {allowed} are allowed\n"
+
+    def test_missing_configuration_names_the_option(self):
+        """A --config that is not there is told as such."""
+        done = call("run", MINI, "--config", "no.json")
+
+        assert done.exit_code == 2
+        assert done.stderr == (
+            "msdump: error: no.json: no such file; --config must be the path of a readable .json file\n"
+        )
+
+    def test_unwritable_path_is_refused(self, tmp_path, config):
+        """A dump path below a file is told before anything runs."""
+        (tmp_path / "file").touch()
+
+        done = call("run", MINI, "--config", config(path=f"{tmp_path}/file/dump"))
+
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert f"msdump: error: dump path '{tmp_path}/file/dump' cannot be created " in done.stderr
+
+
+class TestFailure:
+    """What ``msdump run`` does when the run fails or ends early: what was dumped stays."""
+
+    def test_failing_operator_is_named(self, tmp_path, config):
+        """An operator that fails ends the run with 1; the files of those before it are complete."""
+        model = parsed(
+            tmp_path / "m.onnx",
+            "g (int64[1] x) => (float[N] y) <float[1] table = {1.0}, int64[1] two = {2}>"
+            " { a = Abs(x) b = Add(a, two) y = Gather(table, b) }",
+        )
+
+        done = call("run", model, "--config", config())
+
+        assert done.exit_code == 1
+        assert "msdump: error: operator Default/Gather-op0 failed: " in done.stderr
+        assert done.stderr.count(" failed: ") == 1
+        assert done.stdout.startswith("ran      0 iterations of ")
+        assert {"Default_Abs-op0", "Default_Add-op0"} == {
+            key[1] for key in tensors(tmp_path / "dump", "A*.npy")
+        }
+
+    def test_failing_write_is_told_once(self, config, monkeypatch):
+        """A full disk in the middle of a run ends it with 1 and one line."""
+        create = DiskFiles.create
+
+        def fail(self, directory, name, buffers):
+            if name.startswith("MatMul"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            create(self, directory, name, buffers)
+
+        monkeypatch.setattr(DiskFiles, "create", fail)
+        done = call("run", MINI, "--config", config())
+
+        assert done.exit_code == 1
+        assert done.stderr.count("No space left on device; free space, dump less or choose another path") == 1
+        assert "lost     1 file (No space left on device)\n" in done.stdout
+
+    def test_interrupted_run_leaves_complete_files(self, tmp_path, config):
+        """Ctrl-C in the middle of a run exits with 130, says so once and leaves only whole files."""
+        arguments = ["run", MINI, "--steps", "1000000", "--config", config(iteration="all")]
+        process = subprocess.Popen(
+            [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        iterations = tmp_path / "dump/rank_0/Net/0"
+        deadline = time.monotonic() + 60
+        while not (iterations / "20").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+
+        interrupted = [line for line in errors.splitlines() if "interrupted in" in line]
+        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
+        assert process.returncode == 130
+        assert len(interrupted) == 1
+        assert interrupted[0].startswith("msdump: interrupted in iteration ")
+        assert "Traceback" not in errors
+        assert output.startswith("ran      ")
+        assert all(np.load(path).size for path in files if path.suffix == ".npy")
+        assert [path for path in files if path.suffix == ".tmp"] == []
+
+
+def on_terminal(arguments, cwd, **variables):
+    """Run the program with standard output and error on a terminal; return what it showed."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm"} | variables
+    process = subprocess.Popen([*PROGRAM, *arguments], stdout=theirs, stderr=theirs, cwd=cwd, env=environment)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError:  # the end of a terminal
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return shown.decode()
+
+
+class TestTerminal:
+    """What a terminal gets and a file does not."""
+
+    def test_progress_is_shown_on_a_terminal_only(self, tmp_path):
+        """A bar counts iterations on a terminal; elsewhere there is not one escape sequence."""
+        arguments = ["run", MINI, "--steps", "500"]
+
+        shown = on_terminal(arguments, tmp_path)
+        done = call(*arguments)
+
+        assert "iterations \x1b" in shown
+        assert "ran      500 iterations (0-499)" in shown
+        assert "\x1b" not in done.output
+
+    def test_kernels_are_a_table_on_a_terminal(self, tmp_path, config):
+        """The kernels get a heading on a terminal, and no name is cut, however narrow it is."""
+        shown = on_terminal(["check", config(), "--model", MINI], tmp_path, COLUMNS="20")
+
+        assert "operator type" in shown
+        assert "Default/conv1-Conv2d/Conv2D-op0" in shown
+
+
+TOO_LONG = 300 * "x"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (["show", TOO_LONG], 2, "no dump here"),
+        (["compare", TOO_LONG, TOO_LONG], 2, "no such directory"),
+        (["convert", "-d", TOO_LONG], 2, "no such file or directory"),
+        (["overflow", TOO_LONG], 2, "no such directory"),
+        (["check", TOO_LONG], 2, "cannot be read (File name too long)"),
+    ],
+    ids=["show", "compare", "convert", "overflow", "check"],
+)
+def test_names_that_are_too_long(command, code, told):
+    """A name that no file can have is answered like one that no file has."""
+    done = call(*command)
+
+    assert (code, f"msdump: error: {TOO_LONG}: {told}") == (
+        done.exit_code,
+        done.stderr.partition(";")[0].strip(),
+    )
+
+
+class TestCheck:
+    """``msdump check``."""
+
+    def test_plan_is_said_in_words(self, tmp_path, config):
+        """Without a model the plan is printed and nothing is written."""
+        done = call("check", config(), "--device-target", "Ascend")
+
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout.startswith("device:     Ascend O0, device 0\n")
+        assert "iterations: 0|2\n" in done.stdout
+        assert not (tmp_path / "dump").exists()
+
+    def test_model_is_forecast(self, tmp_path, config):
+        """With a model its kernels are listed, and the forecast of files and bytes comes true."""
+        path = config(dump_mode=1, kernels=["MatMul", "Default/conv1-Conv2d/Conv2D-op0"])
+
+        checked = call("check", path, "--model", MINI)
+        call("run", MINI, "--config", path, "--steps", 3)
+
+        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        model, *rest = checked.stdout.partition("\nmodel:      ")[2].splitlines()
+        assert checked.exit_code == 0
+        assert model == f"{MINI}, 5 operators, 2 dumped"
+        assert rest[0].split() == ["Conv2D", "Default/conv1-Conv2d/Conv2D-op0"]
+        assert rest[1].split() == ["MatMul", "Default/fc-Dense/MatMul-op0"]
+        assert f"            {len(files)} files, {size:,} bytes for 2 iterations in all" in rest
+
+    @pytest.mark.parametrize(
+        ("item", "words"),
+        [
+            ("Default/conv1-Conv2d/Conv2D-op1", "(did you mean 'Default/conv1-Conv2d/Conv2D-op0'?)"),
+            ("Conv2F", "(did you mean 'Conv2D'?)"),
+            ("Default/fc-Dense", "(a scope of 2 operators: name-regex(Default/fc-Dense/.+))"),
+            ("name-regex(.*Pool.*)", ""),
+        ],
+        ids=["name", "type", "scope", "regex"],
+    )
+    def test_item_that_matches_nothing_gets_a_hint(self, config, item, words):
+        """Items of kernels that select nothing are named, with what may have been meant."""
+        done = call("check", config(dump_mode=1, kernels=["ReLU", item]), "--model", MINI)
+
+        line = next(line for line in done.stdout.splitlines() if line.startswith("matches nothing"))
+        assert line == f"matches nothing: {item!r} {words}".rstrip()
+
+    def test_parameters_are_counted(self, config):
+        """On CPU the weights and inputs that are dumped are counted, on Ascend there are none."""
+        cpu = call("check", config(), "--model", MINI).stdout
+        ascend = call("check", config(), "--model", MINI, "--device-target", "Ascend").stdout
+
+        assert "parameters: 4, at the end of each dumped iteration" in cpu
+        assert "parameters:" not in ascend
+
+    @pytest.mark.parametrize(("option", "count"), [((), 21), (("-v",), 43)])
+    def test_long_lists_are_cut(self, config, option, count):
+        """Twenty kernels are listed and the rest counted; -v lists all."""
+        done = call("check", config(), "--model", GRAPHS / "transformer.onnx", *option)
+
+        assert done.exit_code == 0
+        assert done.stdout.count("\n  ") - done.stdout.count("\n   ") == count
+
+    def test_faults_are_all_named(self, config):
+        """Every fault is a message and the exit code is 2."""
+        done = call("check", config(dump_mode=3, iteration="5-2", saved_data="tensors"))
+
+        errors = [line for line in done.stderr.splitlines() if line.startswith("msdump: error: ")]
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert len(errors) == 3
+        assert "did you mean 'tensor'?" in done.stderr
+
+    def test_kernels_of_a_compiled_graph(self, config):
+        """Under O2 the kernels are those that the device compiles, matched by names of their parts too."""
+        options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
+        kernels = ["name-regex(relu)", "Default/none/Add-op0"]
+
+        done = call("check", config(op_debug_mode=0, dump_mode=1, kernels=kernels), *options, "--model", MINI)
+
+        assert "5 operators, compiled into 8 kernels, 1 dumped\n" in done.stdout
+        assert "\n  Conv2D               Default/conv1-Conv2d/Conv2D-op0" in done.stdout
+        assert "matches nothing: 'Default/none/Add-op0'" in done.stdout
+        assert "relu" not in done.stdout.partition("matches nothing")[2]
+
+    def test_compiled_graph_is_forecast(self, tmp_path, config):
+        """The forecast of an O2 dump is what the run then writes, and both name its tree."""
+        options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
+        file = config(op_debug_mode=0, iteration="0")
+
+        told = call("check", file, *options, "--model", MINI)
+        done = call("run", MINI, "--config", file, *options)
+
+        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        assert f"{len(files):,} files, {size:,} bytes for 1 iteration in all" in told.stdout
+        assert f"{tmp_path}/dump/{{step}}/{{time}}/" in told.stdout
+        assert f"into     {tmp_path}/dump\n" in done.stdout
+
+    def test_unknown_shapes_are_told(self, config):
+        """Tensors whose shape nobody knows before the run are counted, --dim makes them known."""
+        model = GRAPHS / "external_data.onnx"
+
+        without = call("check", config(), "--model", model)
+        filled = call("check", config(), "--model", model, "--dim", "N=4")
+        wrong = call("check", config(), "--model", model, "--dim", "M=4")
+
+        assert "for each iteration, and 4 tensors of unknown shape\n" in without.stdout
+        assert "unknown shape" not in filled.stdout
+        assert wrong.exit_code == 2
+        assert "no dynamic dimension 'M'; they are N" in wrong.stderr
+
+    @pytest.mark.parametrize(
+        ("changes", "options", "words"),
+        [
+            ({"dump_mode": 2}, (), "set_dump marks operators while the program runs"),
+            ({"support_device": [1]}, ("--device-target", "GPU"), "nothing, because support_device"),
+            ({"iteration": "all"}, (), "for each iteration\n"),
+        ],
+        ids=["marked", "other device", "no end"],
+    )
+    def test_special_cases_are_said(self, config, changes, options, words):
+        """Marks, a device that does not dump and endless iterations have words of their own."""
+        done = call("check", config(**changes), "--model", MINI, *options)
+
+        assert words in done.stdout
+
+    def test_limit_is_compared(self, config):
+        """A forecast above max_bytes says what becomes of the rest."""
+        path = Path(config())
+        text = json.loads(path.read_text(encoding="utf-8")) | {"msdump": {"max_bytes": 1000}}
+        path.write_text(json.dumps(text), encoding="utf-8")
+
+        done = call("check", path, "--model", MINI)
+
+        assert "more than max_bytes 1,000: what does not fit is skipped" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        (env.DEVICE_ID, 5000 * "1", f"DEVICE_ID = '{79 * '1'}...: a device number"),
+        (env.DEVICE_ID, "2147483648", "DEVICE_ID = '2147483648': a device number (0, 1, ... 2147483647) is"),
+    ],
+)
+def test_number_of_the_environment_that_is_too_large(monkeypatch, variable, text, message):
+    """A number that no device or process has is told with its variable before anything runs."""
+    monkeypatch.setenv(variable, text)
+
+    result = call("run", MINI)
+
+    assert 2 == result.exit_code
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_size_of_a_dimension_that_is_too_large():
+    """A size of any number of digits is told as the option that it belongs to."""
+    result = call("run", MINI, "--dim", f"N={5000 * '1'}")
+
+    assert 2 == result.exit_code
+    assert f"'N={78 * '1'}...' is not NAME=SIZE" in result.stderr
+
+
+def test_operators_are_found_by_any_text(config):
+    """``--find`` lists the operators that a text may mean and the item that selects them."""
+    result = call("check", config(), "--model", MINI, "--find", "fc")
+
+    assert 0 == result.exit_code
+    _, found = result.stdout.split("\n\n")
+    head, *listed = found.splitlines()
+    assert "'fc': a module of 2 operators: name-regex(Default/fc-Dense/.+)" == head
+    assert ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"] == [
+        line.split()[1] for line in listed
+    ]
+
+
+def test_finding_needs_a_model(config):
+    """``--find`` without a model is an error of usage."""
+    result = call("check", config(), "--find", "fc")
+
+    assert 2 == result.exit_code
+    assert "--find needs --model" in result.stderr
+
+
+def test_inputs_of_an_unknown_compression(tmp_path):
+    """An .npz file that the zip library knows no way to unpack is told with its name."""
+    path = tmp_path / "feeds.npz"
+    np.savez(path, x=np.zeros(1))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\1\2") + 10] = 99
+    path.write_bytes(data)
+
+    result = call("run", MINI, "--inputs", path)
+
+    assert 2 == result.exit_code
+    assert f"{path}: not an .npz file of plain arrays" in result.stderr

@@ -1,0 +1,332 @@
+"""What acl.json makes of itself: the plan."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from msdump import env
+from msdump.config.acl import plan as acl
+from msdump.iterations import IterationSet
+from msdump.plan import (
+    Blocked,
+    Context,
+    DeviceTarget,
+    DumpLevel,
+    JitLevel,
+    ModelItem,
+    OnWriteError,
+    PrecisionMode,
+    Scene,
+    Tree,
+    Trigger,
+)
+
+CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
+SCENES = ("lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path):
+    """No variable of the machine reaches a test; relative paths start in a directory of its own."""
+    for name in (env.ASCEND_DUMP_PATH, env.ASCEND_WORK_PATH, env.ASCEND_DUMP_SCENE, env.NPU_COLLECT_PATH):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def plan_of(section, **top):
+    """Return the plan of a dump section below the working directory."""
+    given = {"dump_path": ".", **section}
+    return acl.parse(json.dumps({"dump": given, **top}).encode(), "acl.json", CONTEXT)
+
+
+def test_model_dump(tmp_path):
+    """A list of models is dumped whole, outputs only, in CANN's tree, with device bytes."""
+    plan = plan_of({"dump_list": [{}]})
+
+    assert str(tmp_path / "acl.json") == plan.source
+    assert b'{"dump": {"dump_path": ".", "dump_list": [{}]}}' == plan.source_bytes
+    assert str(tmp_path) == plan.path
+    assert CONTEXT == plan.context
+    assert (False, True) == (plan.keeps_inputs, plan.keeps_outputs)
+    assert (Tree.MODELS, DumpLevel.ALL, (ModelItem(),)) == (plan.tree, plan.level, plan.models)
+    assert (None, Trigger.ALWAYS, False) == (plan.scene, plan.trigger, plan.dumps_single_operators)
+    assert IterationSet() == plan.iterations
+    assert plan.operator_statistics is None
+    assert plan.keeps_device_format
+
+
+def test_items_are_kept():
+    """Everything that an item of the list says reaches the plan."""
+    entry = {"name": "Conv", "pos": ["input0", "output1"]}
+    item = {
+        "model_name": "ResNet-50",
+        "layer": ["conv1", "pool1"],
+        "optype_blacklist": [entry],
+        "opname_blacklist": [{"name": "pool1"}],
+        "opname_range": [{"begin": "conv1", "end": "relu1"}],
+    }
+
+    plan = plan_of({"dump_level": "op", "dump_list": [{"model_name": "ResNet-101"}, item]})
+
+    assert (
+        ModelItem("ResNet-101"),
+        ModelItem(
+            "ResNet-50",
+            ("conv1", "pool1"),
+            (),
+            (Blocked("Conv", ("input0", "output1")),),
+            (Blocked("pool1"),),
+            (("conv1", "relu1"),),
+        ),
+    ) == plan.models
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("input", (True, False)), ("output", (False, True)), ("all", (True, True))],
+)
+def test_dump_mode(mode, expected):
+    """dump_mode says which side of the operators is dumped."""
+    plan = plan_of({"dump_list": [{}], "dump_mode": mode})
+
+    assert expected == (plan.keeps_inputs, plan.keeps_outputs)
+
+
+@pytest.mark.parametrize(
+    ("level", "models"), [("op", (ModelItem(),)), ("all", (ModelItem(),)), ("kernel", ())]
+)
+def test_dump_level(level, models):
+    """Level kernel has no files of graph operators: no model is dumped."""
+    plan = plan_of({"dump_list": [{}], "dump_level": level})
+
+    assert (level, models) == (plan.level, plan.models)
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("", None),
+        ("3", ((3, 3),)),
+        ("0|3-5|10", ((0, 0), (3, 5), (10, 10))),
+        ("9" * 5000, (((1 << 63) - 1,) * 2,)),
+    ],
+    ids=["none", "one", "several", "huge"],
+)
+def test_dump_step(text, spans):
+    """dump_step names the iterations; none names them all."""
+    assert IterationSet(spans) == plan_of({"dump_list": [{}], "dump_step": text}).iterations
+
+
+STATISTICS = {
+    "tensor": ({"dump_data": "tensor"}, None),
+    "default": ({"dump_data": "stats"}, ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")),
+    "chosen": ({"dump_data": "stats", "dump_stats": ["Min", "Max", "Min"]}, ("Max", "Min")),
+    "norm": ({"dump_data": "stats", "dump_stats": ["L2norm"]}, ("L2norm",)),
+}
+
+
+@pytest.mark.parametrize(("keys", "expected"), STATISTICS.values(), ids=STATISTICS)
+def test_statistics(keys, expected):
+    """Statistics have the order of their columns, each once; six by default."""
+    assert expected == plan_of({"dump_list": [{}], **keys}).operator_statistics
+
+
+@pytest.mark.parametrize(
+    ("section", "models"),
+    [
+        ({"dump_list": []}, (ModelItem(),)),
+        ({}, (ModelItem(),)),
+        ({"dump_list": [{"model_name": "", "layer": []}]}, (ModelItem(),)),
+        ({"dump_list": [{"model_name": "m"}]}, (ModelItem("m"),)),
+    ],
+    ids=["empty list", "no list", "empty item", "one model"],
+)
+def test_single_operators(section, models):
+    """dump_op_switch dumps single operators, and models as listed; all of them where none is."""
+    plan = plan_of({"dump_op_switch": "on", **section})
+
+    assert plan.dumps_single_operators
+    assert models == plan.models
+
+
+def test_overflow():
+    """dump_debug dumps inputs and outputs of the operators that overflow, of any model."""
+    plan = plan_of({"dump_debug": "on", "dump_mode": "input", "dump_step": "1-2"})
+
+    assert (Trigger.OVERFLOW, True, True) == (plan.trigger, plan.keeps_inputs, plan.keeps_outputs)
+    assert (ModelItem(),) == plan.models
+    assert IterationSet(((1, 2),)) == plan.iterations
+
+
+def test_watcher():
+    """The watcher keeps layers and watched operators, and outputs only."""
+    item = {"layer": ["A", "B"], "watcher_nodes": ["C", "D"]}
+
+    plan = plan_of({"dump_scene": "watcher", "dump_list": [item]})
+
+    assert Scene.WATCHER is plan.scene
+    assert (ModelItem(layers=("A", "B"), watched=("C", "D")),) == plan.models
+    assert (Trigger.ALWAYS, False, True) == (plan.trigger, plan.keeps_inputs, plan.keeps_outputs)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_exception(scene, tmp_path):
+    """An exception scene waits for a failing operator of any model."""
+    plan = plan_of({"dump_scene": scene, "dump_path": "not/yet/there"})
+
+    assert (scene, Trigger.EXCEPTION) == (plan.scene, plan.trigger)
+    assert str(tmp_path / "not/yet/there") == plan.path
+    assert (ModelItem(),) == plan.models
+
+
+PRIORITY = {
+    "both variables": ({env.ASCEND_DUMP_PATH: "a", env.ASCEND_WORK_PATH: "b"}, "json", "a"),
+    "work path": ({env.ASCEND_WORK_PATH: "b"}, "json", "b"),
+    "empty variable": ({env.ASCEND_DUMP_PATH: "", env.ASCEND_WORK_PATH: "b/c"}, "json", "b/c"),
+    "unusable variable": ({env.ASCEND_DUMP_PATH: "file/x", env.ASCEND_WORK_PATH: "b"}, "json", "b"),
+    "dump_path": ({}, "json", "json"),
+    "nothing": ({}, None, "."),
+}
+
+
+@pytest.mark.parametrize(("variables", "dump_path", "expected"), PRIORITY.values(), ids=PRIORITY)
+def test_path_of_an_exception_dump(variables, dump_path, expected, monkeypatch, tmp_path):
+    """ASCEND_DUMP_PATH goes before ASCEND_WORK_PATH, dump_path and the working directory."""
+    (tmp_path / "file").touch()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    given = {"dump_scene": "lite_exception"} | ({"dump_path": dump_path} if dump_path else {})
+
+    plan = acl.parse(json.dumps({"dump": given}).encode(), "acl.json", CONTEXT)
+
+    assert str(tmp_path / expected) == plan.path
+
+
+@pytest.mark.parametrize(
+    "section",
+    [{"dump_list": [{}]}, {"dump_debug": "on"}, {"dump_scene": "watcher"}],
+    ids=["model", "overflow", "watcher"],
+)
+def test_variables_move_no_other_dump(section, monkeypatch, tmp_path):
+    """Only the exception dump looks at the path variables."""
+    monkeypatch.setenv(env.ASCEND_DUMP_PATH, "a")
+    monkeypatch.setenv(env.ASCEND_WORK_PATH, "b")
+
+    assert str(tmp_path) == plan_of(section).path
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_remote_path_is_local(caplog, tmp_path):
+    """The address of another host is taken off with a warning."""
+    plan = plan_of({"dump_path": f"10.0.0.1:{tmp_path}/there", "dump_list": [{}]})
+
+    assert f"{tmp_path}/there" == plan.path
+    assert "no other host is reached" in caplog.text
+
+
+def test_own_settings():
+    """The msdump object sets what CANN has no key for."""
+    own = {
+        "max_bytes": 1000,
+        "queue_bytes": 2000,
+        "writer_threads": 2,
+        "precision_mode": "force_fp32",
+        "on_write_error": "warn",
+        "fusion_switch": "off",
+    }
+
+    plan = plan_of({"dump_list": [{}]}, msdump=own)
+
+    assert (1000, 2000, 2) == (plan.max_bytes, plan.queue_bytes, plan.writer_threads)
+    assert (PrecisionMode.FORCE_FP32, OnWriteError.WARN) == (plan.precision_mode, plan.on_write_error)
+    assert not plan.context.fuses
+
+
+def test_own_settings_have_defaults():
+    """Without the msdump object operators are fused and the precision is not said here."""
+    plan = plan_of({"dump_list": [{}]})
+
+    assert (True, None, OnWriteError.RAISE) == (
+        plan.context.fuses,
+        plan.precision_mode,
+        plan.on_write_error,
+    )
+
+
+@pytest.mark.parametrize(
+    "section",
+    [{"dump_path": "."}, {"dump_op_switch": "off"}, {"dump_debug": "off", "dump_list": []}],
+    ids=["path", "switch off", "empty list"],
+)
+def test_section_that_asks_for_nothing(section, caplog):
+    """A path alone is no dump; that is said."""
+    assert plan_of(section) is None
+    assert ["acl.json:1: $.dump asks for no dump: give dump_list an item, or set one of the switches"] == (
+        caplog.messages
+    )
+
+
+WARNINGS = {
+    "unknown key": (
+        '{"dump": {"dump_path": ".", "dump_lists": [], "dump_list": [{}]}}',
+        "$.dump.dump_lists is unknown and ignored (did you mean 'dump_list'?)",
+    ),
+    "unknown key of an item": (
+        '{"dump": {"dump_path": ".", "dump_list": [{"layers": []}]}}',
+        "$.dump.dump_list[0].layers is unknown and ignored (did you mean 'layer'?)",
+    ),
+    "unknown own key": (
+        '{"dump": {"dump_path": ".", "dump_list": [{}]}, "msdump": {"max_byte": 1}}',
+        "$.msdump.max_byte is unknown and ignored (did you mean 'max_bytes'?)",
+    ),
+    "other door's key": (
+        '{"dump": {"dump_path": ".", "dump_list": [{}]}, "msdump": {"naming": "2.7"}}',
+        "$.msdump.naming has no effect here: files are named as CANN names them",
+    ),
+    "repeated key": (
+        '{"dump": {"dump_path": "a", "dump_path": ".", "dump_list": [{}]}}',
+        "$.dump.dump_path stands more than once in its object; the last one counts",
+    ),
+    "exception with a list": (
+        '{"dump": {"dump_scene": "lite_exception", "dump_list": [{}]}}',
+        "$.dump.dump_list is not read: dump_scene turns an exception dump on",
+    ),
+    "overflow with a malformed step": (
+        '{"dump": {"dump_path": ".", "dump_debug": "on", "dump_step": "a"}}',
+        "$.dump.dump_step = 'a': is malformed and not read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WARNINGS.values(), ids=WARNINGS)
+def test_doubts_are_told(text, message, caplog):
+    """What has no effect is a warning with its place; the dump goes on."""
+    with caplog.at_level(logging.WARNING):
+        plan = acl.parse(text.encode(), "acl.json", CONTEXT)
+
+    assert plan is not None
+    assert [f"acl.json:1: {message}"] == caplog.messages
+
+
+def test_other_sections_are_not_read(caplog):
+    """acl.json has other users; their keys are no fault."""
+    plan = plan_of({"dump_list": [{}]}, profiler={"switch": "on"}, err_msg_mode="1")
+
+    assert plan is not None
+    assert caplog.messages == []
+
+
+def test_file_is_read_from_its_path(tmp_path):
+    """``read`` and ``parse`` agree; the source is absolute."""
+    text = '{"dump": {"dump_path": ".", "dump_list": [{}]}}'
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "acl.json").write_text(text)
+
+    plan = acl.read("conf/acl.json", CONTEXT)
+
+    assert tmp_path / "conf" / "acl.json" == Path(plan.source)
+    assert text.encode() == plan.source_bytes

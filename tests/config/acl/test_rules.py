@@ -1,0 +1,449 @@
+"""Every rule of acl.json violated once: return code 100009 and the message."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from msdump.config.acl import plan
+from msdump.errors import AclError
+from msdump.plan import Context, DeviceTarget, JitLevel
+
+CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2)
+STRING = "This configuration item must be of the string type"
+ARRAY = "This configuration item must be of the array type"
+OBJECT = "This configuration item must be of the object type"
+STRING_MEMBER = "The member type of this configuration item must be string"
+OBJECT_MEMBER = "The member type of this configuration item must be object"
+EMPTY = "The configuration item value is empty"
+NOT_DIGITS = "The value contains non-digit characters,  expected format: 1 or 5-10"
+BACKWARDS = "The value has invalid format, start step must not exceed end step, expected format: 5-10"
+
+
+def item(**keys):
+    """Return a dump section with one item in its list, at level op."""
+    return {"dump_path": ".", "dump_level": "op", "dump_list": [{"model_name": "m", **keys}]}
+
+
+def invalid(where, reason):
+    """Return the message of an item of the wrong type or without a value."""
+    return (
+        f"EP0001: The content of configuration item {where} in configuration file acl.json is invalid."
+        f" Reason: {reason}."
+    )
+
+
+def unknown(value, where, allowed):
+    """Return the message of a value that is none of a few."""
+    return (
+        f"EP0002: Value {value} for configuration item {where} in configuration file acl.json is invalid."
+        f" Expected value: {allowed}."
+    )
+
+
+def wrong(value, where, reason):
+    """Return the message of a value that breaks a rule."""
+    return (
+        f"EP0003: Value {value} for configuration item {where} in configuration file acl.json is invalid."
+        f" Reason: {reason}."
+    )
+
+
+def conflict(reason):
+    """Return the message of items that do not go together."""
+    return f"EP0005: Conflict of configuration items in configuration file acl.json. Reason: {reason}."
+
+
+def refusal(section, **top):
+    """Return the message with which a dump section is refused, always as 100009."""
+    with pytest.raises(AclError) as caught:
+        plan.parse(json.dumps({"dump": section, **top}).encode(), "acl.json", CONTEXT)
+    assert 100009 == caught.value.code
+    return str(caught.value)
+
+
+STRINGS = (
+    *("dump_path", "dump_mode", "dump_op_switch", "dump_level", "dump_scene"),
+    *("dump_data", "dump_debug", "dump_kernel_data", "dump_step"),
+)
+
+TYPES = {
+    **{f"dump {value!r}": (value, invalid("dump", OBJECT)) for value in (True, [], 123, None, "x")},
+    **{f"{key} number": ({key: 3}, invalid(key, STRING)) for key in STRINGS},
+    **{f"{key} array": ({key: ["x"]}, invalid(key, STRING)) for key in STRINGS},
+    "null": ({"dump_path": None}, invalid("dump_path", STRING)),
+    "dump_stats": ({"dump_stats": "Max"}, invalid("dump_stats", ARRAY)),
+    "dump_stats object": ({"dump_stats": {"a": "b"}}, invalid("dump_stats", ARRAY)),
+    "dump_stats[]": ({"dump_stats": ["Max", 1]}, invalid("dump_stats[1]", STRING_MEMBER)),
+    "dump_list": ({"dump_list": {"model_name": "m"}}, invalid("dump_list", ARRAY)),
+    "dump_list[]": ({"dump_list": [{}, 123]}, invalid("dump_list[1]", OBJECT)),
+    "model_name": ({"dump_list": [{"model_name": 1}]}, invalid("dump_list[0].model_name", STRING)),
+    "layer": ({"dump_list": [{"layer": "conv1"}]}, invalid("dump_list[0].layer", ARRAY)),
+    "layer[]": ({"dump_list": [{"layer": ["a", True]}]}, invalid("dump_list[0].layer[1]", STRING_MEMBER)),
+    "watcher_nodes": ({"dump_list": [{"watcher_nodes": 1}]}, invalid("dump_list[0].watcher_nodes", ARRAY)),
+    "watcher_nodes[]": (
+        {"dump_list": [{"watcher_nodes": [1]}]},
+        invalid("dump_list[0].watcher_nodes[0]", STRING_MEMBER),
+    ),
+    **{
+        f"{key}{name}": ({"dump_list": [{key: value}]}, invalid(f"dump_list[0].{key}{path}", reason))
+        for key in ("optype_blacklist", "opname_blacklist")
+        for name, value, path, reason in (
+            ("", {"name": "Conv"}, "", ARRAY),
+            ("[]", ["Conv"], "[0]", OBJECT_MEMBER),
+            (".name", [{"name": 1}], "[0].name", STRING),
+            (".pos", [{"name": "Conv", "pos": "input0"}], "[0].pos", ARRAY),
+            (".pos[]", [{"pos": ["input0", 1]}], "[0].pos[1]", STRING_MEMBER),
+        )
+    },
+    "opname_range": ({"dump_list": [{"opname_range": "a"}]}, invalid("dump_list[0].opname_range", ARRAY)),
+    "opname_range[]": (
+        {"dump_list": [{"opname_range": ["a"]}]},
+        invalid("dump_list[0].opname_range[0]", OBJECT_MEMBER),
+    ),
+    "begin": (
+        {"dump_list": [{"opname_range": [{"begin": 1}]}]},
+        invalid("dump_list[0].opname_range[0].begin", STRING),
+    ),
+    "end": (
+        {"dump_list": [{"opname_range": [{"begin": "a", "end": ["b"]}]}]},
+        invalid("dump_list[0].opname_range[0].end", STRING),
+    ),
+}
+
+KERNEL_DATA = "all/assert/printf/tensor/timestamp"
+SCENES = "aic_err_brief_dump/aic_err_detail_dump/aic_err_norm_dump/lite_exception/watcher"
+STATISTICS = "Avg/L2norm/Max/Min/Nan/Negative Inf/Positive Inf"
+
+VALUES = {
+    "dump_mode": ({"dump_mode": "Output"}, unknown("Output", "dump_mode", "all/input/output")),
+    "dump_mode empty": ({"dump_mode": ""}, invalid("dump_mode", EMPTY)),
+    "dump_data": ({"dump_data": "tensors"}, unknown("tensors", "dump_data", "stats/tensor")),
+    "dump_data empty": ({"dump_data": ""}, invalid("dump_data", EMPTY)),
+    "dump_op_switch": ({"dump_op_switch": "maybe"}, unknown("maybe", "dump_op_switch", "off/on")),
+    "dump_op_switch empty": ({"dump_op_switch": ""}, invalid("dump_op_switch", EMPTY)),
+    "dump_level": ({"dump_level": "L0"}, unknown("L0", "dump_level", "all/kernel/op")),
+    "dump_level empty": ({"dump_level": ""}, invalid("dump_level", EMPTY)),
+    "dump_debug": ({"dump_debug": "On"}, unknown("On", "dump_debug", "off/on")),
+    "dump_debug empty": ({"dump_debug": ""}, invalid("dump_debug", EMPTY)),
+    "dump_scene": ({"dump_scene": "overflow"}, unknown("overflow", "dump_scene", SCENES)),
+    "dump_scene empty": ({"dump_scene": ""}, invalid("dump_scene", EMPTY)),
+    "dump_kernel_data": (
+        {"dump_kernel_data": "all,prints"},
+        unknown("prints", "dump_kernel_data", KERNEL_DATA),
+    ),
+    "dump_kernel_data empty": ({"dump_kernel_data": ""}, invalid("dump_kernel_data", EMPTY)),
+    "dump_kernel_data comma": ({"dump_kernel_data": "all,"}, invalid("dump_kernel_data", EMPTY)),
+    "dump_stats": ({"dump_stats": ["Max", "max"]}, unknown("max", "dump_stats[1]", STATISTICS)),
+    "dump_stats empty text": ({"dump_stats": [""]}, invalid("dump_stats[0]", EMPTY)),
+}
+
+SCENE_CONFLICTS = {
+    f"{scene} {key}": (
+        {"dump_scene": scene, key: "on"},
+        conflict(
+            f"When configuration item dump_scene is set to {scene},"
+            f" configuration item {key} cannot be set to on"
+        ),
+    )
+    for scene in SCENES.split("/")
+    for key in ("dump_debug", "dump_op_switch")
+}
+SCENE_CONFLICTS |= {
+    f"watcher dump_mode {mode}": (
+        {"dump_scene": "watcher", "dump_mode": mode},
+        conflict(
+            "When configuration item dump_scene is set to watcher,"
+            f" configuration item dump_mode cannot be set to {mode}"
+        ),
+    )
+    for mode in ("input", "all")
+}
+
+LONG = "a" * 513
+
+PATHS = {
+    "missing": ({"dump_list": [{}]}, invalid("dump_path", "The configuration item is not found")),
+    "missing for a watcher": (
+        {"dump_scene": "watcher"},
+        invalid("dump_path", "The configuration item is not found"),
+    ),
+    "empty": ({"dump_path": ""}, invalid("dump_path", EMPTY)),
+    "long": (
+        {"dump_path": LONG},
+        wrong(f"{LONG[:200]}...", "dump_path", "The path length exceeds the maximum limit of 512 characters"),
+    ),
+    "nowhere": ({"dump_path": "./no"}, wrong("./no", "dump_path", "The path does not exist")),
+    "not expanded": ({"dump_path": "$HOME"}, wrong("$HOME", "dump_path", "The path does not exist")),
+    "null character": ({"dump_path": "a\0b"}, wrong("a\0b", "dump_path", "The path does not exist")),
+    "component too long": (
+        {"dump_path": "a" * 300},
+        wrong(f"{LONG[:200]}...", "dump_path", "The path does not exist"),
+    ),
+    "file": (
+        {"dump_path": __file__},
+        wrong(__file__[:200], "dump_path", "The path is not a directory path"),
+    ),
+    **{
+        path: ({"dump_path": path}, wrong(path, "dump_path", "The path does not exist"))
+        for path in ("256.0.0.1:/data", "192.168.0.1:", ":/data", "192.168.0.x:/data", "1.2.3:/data")
+    },
+    "remote with a space": (
+        {"dump_path": "192.168.0.1:/da ta"},
+        wrong("/da ta", "dump_path", "The value contains invalid characters"),
+    ),
+}
+
+OVERFLOW = {
+    "with single operators": (
+        {"dump_path": ".", "dump_debug": "on", "dump_op_switch": "on"},
+        conflict(
+            "When configuration item dump_debug is set to on,"
+            " configuration item dump_op_switch cannot be set to on"
+        ),
+    ),
+    "with models": (
+        {"dump_path": ".", "dump_debug": "on", "dump_list": [{}]},
+        conflict(
+            "When configuration item dump_debug is set to on,"
+            " configuration item dump_list cannot be configured"
+        ),
+    ),
+}
+
+HUNDRED_AND_ONE = "|".join(map(str, range(101)))
+STEPS = {
+    text: ({"dump_path": ".", "dump_step": text}, wrong(segment, f"dump_step[{index}]", reason))
+    for text, segment, index, reason in (
+        ("1-2-3", "1-2-3", 0, "The value has invalid format, expected format: 5-10"),
+        ("abc", "abc", 0, NOT_DIGITS),
+        ("1|abc-3", "abc-3", 1, NOT_DIGITS),
+        ("1|", "", 1, NOT_DIGITS),
+        ("|1", "", 0, NOT_DIGITS),
+        ("5-", "5-", 0, NOT_DIGITS),
+        ("1 | 2", "1 ", 0, NOT_DIGITS),
+        ("0|5-3", "5-3", 1, BACKWARDS),
+    )
+} | {
+    "101 segments": (
+        {"dump_path": ".", "dump_step": HUNDRED_AND_ONE},
+        wrong(
+            f"{HUNDRED_AND_ONE[:200]}...",
+            "dump_step",
+            "The value exceeds the maximum limit of 100 intervals",
+        ),
+    )
+}
+
+ENTRY = [{"name": "Conv", "pos": ["input0"]}]
+RANGE = [{"begin": "a", "end": "b"}]
+NOT_OP = (
+    "When configuration item dump_level is not set to op,"
+    " configuration item dump_list[0].{} cannot be configured"
+)
+INCOMPLETE = "The item is incomplete, begin and end must be configured together and non-empty"
+EXCEEDED = "The value size exceeds the maximum limit of 100"
+
+LISTS = {
+    "model_name empty": (item(model_name=""), invalid("dump_list[0].model_name", EMPTY)),
+    "layer empty": (item(layer=[]), invalid("dump_list[0].layer", EMPTY)),
+    "second item": (
+        {"dump_path": ".", "dump_list": [{}, {"layer": []}]},
+        invalid("dump_list[1].layer", EMPTY),
+    ),
+    "watcher without nodes": (
+        {"dump_path": ".", "dump_scene": "watcher", "dump_list": [{"layer": ["a"]}]},
+        invalid("dump_list[0].watcher_nodes", EMPTY),
+    ),
+    "watcher with a model": (
+        {
+            "dump_path": ".",
+            "dump_scene": "watcher",
+            "dump_list": [{"model_name": "m", "watcher_nodes": ["a"]}],
+        },
+        conflict(
+            "When configuration item dump_scene is set to watcher,"
+            " configuration item dump_list[0].model_name cannot be configured"
+        ),
+    ),
+    "nodes without a watcher": (
+        item(watcher_nodes=["a"]),
+        conflict(
+            "When configuration item dump_scene is not set to watcher,"
+            " configuration item dump_list[0].watcher_nodes cannot be configured"
+        ),
+    ),
+    **{
+        f"{key} of 101": (
+            item(**{key: [{"name": str(n)} for n in range(101)]}),
+            wrong("101", f"dump_list[0].{key}", EXCEEDED),
+        )
+        for key in ("optype_blacklist", "opname_blacklist")
+    },
+    **{
+        f"{key} at level {level}": (
+            item(**{key: value}) | ({"dump_level": level} if level else {}),
+            conflict(NOT_OP.format(key)),
+        )
+        for key, value in (("optype_blacklist", ENTRY), ("opname_blacklist", ENTRY), ("opname_range", RANGE))
+        for level in ("kernel", "all")
+    },
+    "range without a model": (
+        {"dump_path": ".", "dump_level": "op", "dump_list": [{"opname_range": RANGE}]},
+        invalid("dump_list[0].model_name", "The configuration item is not found"),
+    ),
+    "range with an empty model": (
+        item(opname_range=RANGE, model_name="") | {"dump_op_switch": "on"},
+        invalid("dump_list[0].model_name", EMPTY),
+    ),
+    "range without begin": (
+        item(opname_range=[*RANGE, {"begin": "", "end": "b"}]),
+        wrong("begin=, end=b", "dump_list[0].opname_range[1]", INCOMPLETE),
+    ),
+    "range without end": (
+        item(opname_range=[{"begin": "a"}]),
+        wrong("begin=a, end=", "dump_list[0].opname_range[0]", INCOMPLETE),
+    ),
+}
+
+STATISTIC_CONFLICTS = {
+    "empty": (
+        {"dump_path": ".", "dump_data": "stats", "dump_stats": []},
+        invalid("dump_stats", EMPTY),
+    ),
+    **{
+        name: (
+            {"dump_path": ".", "dump_stats": ["Max"], **more},
+            conflict(
+                "When configuration item dump_data is set to tensor,"
+                " configuration item dump_stats cannot be configured"
+            ),
+        )
+        for name, more in (("tensor", {"dump_data": "tensor"}), ("absent", {}))
+    },
+}
+
+TABLES = {
+    "types": TYPES,
+    "values": VALUES,
+    "scene": SCENE_CONFLICTS,
+    "path": PATHS,
+    "overflow": OVERFLOW,
+    "steps": STEPS,
+    "list": LISTS,
+    "statistics": STATISTIC_CONFLICTS,
+}
+CASES = {f"{table}: {name}": case for table, cases in TABLES.items() for name, case in cases.items()}
+
+
+@pytest.mark.parametrize(("section", "message"), CASES.values(), ids=CASES)
+def test_rule_is_kept(section, message):
+    """A section that breaks one rule is refused with that rule's message."""
+    assert message == refusal(section)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_path_must_be_writable(tmp_path):
+    """A directory that the user may not write into is refused."""
+    tmp_path.chmod(0o500)
+
+    message = refusal({"dump_path": str(tmp_path), "dump_list": [{}]})
+
+    assert wrong(tmp_path, "dump_path", "The value is a path without read and write permissions") == message
+
+
+ORDER = {
+    "types before values": ({"dump_mode": "x", "dump_step": 3}, invalid("dump_step", STRING)),
+    "types in their order": ({"dump_list": 1, "dump_stats": 1, "dump_mode": 1}, invalid("dump_mode", STRING)),
+    "values in their order": (
+        {"dump_scene": "x", "dump_op_switch": "x", "dump_data": "x"},
+        unknown("x", "dump_data", "stats/tensor"),
+    ),
+    "values before constraints": ({"dump_path": "", "dump_mode": ""}, invalid("dump_mode", EMPTY)),
+    "scene before path": (
+        {"dump_scene": "watcher", "dump_debug": "on", "dump_path": ""},
+        SCENE_CONFLICTS["watcher dump_debug"][1],
+    ),
+    "path before overflow": (
+        {"dump_path": "./no", "dump_debug": "on", "dump_op_switch": "on"},
+        PATHS["nowhere"][1],
+    ),
+    "steps before list": (
+        {"dump_path": ".", "dump_step": "abc", "dump_list": [{"layer": []}]},
+        STEPS["abc"][1],
+    ),
+    "list before statistics": (
+        {"dump_path": ".", "dump_list": [{"layer": []}], "dump_stats": []},
+        invalid("dump_list[0].layer", EMPTY),
+    ),
+    "model name before layer": (
+        {"dump_path": ".", "dump_list": [{"layer": [], "model_name": ""}]},
+        invalid("dump_list[0].model_name", EMPTY),
+    ),
+}
+
+
+@pytest.mark.parametrize(("section", "message"), ORDER.values(), ids=ORDER)
+def test_first_violated_rule_is_told(section, message):
+    """Types come first, then values, then constraints, each in their order."""
+    assert message == refusal(section)
+
+
+ACCEPTED = {
+    "step": {"dump_step": "3"},
+    "steps": {"dump_step": "1|3-5|10"},
+    "equal ends": {"dump_step": "5-5"},
+    "no steps": {"dump_step": ""},
+    "hundred segments": {"dump_step": "|".join(map(str, range(100)))},
+    "hundred entries": {
+        "dump_level": "op",
+        "dump_list": [{"optype_blacklist": [{"name": str(n)} for n in range(100)]}],
+    },
+    "position of any kind": {
+        "dump_level": "op",
+        "dump_list": [{"optype_blacklist": [{"name": "Conv", "pos": ["workspace0", "input_0"]}]}],
+    },
+    "empty black list at any level": {"dump_list": [{"optype_blacklist": []}]},
+    "empty names for single operators": {
+        "dump_op_switch": "on",
+        "dump_list": [{"model_name": "", "layer": []}],
+    },
+    "no list for single operators": {"dump_op_switch": "on", "dump_list": []},
+    "overflow with an empty list": {"dump_debug": "on", "dump_list": []},
+    "overflow with steps that nobody reads": {"dump_debug": "on", "dump_step": "abc"},
+    "exception without a path": {"dump_scene": "aic_err_brief_dump", "dump_path": ""},
+    "exception with keys that nobody reads": {"dump_scene": "lite_exception", "dump_stats": ["Max"]},
+    "watcher": {"dump_scene": "watcher", "dump_list": [{"layer": ["a"], "watcher_nodes": ["b"]}]},
+    "watcher with defaults": {"dump_scene": "watcher", "dump_mode": "output", "dump_debug": "off"},
+    "trailing slash": {"dump_path": "./", "dump_list": [{}]},
+    "kernel data": {"dump_kernel_data": "all,printf", "dump_list": [{}]},
+    "remote": {"dump_path": "192.168.0.1:/home/output", "dump_list": [{}]},
+    "unknown key": {"dump_everything": 1, "dump_list": [{"layers": 1}]},
+}
+
+
+@pytest.mark.parametrize("section", ACCEPTED.values(), ids=ACCEPTED)
+def test_allowed_section_is_accepted(section):
+    """What the rules allow at their limits is not refused."""
+    plan.parse(json.dumps({"dump": {"dump_path": ".", **section}}).encode(), "acl.json", CONTEXT)
+
+
+OWN = {
+    "no object": ([], invalid("msdump", OBJECT)),
+    "wrong value": (
+        {"queue_bytes": 0},
+        wrong("0", "msdump.queue_bytes", "It must be a whole number of bytes from 1"),
+    ),
+    "wrong choice": (
+        {"fusion_switch": "maybe"},
+        wrong("'maybe'", "msdump.fusion_switch", "It must be 'on' or 'off'"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("block", "message"), OWN.values(), ids=OWN)
+def test_own_settings_are_checked(block, message):
+    """Wrong settings of msdump's own object are told in the same way."""
+    assert message == refusal({"dump_path": ".", "dump_list": [{}]}, msdump=block)

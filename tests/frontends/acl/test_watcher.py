@@ -1,0 +1,466 @@
+"""The watcher: what watched operators wrote, read again from device memory after other operators."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import msdump
+from msdump import acl
+from tests.dump.nets import model, node, value
+from tests.frontends.acl.script import read
+
+PLAIN = {"msdump": {"precision_mode": "must_keep_origin_dtype"}}
+X = np.linspace(0.5, 2, 128, dtype=np.float32).reshape(2, 64)
+SOFTMAX = np.exp(X) / np.exp(X).sum(1, keepdims=True)
+FAULT = np.frombuffer(b"\x5a" * 4, np.float32)[0]
+"""What a faulty kernel writes."""
+
+
+def network(*, stomped=None):
+    """Return Softmax, Transpose, Softplus and the product of both in a row; Transpose may be faulty."""
+    nodes = [
+        node("Softmax", "x", "s", "softmax"),
+        node("Transpose", "s", "t", "transpose"),
+        node("Softplus", "t", "p", "softplus"),
+        node("Transpose", "p", "q", "back"),
+        node("Mul", "s q", "y", "mul"),
+    ]
+    if stomped is not None:
+        nodes[1].metadata_props.append(onnx.StringStringEntryProto(key="msdump.stomp", value=stomped))
+    return model(nodes, [value("x", [2, 64])], ["y"])
+
+
+def begin(script, item, **settings):
+    """Set the watcher's dump with one item of dump_list; without PLAIN's settings the device's types hold."""
+    section = {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [item]}
+    script.begin(section | settings, **PLAIN)
+
+
+def watch(script, item, proto=None, **settings):
+    """Run a network under the watcher; return its output."""
+    begin(script, item, **settings)
+    ret, (output,) = script.run(script.load(network() if proto is None else proto), X)
+    assert 0 == ret
+    return output
+
+
+def names(script):
+    """Return the files of the one execution in the order of their times, without these."""
+    found = [path for path in script.path.rglob("*") if path.is_file()]
+    found.sort(key=lambda path: re.search(r"\.(\d{16})", path.name)[1])
+    return [re.sub(r"\.\d{16}", "", path.name) for path in found]
+
+
+def outputs(script, pattern):
+    """Yield name and output of each file."""
+    for path in script.path.rglob(pattern):
+        header, tensors = read(path)
+        yield header.op_name, tensors["output", 0]
+
+
+SELECTIONS = {
+    "no layer": (
+        {"watcher_nodes": ["transpose"]},
+        [
+            "Transpose.transpose.1.0",
+            "Transpose.softplus_To_transpose.2.0",
+            "Transpose.back_To_transpose.3.0",
+            "Transpose.mul_To_transpose.4.0",
+        ],
+    ),
+    "layers": (
+        {"watcher_nodes": ["transpose"], "layer": ["mul", "softplus"]},
+        ["Transpose.transpose.1.0", "Transpose.softplus_To_transpose.2.0", "Transpose.mul_To_transpose.4.0"],
+    ),
+    "layer before": ({"watcher_nodes": ["transpose"], "layer": ["softmax"]}, ["Transpose.transpose.1.0"]),
+    "own layer": ({"watcher_nodes": ["transpose"], "layer": ["transpose"]}, ["Transpose.transpose.1.0"]),
+    "two watched": (
+        {"watcher_nodes": ["softmax", "transpose"], "layer": ["transpose", "mul"]},
+        [
+            "Softmax.softmax.0.0",
+            "Transpose.transpose.1.0",
+            "Softmax.mul_To_softmax.4.0",
+            "Transpose.mul_To_transpose.4.0",
+        ],
+    ),
+    "unknown": (
+        {"watcher_nodes": ["none", "softplus"], "layer": ["back"]},
+        ["Softplus.softplus.2.0", "Softplus.back_To_softplus.3.0"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("item", "expected"), SELECTIONS.values(), ids=SELECTIONS)
+def test_files(script, item, expected):
+    """Each layer's file has the watched type, both names, and the task and stream of the layer."""
+    watch(script, item)
+
+    assert expected == names(script)
+
+
+def test_place(script):
+    """The files of each execution stand in its directory of the model's tree."""
+    begin(script, {"watcher_nodes": ["softmax"], "layer": ["mul"]})
+    model_id = script.load(network())
+
+    for _ in range(2):
+        script.run(model_id, X)
+
+    assert [
+        f"{{time}}/0/graph/1/{run}/Softmax.{name}"
+        for run in (0, 1)
+        for name in ("mul_To_softmax.4.0", "softmax.0.0")
+    ] == script.files()
+
+
+def test_last_item_counts(script):
+    """Of several items of dump_list the last one says what is watched."""
+    items = [{"watcher_nodes": ["softmax"]}, {"watcher_nodes": ["back"]}]
+
+    script.begin({"dump_scene": "watcher", "dump_mode": "output", "dump_list": items})
+    script.run(script.load(network()), X)
+
+    assert ["Transpose.back.3.0", "Transpose.mul_To_back.4.0"] == names(script)
+
+
+def test_contents_of_a_sound_network(script):
+    """A watched output reads the same after every operator: its memory is not given to others."""
+    output = watch(script, {"watcher_nodes": ["softmax"]})
+
+    tensors = [read(path)[1]["output", 0] for path in script.path.rglob("Softmax.*")]
+    assert 5 == len(tensors)
+    assert all(np.array_equal(tensors[0], tensor) for tensor in tensors)
+    assert np.allclose(SOFTMAX, tensors[0], atol=1e-6)
+    assert np.allclose(SOFTMAX * np.log1p(np.exp(SOFTMAX)), output, atol=1e-6)
+
+
+def test_header_names_both_operators(script):
+    """The header has the name as it was before file names were made of it, and the watched output alone."""
+    watch(script, {"watcher_nodes": ["softmax"], "layer": ["mul"]})
+
+    own, _ = script.read("Softmax.softmax.*")
+    later, _ = script.read("Softmax.mul_To_softmax.*")
+    assert ("softmax", "mul_To_softmax") == (own.op_name, later.op_name)
+    assert ((), 1, own.outputs) == (later.inputs, len(later.outputs), later.outputs)
+
+
+def test_every_output_of_a_watched_operator_is_read(script):
+    """An operator with two outputs has both in each of its files."""
+    nodes = [node("TopK", "x k", "v i", "top"), node("Softmax", "v", "y", "softmax")]
+    proto = model(nodes, [value("x", [2, 64])], ["y"], {"k": np.array([3])})
+
+    begin(script, {"watcher_nodes": ["top"], "layer": ["softmax"]})
+    script.run(script.load(proto), X)
+
+    assert 2 == len(names(script))
+    for path in script.path.rglob("TopK.*"):
+        _, tensors = read(path)
+        assert np.array_equal(X[:, :-4:-1], tensors["output", 0])
+        assert [[63, 62, 61]] * 2 == tensors["output", 1].tolist()
+
+
+def test_device_types_and_formats_stay(script):
+    """A convolution's output lies in memory, and is read again, as it does for an ordinary dump."""
+    weights = {"w": np.ones((4, 1, 3, 3), np.float32)}
+    nodes = [
+        node("Conv", "x w", "c", "conv", pads=[1, 1, 1, 1]),
+        node("MaxPool", "c", "y", "pool", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    proto = model(nodes, [value("x", [1, 1, 8, 16])], ["y"], weights)
+    image = X.reshape(1, 1, 8, 16)
+
+    contents = []
+    for section in (
+        {"dump_list": [{"layer": ["conv"]}], "dump_mode": "output"},
+        {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["conv"]}], "dump_mode": "output"},
+    ):
+        acl.state.replace(acl.state.State())
+        script.begin(section)
+        script.run(script.load(proto), image)
+        contents.append(dict(outputs(script, "Conv2D.*")))
+        for path in script.path.rglob("Conv2D.*"):
+            path.unlink()
+
+    (expected,) = contents[0].values()
+    assert ["conv", "pool_To_conv"] == sorted(contents[1])[:2]
+    assert (1, 1, 8, 16, 16) == expected.shape
+    assert all(np.array_equal(expected, tensor) for tensor in contents[1].values())
+
+
+def test_statistics(script):
+    """With dump_data stats the watched outputs become rows."""
+    watch(script, {"watcher_nodes": ["softmax"], "layer": ["mul"]}, dump_data="stats")
+
+    assert ["Softmax.softmax.0.0.csv", "Softmax.mul_To_softmax.4.0.csv"] == names(script)
+    tables = [path.read_text().splitlines() for path in script.path.rglob("*.csv")]
+    assert tables[0] == tables[1]
+    assert tables[0][1].startswith("Output,0,512,DT_FLOAT,ND,2x64,")
+
+
+def test_overwritten_output_shows(script):
+    """Where a kernel writes past its output, the next file of what lies there differs from the first one."""
+    output = watch(script, {"watcher_nodes": ["softmax"]}, network(stomped="8"))
+
+    expected = SOFTMAX.copy()
+    expected[0, :2] = FAULT
+    for name, tensor in outputs(script, "Softmax.*"):
+        assert np.allclose(SOFTMAX if name == "softmax" else expected, tensor, rtol=1e-5)
+    assert 5 == len(names(script))
+    assert (output[0, :2] > 1e15).all()
+    assert np.isfinite(output).all()
+    assert (output[0, 2:] < 1).all()
+
+
+@pytest.mark.parametrize("size", ["0", "4", "8", "300"])
+def test_as_many_bytes_are_overwritten_as_the_model_says(script, size):
+    """The metadata of a node says how many bytes behind its output its kernel overwrites."""
+    watch(script, {"watcher_nodes": ["softmax"], "layer": ["mul"]}, network(stomped=size))
+
+    before, after = (tensor.tobytes() for _, tensor in sorted(outputs(script, "Softmax.*"))[::-1])
+    assert b"\x5a" * int(size) + before[int(size) :] == after
+
+
+@pytest.mark.parametrize(
+    "section",
+    [None, {"dump_list": [{}], "dump_mode": "all"}],
+    ids=["no dump", "data dump"],
+)
+def test_fault_acts_without_the_watcher(script, section):
+    """A faulty kernel does its harm in every run; an ordinary dump shows it as another operator's input."""
+    if section is None:
+        acl.init(script.configure(text=json_of(PLAIN)))
+    else:
+        script.begin(section, **PLAIN)
+
+    _, (output,) = script.run(script.load(network(stomped="8")), X)
+
+    assert (output[0, :2] > 1e15).all()
+    if section is not None:
+        assert np.allclose(SOFTMAX, script.read("Softmax.softmax.*")[1]["output", 0])
+        assert [FAULT] * 2 == script.read("Mul.mul.*")[1]["input", 0][0, :2].tolist()
+
+
+def json_of(settings):
+    """Return settings as the text of a file."""
+    return str(settings).replace("'", '"')
+
+
+def test_other_names_of_what_is_overwritten(script):
+    """An operator that moves nothing only names its input anew: a fault harms the tensor under both names."""
+    proto = network(stomped="8")
+    proto.graph.node.insert(1, node("Identity", "s", "same", "same"))
+    proto.graph.node.append(node("Mul", "same q", "z", "mul again"))
+    proto.graph.output.append(value("z", [2, 64]))
+    script.begin({"dump_list": [{}]}, **PLAIN)
+
+    _, outputs = script.run(script.load(proto), X)
+
+    for output in outputs:
+        assert (output[0, :2] > 1e15).all()
+        assert (output[0, 2:] < 1).all()
+
+
+def test_computers_without_device_memory_do_not_see_the_fault(script):
+    """On a CPU the model computes what it should."""
+    network_ = msdump.load(script.save(network(stomped="8")))
+
+    output = network_(X)
+
+    assert np.allclose(SOFTMAX * np.log1p(np.exp(SOFTMAX)), output, atol=1e-6)
+
+
+def test_size_that_is_no_number_is_refused(script, caplog):
+    """A model whose metadata is no number of bytes is not loaded, and the log says why."""
+    begin(script, {"watcher_nodes": ["softmax"]})
+
+    model_id, ret = acl.mdl.load_from_file(script.save(network(stomped="many")))
+
+    assert (0, 100013) == (model_id, ret)
+    message = "node 'transpose': metadata msdump.stomp = 'many': a number of bytes is expected"
+    assert message in caplog.text
+
+
+FUSED = model(
+    [
+        node("Conv", "image w", "c", "conv", pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r", "relu"),
+        node("MaxPool", "r", "y", "pool", kernel_shape=[2, 2], strides=[2, 2]),
+    ],
+    [value("image", [1, 1, 8, 16])],
+    ["y"],
+    {"w": np.ones((4, 1, 3, 3), np.float32)},
+)
+
+
+def test_fused_layer_has_its_old_names_and_its_new_one(script):
+    """A layer is found by the name of a part of it; the file says what it is called now."""
+    begin(script, {"watcher_nodes": ["trans_TransData_0"], "layer": ["relu"]})
+
+    script.run(script.load(FUSED), X.reshape(1, 1, 8, 16))
+
+    assert ["TransData.trans_TransData_0.0.0", "TransData.convrelu_To_trans_TransData_0.1.0"] == names(script)
+
+
+def test_names_that_are_of_no_use_are_told(script, caplog):
+    """Unknown names, and watched ones that fusion has hidden, are warned of."""
+    begin(script, {"watcher_nodes": ["relu", "none"], "layer": ["nowhere", "pool"]})
+
+    with caplog.at_level(logging.WARNING, "msdump"):
+        script.run(script.load(FUSED), X.reshape(1, 1, 8, 16))
+
+    messages = [record.getMessage() for record in caplog.records]
+    said = [message.partition(": ")[2] for message in messages if "acl.json" in message]
+    assert [
+        "layer 'nowhere': model graph has no such operator; it has 'conv', 'convrelu', 'relu', ...",
+        "watcher_nodes 'relu': is fused into 'convrelu' and cannot be seen inside it; name that",
+        "watcher_nodes 'none': model graph has no such operator; it has 'conv', 'convrelu', 'relu', ...",
+    ] == said
+    assert [] == names(script)
+
+
+def branching(*, stomped=None):
+    """Return Softmax, then in a branch Neg and Softmax of it, then Softplus; Neg may be faulty."""
+    inner = [node("Neg", "s", "n", "neg"), node("Softmax", "n", "a", "again")]
+    if stomped is not None:
+        inner[0].metadata_props.append(onnx.StringStringEntryProto(key="msdump.stomp", value=stomped))
+    branches = {
+        "then_branch": helper.make_graph(inner, "yes", [], [value("a")]),
+        "else_branch": helper.make_graph([node("Abs", "s", "b", "abs")], "no", [], [value("b")]),
+    }
+    nodes = [
+        node("Softmax", "x", "s", "softmax"),
+        node("ReduceMax", "s", "m", "largest", keepdims=0),
+        node("Greater", "m zero", "flag", "flag"),
+        node("If", "flag", "c", "choice", **branches),
+        node("Softplus", "c", "p", "softplus"),
+        node("Transpose", "p", "y", "back"),
+    ]
+    return model(nodes, [value("x", [2, 64])], ["y"], {"zero": np.zeros((), np.float32)})
+
+
+INSIDE = {
+    "watched inside": (
+        {"watcher_nodes": ["neg"]},
+        ["Neg.neg.0.1", "Neg.again_To_neg.1.1", "Neg.softplus_To_neg.3.0", "Neg.back_To_neg.4.0"],
+    ),
+    "layer inside": (
+        {"watcher_nodes": ["softmax"], "layer": ["again"]},
+        ["Softmax.softmax.0.0", "Softmax.again_To_softmax.1.1"],
+    ),
+    "not taken": ({"watcher_nodes": ["abs"]}, []),
+}
+
+
+@pytest.mark.parametrize(("item", "expected"), INSIDE.values(), ids=INSIDE)
+def test_branches_are_watched(script, item, expected, caplog):
+    """Operators of a branch that runs are watched and layers, as ``layer`` of a data dump finds them."""
+    with caplog.at_level(logging.WARNING, "msdump"):
+        watch(script, item, branching())
+
+    assert expected == names(script)
+    assert [] == [record for record in caplog.records if "no such operator" in record.getMessage()]
+    tensors = [tensor for _, tensor in outputs(script, "Neg.*")]
+    assert all(np.allclose(-SOFTMAX, tensor, atol=1e-6) for tensor in tensors)
+
+
+def test_branches_share_the_memory_around_them(script):
+    """Memory that a branch has watched is given to nobody else, and is new in every run."""
+    begin(script, {"watcher_nodes": ["neg", "softmax"], "layer": ["back"]})
+    model_id = script.load(branching())
+
+    for factor in (1, 2):
+        assert 0 == script.run(model_id, X * np.float32(factor))[0]
+
+    for run, factor in enumerate((1, 2)):
+        scaled = np.exp(X * factor) / np.exp(X * factor).sum(1, keepdims=True)
+        (folder,) = script.path.glob(f"*/0/graph/1/{run}")
+        files = [next(folder.glob(pattern)) for pattern in ("Neg.neg.*", "Neg.back_To_neg.*")]
+        found = [read(file)[1]["output", 0] for file in files]
+        assert all(np.allclose(-scaled, tensor, atol=1e-6) for tensor in found)
+        assert np.allclose(scaled, read(next(folder.glob("Softmax.back*")))[1]["output", 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_fault_inside_a_branch_is_seen_around_it(script, is_watched):
+    """What a kernel of a branch overwrites reads so in the graph around it, watched or not."""
+    if is_watched:
+        begin(script, {"watcher_nodes": ["neg"], "layer": ["softplus"]})
+    else:
+        script.begin({"dump_list": [{}], "dump_mode": "output"}, **PLAIN)
+    proto = branching(stomped="512")
+    proto.graph.node[5].op_type = "Mul"
+    proto.graph.node[5].input.append("s")
+
+    ret, (output,) = script.run(script.load(proto), X)
+
+    assert 0 == ret
+    again = np.exp(-SOFTMAX) / np.exp(-SOFTMAX).sum(1, keepdims=True)
+    sound = np.log1p(np.exp(again)) * SOFTMAX
+    assert not np.allclose(sound, output, atol=1e-5)
+
+
+def looping(rounds=2):
+    """Return Softplus, then a loop of Neg and Softmax of it, then Transpose."""
+    tensor, scalar = onnx.TensorProto.FLOAT, []
+    body = helper.make_graph(
+        [
+            node("Neg", "v", "n", "neg"),
+            node("Softmax", "n", "v2", "again"),
+            node("Identity", "go", "go2", "still"),
+        ],
+        "round",
+        [
+            helper.make_tensor_value_info("i", onnx.TensorProto.INT64, scalar),
+            helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, scalar),
+            helper.make_tensor_value_info("v", tensor, [2, 64]),
+        ],
+        [
+            helper.make_tensor_value_info("go2", onnx.TensorProto.BOOL, scalar),
+            helper.make_tensor_value_info("v2", tensor, [2, 64]),
+        ],
+    )
+    nodes = [
+        node("Softplus", "x", "p", "softplus"),
+        onnx.helper.make_node("Loop", ["count", "", "p"], ["c"], name="rounds", body=body),
+        node("Transpose", "c", "y", "back"),
+    ]
+    return model(nodes, [value("x", [2, 64])], ["y"], {"count": np.array(rounds)})
+
+
+def rounds_of(x, rounds):
+    """Return what Neg gives in each round of the loop."""
+    found, v = [], np.log1p(np.exp(x))
+    for _ in range(rounds):
+        found.append(-v)
+        v = np.exp(-v) / np.exp(-v).sum(1, keepdims=True)
+    return found
+
+
+ROUNDS = rounds_of(X, 2)
+LOOKS = {
+    "Softplus.*": [-ROUNDS[0]] * 4,
+    "Neg.neg.*": ROUNDS,
+    "Neg.again_To_neg.*": ROUNDS,
+    "Neg.back_To_neg.*": ROUNDS[1:],
+}
+"""What lies in memory whenever a file of the pattern is written."""
+
+
+def test_loops_are_watched(script):
+    """The operators of a loop are watched and layers in every round, around the loop too."""
+    watch(script, {"watcher_nodes": ["neg", "softplus"]}, looping())
+
+    inside = ["Neg.neg.0.1", "Softplus.again_To_softplus.1.1", "Neg.again_To_neg.1.1"]
+    around = ["Softplus.back_To_softplus.1.0", "Neg.back_To_neg.1.0"]
+    assert ["Softplus.softplus.0.0", *inside, *inside, *around] == names(script)
+    for pattern, expected in LOOKS.items():
+        paths = sorted(script.path.rglob(pattern), key=lambda path: path.name.rpartition(".")[2])
+        found = [read(path)[1]["output", 0] for path in paths]
+        assert len(expected) == len(found)
+        assert all(np.allclose(*pair, atol=1e-6) for pair in zip(expected, found, strict=True))

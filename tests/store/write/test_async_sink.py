@@ -1,0 +1,553 @@
+"""The asynchronous sink: what waits, how much of it, and what becomes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msdump.errors import DumpWriteError
+from msdump.plan import OnWriteError
+from msdump.record import Artifact
+from msdump.store.write import writer_queue
+from msdump.store.write.async_sink import AsyncSink
+from msdump.store.write.files import DiskFiles
+from msdump.store.write.sinks import Budget, MemorySink, SyncSink
+
+LARGE = 200_000
+
+
+@dataclass
+class Gate:
+    """Files on disk that nobody can write before the gate opens.
+
+    Attributes:
+        opened: Set to let files through.
+        knocked: Released for each file that comes to the gate.
+        threads: The threads that they come in.
+    """
+
+    opened: threading.Event = field(default_factory=threading.Event)
+    knocked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def files(self):
+        """Return files behind the gate."""
+        return _GatedFiles(self)
+
+    def wait(self):
+        """Wait until one more file has come to the gate."""
+        assert self.knocked.acquire(timeout=20)
+
+
+class _GatedFiles(DiskFiles):
+    def __init__(self, gate):
+        super().__init__()
+        self._gate = gate
+
+    def create(self, directory, name, buffers):
+        self._gate.threads.append(threading.current_thread())
+        self._gate.knocked.release()
+        self._gate.opened.wait()
+        super().create(directory, name, buffers)
+
+
+@pytest.fixture
+def gate():
+    """Give a closed gate, which opens at the end of the test whatever happens."""
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+@pytest.fixture
+def make():
+    """Return a function that makes sinks, which are closed at the end of the test."""
+    sinks = []
+
+    def make(*arguments, **options):
+        sinks.append(AsyncSink(*arguments, **options))
+        return sinks[-1]
+
+    yield make
+    for sink in sinks:
+        with contextlib.suppress(DumpWriteError):
+            sink.close()
+
+
+def tensor(folder, name, size=LARGE):
+    """Return a tensor file of some bytes."""
+    return Artifact(str(folder), name, (b"head", memoryview(bytes(size))), size)
+
+
+def sizes(folder):
+    """Return the sizes of the files in a directory by name."""
+    return {path.name: path.stat().st_size for path in Path(folder).iterdir()}
+
+
+def writers():
+    """Return the writer threads that live."""
+    return [t for t in threading.enumerate() if t.name == writer_queue.THREAD_NAME and t.is_alive()]
+
+
+class TestHandingOver:
+    """When a call returns."""
+
+    def test_large_files_do_not_hold_up_the_caller(self, make, gate, tmp_path):
+        """Large files are taken at once and all of them are complete when the sink is flushed."""
+        sink = make(files=gate.files)
+
+        for number in range(5):
+            sink.write(tensor(tmp_path, f"{number}.npy"))
+        before = sizes(tmp_path), sink.summary.files
+        gate.opened.set()
+        sink.flush()
+
+        assert ({}, 0) == before
+        assert {f"{number}.npy": LARGE + 4 for number in range(5)} == sizes(tmp_path)
+        assert (sink.summary.files, sink.summary.bytes) == (5, 5 * (LARGE + 4))
+
+    def test_small_files_are_complete_at_once(self, make, tmp_path):
+        """A file below the threshold is on disk when the call returns, in no other thread."""
+        sink = make(inline_bytes=100)
+
+        sink.write(tensor(tmp_path, "a.npy", 95))
+
+        assert {"a.npy": 99} == sizes(tmp_path)
+        assert [] == writers()
+
+    def test_rows_keep_their_order(self, make, gate, tmp_path):
+        """Rows are in the file when the call returns, though tensors still wait."""
+        sink = make(files=gate.files)
+
+        for number in range(50):
+            sink.write(tensor(tmp_path, f"{number}.npy", LARGE))
+            sink.append(f"{tmp_path}/s.csv", f"{number}\n".encode(), b"title\n")
+
+        rows = (tmp_path / "s.csv").read_text().splitlines()
+        assert ["title", *map(str, range(50))] == rows
+
+    @pytest.mark.parametrize(
+        ("sink", "expected"), [(SyncSink, False), (MemorySink, False), (AsyncSink, True)]
+    )
+    def test_a_sink_tells_whether_it_holds_buffers(self, sink, expected):
+        """Only the asynchronous sink asks its caller to leave buffers alone until it is flushed."""
+        assert expected == sink().holds_buffers
+
+    def test_buffers_are_released_once_written(self, make, tmp_path):
+        """No memory of a tensor is kept after the flush, neither of a complete nor of a lost file."""
+        sink = make(OnWriteError.WARN)
+        alive = []
+
+        for name in ("a.npy", "b.npy", "a.npy"):
+            array = np.zeros(LARGE)
+            alive.append(weakref.ref(array))
+            sink.write(Artifact(str(tmp_path), name, (memoryview(array),), LARGE))
+            del array
+        sink.flush()
+
+        assert sink.summary.lost == {"File exists": 1}
+        assert [None, None, None] == [reference() for reference in alive]
+
+
+class TestBound:
+    """How much may wait."""
+
+    def test_a_full_queue_holds_up_the_caller(self, make, gate, tmp_path):
+        """Beyond its bytes a queue keeps the caller, who writes files himself until there is room."""
+        sink = make(files=gate.files, queue_bytes=3 * (LARGE + 4))
+        for number in range(3):
+            sink.write(tensor(tmp_path, f"{number}.npy"))
+        gate.wait()
+
+        caller = threading.Thread(target=sink.write, args=(tensor(tmp_path, "3.npy"),))
+        caller.start()
+        gate.wait()
+
+        assert [caller] == [thread for thread in gate.threads if thread.name != writer_queue.THREAD_NAME]
+        assert caller.is_alive()
+        gate.opened.set()
+        caller.join()
+        sink.flush()
+        assert 4 == len(sizes(tmp_path))
+
+    def test_a_file_larger_than_the_queue_goes_alone(self, make, gate, tmp_path):
+        """A file over the bytes of the queue is taken at once by an empty queue."""
+        sink = make(files=gate.files, queue_bytes=10)
+
+        sink.write(tensor(tmp_path, "a.npy"))
+        gate.opened.set()
+        sink.write(tensor(tmp_path, "b.npy"))
+        sink.flush()
+
+        assert {"a.npy": LARGE + 4, "b.npy": LARGE + 4} == sizes(tmp_path)
+
+    def test_waiting_bytes_never_exceed_the_queue(self, make, tmp_path):
+        """After every call the bytes that are not yet written fit into the queue."""
+        sink = make(queue_bytes=3 * LARGE, writer_threads=2)
+        held = []
+
+        for number in range(200):
+            sink.write(tensor(tmp_path, f"{number}.npy", LARGE - 4))
+            queue = sink._queue
+            held.append(queue._last.total - queue._done_bytes)
+        sink.flush()
+
+        assert max(held) <= 3 * LARGE
+        assert 200 == sink.summary.files
+
+    def test_peak_memory(self, tmp_path):
+        """A run that captures faster than it writes needs no more than the queue and 64 MiB."""
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, str(tmp_path)], stdout=subprocess.PIPE, text=True, check=True
+        )
+
+        extra_mib = float(done.stdout)
+        assert extra_mib <= 32 + 64
+
+
+MEMORY = """
+import os, resource, sys
+from msdump.record import Artifact
+from msdump.store.write.async_sink import AsyncSink
+from msdump.store.write.files import DiskFiles
+
+class Slow(DiskFiles):
+    def create(self, directory, name, buffers):
+        for _ in range(4):
+            super().create(directory, name, buffers)
+            os.unlink(f"{directory}/{name}")
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+sink = AsyncSink(files=Slow, queue_bytes=32 << 20)
+before = peak()
+for number in range(100):
+    sink.write(Artifact(sys.argv[1], f"{number}.npy", (b"x" * (4 << 20),), 4 << 20))
+sink.close()
+print(peak() - before)
+"""
+
+
+class TestFailures:
+    """What is told, and when."""
+
+    def test_failures_are_told_by_the_flush(self, make, tmp_path, caplog):
+        """Writing goes on after failures; the flush names the first and counts them, once."""
+        sink = make(inline_bytes=1000)
+        for number in range(2):
+            sink.write(tensor(tmp_path, f"{number}.npy"))
+        sink.flush()
+
+        for name in ("0.npy", "1.npy", "2.npy"):
+            sink.write(tensor(tmp_path, name))
+        sink.write(tensor(tmp_path, "0.npy", 10))
+        with pytest.raises(DumpWriteError, match=r"0\.npy': File exists; .* \(the first of 3 failures\)$"):
+            sink.flush()
+        sink.flush()
+
+        assert 1 == len(caplog.messages)
+        assert sink.summary.lost == {"File exists": 3}
+        assert sink.summary.files == len(sizes(tmp_path)) == 3
+
+    def test_close_tells_too(self, make, tmp_path):
+        """Closing raises what no flush has told, and has released everything by then."""
+        sink = make()
+        sink.write(tensor(tmp_path, "a.npy"))
+        sink.write(tensor(tmp_path, "a.npy"))
+
+        with pytest.raises(DumpWriteError, match=r"a\.npy': File exists"):
+            sink.close()
+
+        assert [] == writers()
+
+    def test_any_error_of_a_thread_is_told(self, make, tmp_path):
+        """An error that no disk gives is counted as a loss and does not end the thread."""
+        sink = make()
+
+        sink.write(Artifact(str(tmp_path), "a.npy", ("no bytes" * LARGE,)))
+        sink.write(tensor(tmp_path, "b.npy"))
+        with pytest.raises(DumpWriteError, match=r"a\.npy': TypeError: "):
+            sink.flush()
+
+        assert {"b.npy": LARGE + 4} == sizes(tmp_path)
+
+    def test_lost_bytes_return_to_the_budget(self, make, tmp_path):
+        """What a thread could not write uses nothing of max_bytes once the sink is flushed."""
+        budget = Budget(10 * LARGE)
+        sink = make(OnWriteError.WARN, budget)
+
+        for _ in range(3):
+            sink.write(tensor(tmp_path, "a.npy"))
+        sink.flush()
+
+        assert LARGE + 4 == budget.used
+
+    def test_full_disk(self, make, small_disk):
+        """On a disk that fills up, what the summary counts is what is there, whole."""
+        sink = make(OnWriteError.WARN, writer_threads=2)
+
+        for number in range(20):
+            sink.write(tensor(small_disk, f"{number}.npy"))
+        sink.flush()
+
+        files, lost = sink.summary.files, sink.summary.lost
+        assert {LARGE + 4} == set(sizes(small_disk).values())
+        assert files == len(sizes(small_disk)) >= 4
+        assert {"No space left on device": 20 - files} == lost
+
+    def test_file_size_limit(self, make, tmp_path, file_size_limit):
+        """Files over the process's limit are lost and told, those below it are whole."""
+        sink = make(inline_bytes=1000)
+        file_size_limit(150_000)
+
+        for number, size in enumerate([100_000, 200_000, 500_000, 100_000, 10]):
+            sink.write(tensor(tmp_path, f"{number}.npy", size))
+        with pytest.raises(DumpWriteError, match=r"[12]\.npy': File too large; raise .* of 2 failures"):
+            sink.flush()
+
+        assert {"0.npy": 100_004, "3.npy": 100_004, "4.npy": 14} == sizes(tmp_path)
+        assert (3, {"File too large": 2}) == (sink.summary.files, sink.summary.lost)
+
+    def test_directory_that_becomes_read_only(self, as_user, user_dir):
+        """Files before the directory is closed to writing are whole, those after it are counted as lost."""
+        found = as_user(_write_while_permissions_go, str(user_dir))
+
+        assert "(5, {'Permission denied': 5}, 5)" == found
+
+
+def _write_while_permissions_go(folder):
+    sink = AsyncSink(OnWriteError.WARN, writer_threads=2)
+    for number in range(10):
+        if number == 5:
+            sink.flush()
+            Path(folder).chmod(0o500)
+        sink.write(tensor(folder, f"{number}.npy"))
+    sink.close()
+    return sink.summary.files, sink.summary.lost, len(sizes(folder))
+
+
+class TestThreads:
+    """Callers and writers in several threads."""
+
+    @pytest.mark.parametrize("writer_threads", [1, 4])
+    def test_many_callers(self, make, tmp_path, writer_threads):
+        """Several threads share a sink: every file and every row of each is there, in its order."""
+        sink = make(queue_bytes=4 * LARGE, writer_threads=writer_threads, inline_bytes=1000)
+
+        def call(caller):
+            for number in range(30):
+                sink.write(tensor(tmp_path / "t", f"{caller}-{number}.npy", LARGE if number % 2 else 10))
+                sink.append(f"{tmp_path}/s.csv", f"{caller},{number}\n".encode())
+
+        callers = [threading.Thread(target=call, args=(caller,)) for caller in range(4)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        sink.flush()
+
+        rows = [tuple(map(int, row.split(","))) for row in (tmp_path / "s.csv").read_text().splitlines()]
+        assert 120 == len(sizes(tmp_path / "t")) == sink.summary.files - 1
+        for caller in range(4):
+            assert list(range(30)) == [number for by, number in rows if by == caller]
+
+    def test_threads_end_with_the_sink(self, make, tmp_path):
+        """Closing ends the writers, and a later write starts them again."""
+        sink = make(writer_threads=3)
+        counts = []
+
+        for part in ("a", "b"):
+            for number in range(5):
+                sink.write(tensor(tmp_path / part, f"{number}.npy"))
+            counts.append(len(writers()))
+            sink.close()
+            counts.append(len(writers()))
+
+        assert [3, 0, 3, 0] == counts
+        assert 10 == sink.summary.files
+
+    def test_without_any_thread(self, make, tmp_path, monkeypatch):
+        """Where no thread can be started, the caller writes everything himself when he waits."""
+        sink = make(queue_bytes=3 * LARGE)
+
+        def refuse(_):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        for number in range(10):
+            sink.write(tensor(tmp_path, f"{number}.npy"))
+        sink.flush()
+
+        assert 10 == sink.summary.files == len(sizes(tmp_path))
+
+    def test_a_forked_child_leaves_the_queue_alone(self, make, gate, tmp_path, as_user):
+        """A child neither waits for nor writes what its parent has handed over, and writes its own."""
+        (tmp_path / "child").mkdir()
+        for path in (tmp_path, *tmp_path.parents):
+            path.chmod(path.stat().st_mode | 0o755)
+        (tmp_path / "child").chmod(0o777)
+        sink = make(files=gate.files)
+        for number in range(3):
+            sink.write(tensor(tmp_path, f"{number}.npy"))
+        gate.wait()
+
+        found = as_user(_use_in_child, sink, gate, tmp_path / "child")
+        gate.opened.set()
+        sink.flush()
+
+        assert "(1, {}, ['own.npy'])" == found
+        assert {"0.npy", "1.npy", "2.npy", "child"} == set(sizes(tmp_path))
+        assert (3, {}) == (sink.summary.files, sink.summary.lost)
+
+
+def _use_in_child(sink, gate, folder):
+    signal.alarm(20)  # a child that waits for its parent's threads would wait for ever
+    sink.flush()
+    gate.opened.set()
+    sink.write(tensor(folder, "own.npy"))
+    sink.close()
+    return sink.summary.files, sink.summary.lost, list(sizes(folder))
+
+
+def _once(error, call, *, before):
+    """Return a call that raises an error the first time, before or after it has done its work."""
+    pending = [error]
+
+    def interrupted(*arguments, **options):
+        if pending and before:
+            raise pending.pop()
+        result = call(*arguments, **options)
+        if pending:
+            raise pending.pop()
+        return result
+
+    return interrupted
+
+
+CALLS = [
+    ("os", "writev", "write", 10),
+    ("os", "link", "write", 10),
+    ("os", "write", "append", 0),
+    ("os", "rename", "replace", 10),
+    ("sink", "_create", "write", 10),
+    ("work", "notify", "write", LARGE),
+    ("threads", "start", "write", LARGE),
+    ("queue", "wait_for_room", "write", LARGE),
+    ("queue", "drain", "flush", 0),
+]
+
+
+class TestInterrupts:
+    """Ctrl-C in the middle of a call."""
+
+    @pytest.mark.parametrize("moment", ["before", "after"])
+    @pytest.mark.parametrize(("owner", "name", "method", "size"), CALLS, ids=[call[1] for call in CALLS])
+    def test_a_later_close_completes_everything(
+        self, make, tmp_path, monkeypatch, owner, name, method, size, moment
+    ):
+        """What was handed over when Ctrl-C came is written once by the close, and counted once."""
+        sink = make(inline_bytes=1000)
+        sink.write(tensor(tmp_path, "before.npy", 10))
+        sink.append(f"{tmp_path}/s.csv", b"10\n", b"title\n")
+        queue = sink._queue
+        owners = {"os": os, "sink": sink, "queue": queue, "work": queue._work, "threads": threading.Thread}
+        actions = {
+            "write": lambda: sink.write(tensor(tmp_path, "a.npy", size)),
+            "append": lambda: sink.append(f"{tmp_path}/s.csv", b"0\n", b"title\n"),
+            "replace": lambda: sink.replace(tensor(tmp_path, "a.npy", size)),
+            "flush": lambda: sink.write(tensor(tmp_path, "a.npy", LARGE)) or sink.flush(),
+        }
+
+        if method == "replace":
+            sink.replace(tensor(tmp_path, "a.npy", 5))  # only an older file is renamed over
+
+        with monkeypatch.context() as patch:
+            call = getattr(owners[owner], name)
+            patch.setattr(owners[owner], name, _once(KeyboardInterrupt(), call, before=moment == "before"))
+            with pytest.raises(KeyboardInterrupt):
+                actions[method]()
+        sink.close()
+
+        expected = {"before.npy": 14, "s.csv": 9}
+        expected |= {"s.csv": 11} if method == "append" else {"a.npy": (size or LARGE) + 4}
+        assert expected == sizes(tmp_path)
+        assert sink.summary.files == len(expected)
+        assert sink.summary.bytes == sum(expected.values())
+        assert sink.summary.lost == {}
+
+    def test_an_interrupted_helper(self, make, tmp_path, monkeypatch):
+        """A file that the caller wrote himself when Ctrl-C came is written by the close."""
+        sink = make(queue_bytes=10)
+        monkeypatch.setattr(writer_queue.WriterQueue, "_start_thread", lambda _: None)
+        monkeypatch.setattr(os, "writev", _once(KeyboardInterrupt(), os.writev, before=True))
+
+        sink.write(tensor(tmp_path, "0.npy"))
+        with pytest.raises(KeyboardInterrupt):
+            sink.write(tensor(tmp_path, "1.npy"))
+        sink.close()
+
+        assert {"0.npy": LARGE + 4, "1.npy": LARGE + 4} == sizes(tmp_path)
+        assert (2, {}) == (sink.summary.files, sink.summary.lost)
+
+    def test_random_interrupts(self, make, tmp_path):
+        """After Ctrl-C at random moments every file that was taken is there once, and is counted."""
+        moments = random.Random(4711)  # noqa: S311 - no secret
+        sink = make(queue_bytes=3 * LARGE, writer_threads=2, inline_bytes=20_000)
+        taken, rows = set(), []
+
+        for number in range(400):
+            kind = moments.choice(["file", "file", "rows", "flush"])
+            size = moments.choice([100, 5000, 30_000, LARGE])
+            if _is_interrupted(moments.uniform(1e-5, 4e-4), sink, kind, tmp_path, number, size):
+                continue
+            if kind == "file":
+                taken.add(f"{number}.npy")
+            if kind == "rows":
+                rows.append(number)
+        sink.close()
+
+        found = [path.name for path in tmp_path.iterdir()]
+        written = [int(row) for row in (tmp_path / "s.csv").read_text().splitlines()[1:]]
+        assert taken <= set(found)
+        assert set(rows) <= set(written)
+        assert all(before < after for before, after in pairwise(written))
+        assert (len(found), {}) == (sink.summary.files, sink.summary.lost)
+
+
+def _is_interrupted(delay, sink, kind, folder, number, size):
+    armed = [True]
+
+    def interrupt(*_):
+        if armed[0]:
+            raise KeyboardInterrupt
+
+    calls = {
+        "file": lambda: sink.write(tensor(folder, f"{number}.npy", size)),
+        "rows": lambda: sink.append(f"{folder}/s.csv", f"{number}\n".encode(), b"title\n"),
+        "flush": sink.flush,
+    }
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        calls[kind]()
+        armed[0] = False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        armed[0] = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return False

@@ -1,0 +1,131 @@
+"""Under which identity tensors meet: the values of a model and the outputs of a graph file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from msdump.graph import loader
+from msdump.graph.compile.compilation import compile_graph
+from msdump.record import IO
+from msdump.tools.compare.pairing import dump_folder, identities
+from msdump.tools.compare.pairing.dump_folder import FolderKind
+from tests.dump import nets
+from tests.tools.compare.cann import compared
+
+GRAPHS = Path(__file__).resolve().parents[4] / "graphs"
+OUT, IN = IO.OUTPUT, IO.INPUT
+DUMPS, GOLDEN, TENSORS, COMPILED = FolderKind
+
+
+@pytest.fixture(scope="module")
+def lenet():
+    """Return the identities that the model gives a dump and golden tensors."""
+    return identities.read(str(GRAPHS / "lenet.onnx"), DUMPS, GOLDEN)
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden"),
+    [
+        (("Default_conv1-Conv2d_Conv2D-op0", OUT, 0), ("conv1_Conv_node_0", OUT, 0)),
+        (("Default_conv1-Conv2d_Conv2D-op0", IN, 0), ("input_conv1_Conv_node_0", OUT, 0)),
+        (("Default_conv2-Conv2d_Conv2D-op0", IN, 1), ("input_conv2_Conv_node_3", OUT, 1)),
+        (("Default_conv2-Conv2d_Conv2D-op0", IN, 0), ("max_pool2d_MaxPool_node_2", OUT, 0)),
+        (("conv1_Conv_node_0relu_Relu_node_1", OUT, 0), ("relu_Relu_node_1", OUT, 0)),
+        (("conv1_Conv_node_0", OUT, 0), ("conv1_Conv_node_0", OUT, 0)),
+        (("x", OUT, 0), ("input_conv1_Conv_node_0", OUT, 0)),
+        (("conv1_weight", OUT, 0), ("input_conv1_Conv_node_0", OUT, 1)),
+    ],
+    ids=["output", "graph input", "weight", "producer", "fused", "node name", "data", "parameter"],
+)
+def test_names_of_the_same_value(lenet, mine, golden):
+    """An operator's tensor and onnxruntime's of the same value have the same identity."""
+    found = lenet.mine(*mine)
+
+    assert found is not None
+    assert found == lenet.golden(*golden)
+
+
+@pytest.mark.parametrize("place", [("nothing", OUT, 0), ("conv1_Conv_node_0", OUT, 7), ("", IN, 0)])
+def test_what_the_model_has_not(lenet, place):
+    """What is no tensor of the model has no identity."""
+    assert lenet.mine(*place) is None
+    assert lenet.golden(*place) is None
+
+
+def test_kernels_of_o2(lenet):
+    """A kernel that O2 fuses has the identity of its last operator's output."""
+    graph = loader.load(GRAPHS / "lenet.onnx")
+    kernels = [node for node in compile_graph(graph).nodes if node.parts]
+
+    assert 5 == len(kernels)
+    for kernel in kernels:
+        last = dump_folder.key(kernel.parts[-1].operator.full_name)
+        assert lenet.mine(last, OUT, 0) == lenet.mine(dump_folder.key(kernel.operator.full_name), OUT, 0)
+
+
+def test_values_of_a_loop_are_not_those_outside():
+    """A value inside a loop has an identity of its own, whatever it is called outside."""
+    found = identities.read(str(GRAPHS / "loop.onnx"), TENSORS, TENSORS)
+
+    inside, outside = (
+        found.mine("Default_Loop_0_body_Add-op0", OUT, 0),
+        found.mine("Default_Loop-op0", OUT, 0),
+    )
+    assert inside is not None
+    assert outside is not None
+    assert inside[0] != outside[0]
+
+
+def test_graph_file(tmp_path):
+    """A graph file tells the original output of an operator's output, and of its inputs through casts."""
+    rules = compared.graph(
+        tmp_path / "graph.json",
+        compared.operator("a/conv", "Conv2D", 1, ["x:0"], ["c", "r"], [("r", 0, "NCHW")]),
+        compared.operator("cast", "Cast", 2, ["a/conv:0"], []),
+        compared.operator("fc", "MatMul", 3, ["cast:0"], ["m"], [("m", 1, "ND")]),
+    )
+
+    found = identities.read(str(rules), DUMPS, GOLDEN)
+
+    assert found.golden("r", OUT, 0) == found.mine("a_conv", OUT, 0) == found.mine("fc", IN, 0)
+    assert found.golden("m", OUT, 1) == found.mine("fc", OUT, 0)
+    assert found.mine("a_conv", IN, 0) is None
+    assert found.mine("unknown", OUT, 0) is None
+
+
+def test_cast_of_the_model(tmp_path):
+    """A Cast that the model has is an operator like others; one that the compiler added passes values on."""
+    rules = compared.graph(
+        tmp_path / "graph.json",
+        compared.operator("floor", "Cast", 1, ["x:0"], ["floor"], [("floor", 0, "ND")]),
+        compared.operator("trans_Cast_0", "Cast", 2, ["floor:0"], []),
+        compared.operator("fc", "MatMul", 3, ["trans_Cast_0:0"], ["m"], [("m", 0, "ND")]),
+    )
+
+    found = identities.read(str(rules), DUMPS, GOLDEN)
+
+    assert found.golden("floor", OUT, 0) == found.mine("floor", OUT, 0)
+    assert found.golden("floor", OUT, 0) == found.mine("trans_Cast_0", OUT, 0) == found.mine("fc", IN, 0)
+
+
+@pytest.mark.parametrize(("kind", "slot"), [(DUMPS, 1), (COMPILED, 1), (TENSORS, 2)])
+def test_absent_inputs(tmp_path, kind, slot):
+    """A compiled graph does not number the inputs that an operator leaves out, MindSpore's other dumps do."""
+    path = tmp_path / "resize.onnx"
+    onnx.save(
+        nets.model(
+            [nets.node("Resize", "x - sizes", "y", "up", mode="nearest")],
+            [nets.value("x", [1, 1, 2, 2]), nets.value("sizes", [4])],
+            ["y"],
+        ),
+        path,
+    )
+
+    read = identities.read(str(path), kind, GOLDEN)
+
+    name = "Default_ResizeNearestNeighbor-op0"
+    assert ("0", "sizes") == read.mine(name, IN, slot) == read.golden("up", IN, 2)
+    assert read.mine(name, IN, 3 - slot) is None

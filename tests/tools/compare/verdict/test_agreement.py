@@ -1,0 +1,153 @@
+"""How far two tensors are apart: numbers of any scale and type, against numpy's in float64."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from msdump import dtypes
+from msdump.tools.compare.verdict.agreement import Agreement, measure
+from msdump.tools.compare.verdict.limits import DISTANCES, Limits, coarser
+
+_SHAPES = arrays.array_shapes(max_dims=3, max_side=5)
+_VALUES = st.floats(-100, 100, width=16)
+
+
+@settings(deadline=None)
+@given(shape=_SHAPES, data=st.data(), dtype=st.sampled_from(["f2", "f4", "f8", ml_dtypes.bfloat16]))
+def test_numbers_are_those_of_numpy(shape, data, dtype):
+    """Distance, cosine and largest difference are what numpy computes of the whole in float64."""
+    one, other = (data.draw(arrays.arrays("f4", shape, elements=_VALUES)).astype(dtype) for _ in range(2))
+    x, y = one.astype("f8").reshape(-1), other.astype("f8").reshape(-1)
+
+    found = measure(one, other)
+
+    norms = np.linalg.norm(x) * np.linalg.norm(y)
+    assert np.abs(x - y).max() == found.largest
+    if y.any():
+        assert np.linalg.norm(x - y) / np.linalg.norm(y) == pytest.approx(found.distance, rel=1e-12)
+    if norms:
+        assert x @ y / norms == pytest.approx(found.cosine, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [("f4", 1e-8), ("f4", 1e-30), ("f4", 1e30), ("f8", 1e-8), ("f8", 1e-200), ("f8", 1e200)],
+)
+def test_scale_does_not_matter(dtype, scale):
+    """Tensors whose squares float32 or float64 cannot hold are as far apart as others."""
+    golden = np.array([1, -2, 3, 4], dtype)
+    mine = golden * np.array([1.25, 1, 1, 1], dtype)
+
+    found = measure(mine * np.array(scale, dtype), golden * np.array(scale, dtype))
+
+    assert 0.25 / math.sqrt(30) == pytest.approx(found.distance, rel=1e-6)
+    assert measure(mine, golden).cosine == pytest.approx(found.cosine, rel=1e-6)
+
+
+def test_every_block_counts():
+    """A difference in the last element of a large tensor is found."""
+    golden = np.ones(200_001, "f4")
+    mine = golden.copy()
+    mine[-1] = 3
+
+    found = measure(mine, golden)
+
+    assert 2 == found.largest
+    assert 2 / math.sqrt(200_001) == pytest.approx(found.distance)
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden", "is_same"),
+    [
+        (np.float32([0.0]), np.float32([-0.0]), False),
+        (np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]), True),
+        (np.int64([2**60]), np.int64([2**60 + 1]), False),
+        (np.float16([1.5]), np.float32([1.5]), True),
+        (np.array([1.5], ml_dtypes.bfloat16), np.float16([1.5]), True),
+        (np.array([3], ml_dtypes.int4), np.int8([3]), True),
+        (np.float32([1e-9]), np.float32([1.0000001e-9]), False),
+        (np.complex64([1 + 2j]), np.complex64([1 + 2j]), True),
+        (np.empty(0, "f4"), np.empty(0, "f4"), True),
+    ],
+    ids=["zeros", "nan", "large_int", "wider", "halves", "int4", "tiny", "complex", "empty"],
+)
+def test_same_means_bit_for_bit(mine, golden, is_same):
+    """Tensors are the same if all bits are, once the narrower type is widened."""
+    assert is_same == measure(mine, golden).is_same
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden", "expected"),
+    [
+        ([np.nan, 1, 2], [np.nan, 1, 4], Agreement(False, 2 / math.sqrt(17), 9 / math.sqrt(85), 2.0)),
+        ([np.nan, 3, 4], [1, 3, 4], Agreement(False, math.inf, math.nan, math.inf, 1)),
+        (
+            [np.inf, -np.inf, 3, 4],
+            [np.inf, np.inf, 3, 4],
+            Agreement(False, math.inf, math.nan, math.inf, 1),
+        ),
+        ([1e30, np.inf, 1], [np.inf, np.nan, 1], Agreement(False, math.inf, math.nan, math.inf, 2)),
+    ],
+    ids=["same_places", "nan", "sign", "mixed"],
+)
+def test_elements_that_are_not_finite(mine, golden, expected):
+    """NaN and infinities are counted where they differ; the same ones have no part in the numbers."""
+    found = measure(np.float32(mine), np.float32(golden))
+
+    assert expected.misplaced == found.misplaced
+    assert expected.distance == pytest.approx(found.distance)
+    assert expected.cosine == pytest.approx(found.cosine, nan_ok=True)
+    assert expected.largest == found.largest
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden", "distance"),
+    [([1, 0], [0, 0], math.inf), ([0, 0], [1, 0], 1.0), ([0, -0.0], [0, 0], 0)],
+)
+def test_tensors_of_zeros(mine, golden, distance):
+    """A tensor of zeros is all of its counterpart's scale away, however small that is."""
+    found = measure(np.float32(mine) * np.float32(1e-20), np.float32(golden) * np.float32(1e-20))
+
+    assert distance == pytest.approx(found.distance)
+
+
+def test_each_float_has_a_limit_that_a_noisy_weight_passes():
+    """Every rounded type has its limit; with those of 16 bits and more 2 % of noise shows."""
+    floats = {row.name for row in dtypes.DTYPES if row.name.startswith(("float", "bfloat", "complex"))}
+    usual = [DISTANCES[name] for name in ("float64", "float32", "float16", "bfloat16")]
+
+    assert floats - {"float8_e8m0"} == DISTANCES.keys()
+    assert sorted(usual) == usual
+    assert 0.02 > usual[-1]
+    assert 1e-3 >= DISTANCES["float32"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "types", "coarsest", "expected"),
+    [
+        (Limits(), ("float32", "float32"), "", "float32"),
+        (Limits(), ("float16", "float32"), "", "float16"),
+        (Limits(), ("float32", "float32"), "bfloat16", "bfloat16"),
+        (Limits(), ("int32", "float64"), "", "float64"),
+        (Limits(), ("int32", "int32"), "float16", None),
+        (Limits(), ("bool", "uint8"), "", None),
+        (Limits(), ("99", "99"), "", None),
+    ],
+)
+def test_coarsest_type_decides(limits, types, coarsest, expected):
+    """The coarsest type that took part decides; integers and truth values must be the same."""
+    assert (None if expected is None else DISTANCES[expected]) == limits.allowed(types, coarsest)
+
+
+def test_given_distance_beats_every_type():
+    """A distance that the user gives holds for all types."""
+    assert 0.5 == Limits(distance=0.5).allowed(("int32", "int32"), "float16")
+    assert "bfloat16" == coarser("float32", "bfloat16", "int8")
+    assert not coarser("int8", "")

@@ -1,0 +1,273 @@
+"""What cannot be converted, and what must not be asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msdump.encode import dump_data
+from msdump.encode.dump_data import TensorInfo
+from msdump.errors import ToolError
+from msdump.store.write import files
+from msdump.store.write.files import DiskFiles
+from msdump.tools.convert import conversion as tool
+from msdump.tools.convert import file as convert_file
+from msdump.tools.convert import sources
+from msdump.tools.convert.names import Kind
+from msdump.tools.convert.result import Source, Target
+from msdump.tools.convert.stretch import Stretch
+from tests.tools import dumped
+from tests.tools.dumped import IMAGE, NAME, NC1HWC0, convert, names
+
+MSNPY = "Conv2D.Conv2D-op12.1.2.1612439563338030"
+
+
+@pytest.fixture
+def image(tmp_path):
+    """Return the path of a dump file."""
+    return dumped.image_file(tmp_path / "in" / NAME)
+
+
+def broken(size, tensor, **changes):
+    """Return a file's bytes whose header lies."""
+    info, data = tensor
+    header = dump_data.header(
+        dump_data.DumpData("a/b", 1, outputs=(dataclasses.replace(info, size=len(data), **changes),))
+    )
+    return (header + data)[:size]
+
+
+HALVES = dumped.tensor(np.arange(4, dtype="f2"))
+FAILURES = {
+    "no dump file": (b"hello, world", Target(), "", 11, "no dump file: it says"),
+    "empty": (b"", Target(), "", 11, "no dump file: 0 bytes"),
+    "truncated": (broken(-1, HALVES), Target(), "", 11, "truncated: the tensors have 8 bytes"),
+    "too few bytes": (
+        broken(None, HALVES, shape=(5,)),
+        Target(),
+        "output:0",
+        11,
+        "needs 10 bytes, the tensor has 8",
+    ),
+    "text": (
+        broken(None, HALVES, data_type=13),
+        Target(),
+        "output:0",
+        21,
+        "elements of DT_STRING cannot be read",
+    ),
+    "unknown format": (
+        broken(None, HALVES, format=17),
+        Target("NCHW"),
+        "output:0",
+        22,
+        "no conversion from NC1KHKWHWC0 is known",
+    ),
+    "index": (broken(None, HALVES), Target("NCHW", only=("output", 1)), "", 12, "output 1 is out of range"),
+    "no record": (broken(None, HALVES), Target(), "output:0", 11, "no overflow record"),
+}
+
+
+@pytest.mark.parametrize(("data", "target", "tensor", "code", "message"), FAILURES.values(), ids=FAILURES)
+def test_failures(tmp_path, request, data, target, tensor, code, message):
+    """What cannot be converted is told with msaccucmp's code, listed, and leaves no file."""
+    is_record = request.node.callspec.id == "no record"
+    path = tmp_path / ("Opdebug.Node_OpDebug.1.2.3" if is_record else NAME)
+    path.write_bytes(data)
+
+    done = convert([path], tmp_path / "out", target)
+
+    (failure,) = done.results[0].failures
+    listed = (tmp_path / "out" / tool.FAILED_LIST).read_text()
+    assert (code, tensor) == (done.code, failure.tensor)
+    assert message in failure.message
+    assert f"{path}{',' if tensor else ''}{tensor}\n" == listed
+    assert [tool.FAILED_LIST] == names(tmp_path / "out")
+
+
+def test_the_rest_of_a_file_is_converted(tmp_path):
+    """One tensor that fails does not keep the others from their files."""
+    text = (TensorInfo(13, 2, (1,), (1,), 2), b"ab")
+    path = dumped.file(tmp_path / NAME, dumped.tensor(np.zeros(2)), text, inputs=[text])
+
+    done = convert([path], tmp_path / "out")
+
+    assert [f"{NAME}.output.0.npy", tool.FAILED_LIST] == names(tmp_path / "out")
+    assert f"{path},input:0,output:1\n" == (tmp_path / "out" / tool.FAILED_LIST).read_text()
+    assert [21, 21] == [failure.code for failure in done.results[0].failures]
+
+
+def test_the_list_of_failures_is_of_this_conversion(tmp_path):
+    """A list that an earlier conversion left goes away."""
+    (tmp_path / "bad").write_bytes(b"bad")
+    path = dumped.file(tmp_path / NAME, dumped.tensor(np.zeros(2)))
+
+    convert([tmp_path / "bad"], tmp_path / "out")
+    convert([path], tmp_path / "out")
+
+    assert [f"{NAME}.output.0.npy"] == names(tmp_path / "out")
+
+
+def test_msnpy_keeps_what_cannot_be_converted(tmp_path):
+    """With MindSpore's names a tensor that fails is saved in its own format, and listed."""
+    path = dumped.file(tmp_path / NAME, dumped.tensor(np.zeros((1, 1, 16, 16)), "FRACTAL_Z", ()))
+
+    done = convert([path], tmp_path / "out", Target("NCHW", Kind.MSNPY))
+
+    assert [f"{MSNPY}.output.0.FRACTAL_Z.npy", tool.FAILED_LIST] == names(tmp_path / "out")
+    assert done.code == 26
+
+
+def test_unreadable_files_are_failures(tmp_path, image):
+    """A file that vanished, or that cannot be opened, has the code of opening."""
+    found = sources.find([str(image)], str(tmp_path / "out"))
+    image.unlink()
+
+    done = tool.convert(found, str(tmp_path / "out"), Target())
+
+    assert done.code == 7
+    assert "No such file" in done.failed[0].failures[0].message
+
+
+def test_a_full_disk_leaves_no_torn_file(tmp_path, image, monkeypatch):
+    """Where writing fails, the error names file and reason and nothing is left."""
+
+    def fail(fd, buffers):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_all", fail)
+        file = convert_file.convert_file(Target(), Source(str(image), str(tmp_path / "out")))
+
+    assert file.code == 19
+    assert "cannot be written: No space left on device" in file.failures[0].message
+    assert [] == names(tmp_path / "out")
+
+
+def test_a_file_that_shrinks_is_a_failure(tmp_path):
+    """A file that becomes shorter while it is copied gives no result."""
+    path = tmp_path / "short"
+    path.write_bytes(b"abc")
+
+    with pytest.raises(OSError, match="became shorter"):
+        DiskFiles().stream(str(tmp_path / "out"), "x", Stretch(str(path), 1, 3))
+
+    assert [] == names(tmp_path / "out")
+
+
+def test_large_tensors_take_little_memory(tmp_path):
+    """A tensor is never in memory as a whole where it is only copied or widened."""
+    large = (TensorInfo(27, 2, (1 << 25,), (1 << 25,), 1 << 26), bytes(1 << 26))
+    path = dumped.file(tmp_path / NAME, large, (dataclasses.replace(large[0], data_type=2), large[1]))
+    del large
+    tracemalloc.start()
+
+    done = convert([path], tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (2, 0) == (done.files, done.code)
+    assert peak < 24 << 20
+
+
+REFUSED = {
+    "unknown format": (Target("NCWH"), 1, 6, "unknown format 'NCWH'; did you mean 'NCHW'?"),
+    "no format like it": (Target("x"), 1, 6, "known are NCHW, NHWC, ND, "),
+    "shape without format": (Target(shape=(1, 2)), 1, 6, "-s takes effect only with -f"),
+    "index without format": (Target(only=("input", 0)), 1, 6, "-o and -i takes effect only with -f"),
+    "scripts without format": (Target(scripts="x"), 1, 6, "-c takes effect only with -f"),
+    "shape for two": (Target("ND", shape=(1, 2)), 2, 6, "-s is for a single dump file, there are 2"),
+    "index for two": (Target("ND", only=("input", 0)), 2, 6, "-o and -i is for a single dump file"),
+    "short shape": (Target("ND", shape=(3,)), 1, 23, "must have two or more dimensions"),
+    "zero in a shape": (Target("ND", shape=(3, 0)), 1, 23, "each greater than 0"),
+    "version": (Target(version=3), 1, 6, "-v 3 must be 1 or 2"),
+    "no scripts": (Target("ND", scripts="/nowhere"), 1, 3, "has no folder format_convert"),
+}
+
+
+@pytest.mark.parametrize(("target", "count", "code", "message"), REFUSED.values(), ids=REFUSED)
+def test_options_that_exclude_each_other(tmp_path, image, target, count, code, message):
+    """Wrong options have msaccucmp's code, say what is wrong, and nothing is written."""
+    other = dumped.file(tmp_path / "in" / "Add.a.1.2.3", dumped.tensor(np.zeros(1)))
+
+    with pytest.raises(ToolError) as caught:
+        convert([image, other][:count], tmp_path / "out", target)
+
+    assert code == caught.value.code
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_to_convert(tmp_path):
+    """A directory without dump files is an error that counts what was skipped."""
+    (tmp_path / "a.csv").write_text("x", encoding="utf-8")
+
+    with pytest.raises(ToolError, match=r"no dump file to convert; 1 other files were skipped") as caught:
+        convert([tmp_path], tmp_path / "out")
+
+    assert caught.value.code == 6
+
+
+def test_missing_paths(tmp_path):
+    """A path that does not exist is an error before anything is converted."""
+    with pytest.raises(ToolError, match=r"nowhere: no such file or directory") as caught:
+        convert([tmp_path / "nowhere"], tmp_path / "out")
+
+    assert caught.value.code == 3
+
+
+def test_an_output_that_is_a_file(tmp_path, image):
+    """An output that is no directory is an error that names it."""
+    with pytest.raises(ToolError, match=r"no directory to write to") as caught:
+        convert([image], image)
+
+    assert caught.value.code == 3
+
+
+def test_results_of_the_same_name_are_refused(tmp_path):
+    """Files of one name from two directories would overwrite each other's results."""
+    paths = [dumped.file(tmp_path / place / NAME, dumped.tensor(np.zeros(1))) for place in "ab"]
+
+    with pytest.raises(ToolError, match=r"would have results of the same names"):
+        convert(paths, tmp_path / "out")
+
+
+FUZZED = dump_data.header(
+    dump_data.DumpData(
+        "a/b",
+        1,
+        inputs=(TensorInfo(2, 3, NC1HWC0.shape, IMAGE.shape, NC1HWC0.nbytes),),
+        outputs=(
+            TensorInfo(27, 4, (2, 1, 16, 16), (16, 3, 1, 2), 1024, sub_format=1),
+            TensorInfo(29, 2, (9,), (9,), 2),
+        ),
+    )
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.integers(0, len(FUZZED) * 8 - 1), max_size=3),
+    st.sampled_from(["", "NCHW", "HWCN", "ND", "NC1HWC0", "FRACTAL_Z"]),
+)
+def test_flipped_bits_never_raise(tmp_path_factory, bits, form):
+    """Whatever a damaged header says, there are files or failures, and never another error."""
+    data = bytearray(FUZZED + NC1HWC0.tobytes() + bytes(1026))
+    for bit in bits:
+        data[bit // 8] ^= 1 << bit % 8
+    folder = tmp_path_factory.mktemp("fuzz")
+    path = folder / NAME
+    path.write_bytes(data)
+
+    result = convert_file.convert_file(Target(form, Kind.MSNPY), Source(str(path), str(folder / "out")))
+
+    assert result.files + len(result.failures) >= 1
+    for written in (folder / "out").glob("*.npy"):
+        np.load(written, allow_pickle=False)
