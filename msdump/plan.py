@@ -198,78 +198,94 @@ class ModelItem:
 
 
 @dataclass(frozen=True, slots=True)
-class DumpPlan:
-    """Everything a run has to know about its dump.
+class What:
+    """Which tensors are dumped, and what of each.
 
     Attributes:
-        source: Path of the configuration file, for messages.
-        source_bytes: Its bytes, copied to ``.dump_metadata/data_dump.json``.
-        context: Device and level that the plan was made for; ``jit_level`` is set on Ascend.
-        path: Absolute root of the dump.
-        net_name: Directory of the network.
-        iterations: Iterations that are dumped.
-        initial_iteration: Number of the first iteration.
         selector: Operators that are dumped.
         keeps_inputs: Inputs are dumped.
         keeps_outputs: Outputs are dumped.
-        keeps_tensors: Tensor files are written.
-        statistics: Statistics to write, or None.
+        drops_useless: Outputs that an operator declares useless are not dumped (Ascend and GPU).
         sample_count: First elements to keep of each tensor, or None for all.
-        trigger: Always, on overflow, or on exception.
-        overflow_limit: Overflowing operators to dump in the whole process, 0: all.
-        file_format: npy or bin (Ascend O2).
-        is_async: The next operator does not wait for files.
         keeps_device_format: Tensors keep device shape, dtype and format (``trans_flag`` false).
         saves_kernel_args: Write ``{op_type}.{op_name}.json``.
-        drops_useless: Outputs that an operator declares useless are not dumped (Ascend and GPU).
+    """
+
+    selector: Selector = field(default_factory=Selector)
+    keeps_inputs: bool = True
+    keeps_outputs: bool = True
+    drops_useless: bool = True
+    sample_count: int | None = None
+    keeps_device_format: bool = False
+    saves_kernel_args: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """In which iterations, and upon which event, operators are dumped.
+
+    Attributes:
+        iterations: Iterations that are dumped.
+        initial_iteration: Number of the first iteration.
+        trigger: Always, on overflow, or on exception.
+        overflow_limit: Overflowing operators to dump in the whole process, 0: all.
+    """
+
+    iterations: IterationSet = field(default_factory=IterationSet)
+    initial_iteration: int = 0
+    trigger: Trigger = Trigger.ALWAYS
+    overflow_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where files stand, how they are named, and how they are written.
+
+    Attributes:
+        path: Absolute root of the dump.
+        net_name: Directory of the network.
+        tree: Directories of the dump.
+        file_format: npy or bin (Ascend O2).
+        keeps_tensors: Tensor files are written, not only statistics.
         naming: Generation of the file names.
-        on_write_error: Raise or warn.
         existing: What is done about files that earlier programs left in the same place.
-        is_enabled: False where ``support_device`` leaves this device out.
-        precision_mode: Precision mode of the emulated device, None: not said here.
+        on_write_error: Raise or warn.
+        is_async: The next operator does not wait for files.
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
         max_bytes: Most bytes of tensor files of the process, 0: no limit.
-        tree: Directories of the dump.
-        models: Which operators of which models are dumped (acl.json), None: as ``selector`` says.
+    """
+
+    path: str
+    net_name: str = ""
+    tree: Tree = Tree.RANKS
+    file_format: FileFormat = FileFormat.NPY
+    keeps_tensors: bool = True
+    naming: Naming = Naming.V2_5
+    existing: Existing = Existing.KEEP
+    on_write_error: OnWriteError = OnWriteError.RAISE
+    is_async: bool = False
+    queue_bytes: int = 256 << 20
+    writer_threads: int = 1
+    max_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDump:
+    """What only dumps of compiled models know: Ascend O2, GE and acl.json.
+
+    Attributes:
+        models: Which operators of which models are dumped (acl.json), None: as the selector says.
         dumps_single_operators: Operators that are called alone are dumped.
         level: Files of graph operators, of kernels, or of both.
         scene: What an exception or the watcher writes, None: neither is on.
-        exception_path: Absolute directory below which a failing operator leaves ``extra-info``, "": ``path``.
+        exception_path: Absolute directory below which a failing operator leaves ``extra-info``, "": the
+            root of the dump.
         operator_statistics: Columns of the csv file that stands in for each operator's tensors
             (``dump_data`` stats), None: tensors.
         shows_graph: GE options turn the dump on, so that the compiled graph has a ``ge_proto_*_Build.txt``.
     """
 
-    source: str
-    source_bytes: bytes
-    context: Context
-    path: str
-    net_name: str
-    iterations: IterationSet = field(default_factory=IterationSet)
-    initial_iteration: int = 0
-    selector: Selector = field(default_factory=Selector)
-    keeps_inputs: bool = True
-    keeps_outputs: bool = True
-    keeps_tensors: bool = True
-    statistics: StatisticSpec | None = None
-    sample_count: int | None = None
-    trigger: Trigger = Trigger.ALWAYS
-    overflow_limit: int = 0
-    file_format: FileFormat = FileFormat.NPY
-    is_async: bool = False
-    keeps_device_format: bool = False
-    saves_kernel_args: bool = False
-    drops_useless: bool = True
-    naming: Naming = Naming.V2_5
-    on_write_error: OnWriteError = OnWriteError.RAISE
-    existing: Existing = Existing.KEEP
-    is_enabled: bool = True
-    precision_mode: PrecisionMode | None = None
-    queue_bytes: int = 256 << 20
-    writer_threads: int = 1
-    max_bytes: int = 0
-    tree: Tree = Tree.RANKS
     models: tuple[ModelItem, ...] | None = None
     dumps_single_operators: bool = False
     level: DumpLevel = DumpLevel.ALL
@@ -277,3 +293,32 @@ class DumpPlan:
     exception_path: str = ""
     operator_statistics: tuple[str, ...] | None = None
     shows_graph: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPlan:
+    """Everything a run has to know about its dump.
+
+    Attributes:
+        source: Path of the configuration file, for messages.
+        source_bytes: Its bytes, copied to ``.dump_metadata/data_dump.json``.
+        context: Device and level that the plan was made for; ``jit_level`` is set on Ascend.
+        files: Where files stand, and how they are written.
+        what: Which tensors are dumped.
+        when: In which iterations, upon which event.
+        statistics: Statistics to write, or None.
+        compiled: What only dumps of compiled models know.
+        is_enabled: False where ``support_device`` leaves this device out.
+        precision_mode: Precision mode of the emulated device, None: not said here.
+    """
+
+    source: str
+    source_bytes: bytes
+    context: Context
+    files: Files
+    what: What = field(default_factory=What)
+    when: When = field(default_factory=When)
+    statistics: StatisticSpec | None = None
+    compiled: ModelDump = field(default_factory=ModelDump)
+    is_enabled: bool = True
+    precision_mode: PrecisionMode | None = None

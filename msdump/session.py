@@ -83,7 +83,7 @@ class Network:
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
         self._source = plan.source if plan is not None else ""
-        self._first_iteration = plan.initial_iteration if plan is not None else 0
+        self._first_iteration = plan.when.initial_iteration if plan is not None else 0
         self._lock = threading.RLock()  # held by the run that goes on
         exits.hold_runs(self._lock)
         self._is_running = False
@@ -110,7 +110,7 @@ class Network:
     def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
         if self.plan is None:
             return None
-        probe(self.plan.path)
+        probe(self.plan.files.path)
         claim(self.plan, self._process)
         dump = dump_of(self.graph, self.plan, self._process, self._device, memory=self._uses, model=model)
         dump.write_graph_files()
@@ -322,7 +322,7 @@ class Network:
         if found:
             self.mark(found, enabled=enabled)
             self._process.found.add(name)
-        elif self.plan is not None and self.plan.selector.mode is DumpMode.MARKED:
+        elif self.plan is not None and self.plan.what.selector.mode is DumpMode.MARKED:
             nodes = operators(self.graph)
             self._process.similar[name] = similar_names(name, nodes) or similar_scopes(name, nodes)
 
@@ -335,7 +335,7 @@ def _graph_files(plan: DumpPlan | None, context: Context, process: Process) -> N
     """Return what writes the stages of a compilation, None where nobody wants to see them."""
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
-    is_dumped = plan is not None and plan.is_enabled and plan.shows_graph
+    is_dumped = plan is not None and plan.is_enabled and plan.compiled.shows_graph
     files = graph_files(context.device_id, is_dumped=is_dumped, write=process.stream(plan))
     if files is None:
         return None
@@ -354,7 +354,7 @@ def _tell_unseen(graph: Graph) -> None:
 
 
 def _is_watched(plan: DumpPlan | None) -> TypeGuard[DumpPlan]:
-    return plan is not None and plan.scene is Scene.WATCHER
+    return plan is not None and plan.compiled.scene is Scene.WATCHER
 
 
 def file_stem(graph: Graph) -> str:

@@ -154,7 +154,7 @@ def test_configuration_compiles(block, monkeypatch, tmp_path):
 
     plan = read(json.dumps(settings).encode(), "page.json", Context(DeviceTarget.ASCEND))
 
-    assert plan.net_name or plan.models
+    assert plan.files.net_name or plan.compiled.models
 
 
 @pytest.mark.parametrize(

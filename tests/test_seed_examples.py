@@ -66,19 +66,19 @@ def test_documented_configuration_compiles_silently(text, context, level, caplog
 
     assert caplog.records == []
     assert level == plan.context.jit_level
-    assert plan.path == "/absolute_path"
-    assert plan.net_name == "ResNet50"
-    assert IterationSet(((0, 0), (5, 8), (100, 120))) == plan.iterations
-    assert DumpMode.ALL is plan.selector.mode
+    assert plan.files.path == "/absolute_path"
+    assert plan.files.net_name == "ResNet50"
+    assert IterationSet(((0, 0), (5, 8), (100, 120))) == plan.when.iterations
+    assert DumpMode.ALL is plan.what.selector.mode
     assert (
-        plan.keeps_inputs,
-        plan.keeps_outputs,
-        plan.keeps_tensors,
+        plan.what.keeps_inputs,
+        plan.what.keeps_outputs,
+        plan.files.keeps_tensors,
         plan.statistics,
     ) == (True, True, True, None)
-    assert FileFormat.NPY is plan.file_format
+    assert FileFormat.NPY is plan.files.file_format
     assert plan.is_enabled
-    assert (level == "O2") == plan.is_async
+    assert (level == "O2") == plan.files.is_async
 
 
 def test_documented_names_are_matched_when_asked_for(caplog):
@@ -87,8 +87,8 @@ def test_documented_names_are_matched_when_asked_for(caplog):
 
     plan = parse(text.encode(), "data_dump.json", CONTEXTS["cpu"])
 
-    assert plan.selector.selects("Default/Conv-op12")
-    assert not plan.selector.selects("Default/Conv-op1")
+    assert plan.what.selector.selects("Default/Conv-op12")
+    assert not plan.what.selector.selects("Default/Conv-op1")
     assert caplog.records == []
 
 
@@ -104,4 +104,4 @@ def test_iteration_of_the_documents_prose_is_accepted():
 
     plan = parse(text.encode(), "data_dump.json", CONTEXTS["cpu"])
 
-    assert IterationSet(((0, 0), (5, 8), (100, 120))) == plan.iterations
+    assert IterationSet(((0, 0), (5, 8), (100, 120))) == plan.when.iterations

@@ -47,10 +47,10 @@ def compile_steps(plan: DumpPlan, device: Ascend | None, skip: Skip) -> tuple[St
     made: list[Step] = [steps.drop_text(skip), steps.drop_empty(skip)]
     if device is not None:
         made.append(
-            device_steps.to_device(device) if plan.keeps_device_format else device_steps.to_host(device)
+            device_steps.to_device(device) if plan.what.keeps_device_format else device_steps.to_host(device)
         )
-        if plan.sample_count is not None:
-            made.append(sample(plan.sample_count))
+        if plan.what.sample_count is not None:
+            made.append(sample(plan.what.sample_count))
     return tuple(made)
 
 
@@ -87,10 +87,10 @@ class Capture:
             device: The emulated device, None on CPU and GPU.
             trigger: Decides operator by operator under ``op_debug_mode`` 3.
         """
-        on_failure = plan.trigger is Trigger.EXCEPTION
+        on_failure = plan.when.trigger is Trigger.EXCEPTION
         self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
-        self.wants_inputs = plan.keeps_inputs
-        self.wants_outputs = plan.keeps_outputs
+        self.wants_inputs = plan.what.keeps_inputs
+        self.wants_outputs = plan.what.keeps_outputs
         self._takes_failures = on_failure
         self._plan = plan
         self._graph = graph
@@ -99,9 +99,9 @@ class Capture:
         self._clock = clock
         self._trigger = trigger
         self._steps = compile_steps(plan, device, sink.skip)
-        self._file_name = names.namer(plan.naming, plan.context.device_target)
+        self._file_name = names.namer(plan.files.naming, plan.context.device_target)
         self._statistics = _statistics(plan)
-        self._drops_useless = plan.drops_useless and plan.context.device_target is not DeviceTarget.CPU
+        self._drops_useless = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
         self._no_tensors = tuple(
             steps.count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
             for node in graph.nodes
@@ -129,7 +129,7 @@ class Capture:
             names=self._graph.nodes[position].inputs,
         ):
             return
-        if self._plan.saves_kernel_args:
+        if self._plan.what.saves_kernel_args:
             self._write_args(position)
         for _ in range(self._no_tensors[position]):
             self._sink.skip(steps.NO_TENSOR)
@@ -169,7 +169,7 @@ class Capture:
         kept = steps.walk(record, self._steps)
         if kept is None:
             return
-        if self._plan.keeps_tensors:
+        if self._plan.files.keeps_tensors:
             wide = steps.widened(kept)
             buffers = npy.encode(wide.array)
             self._sink.write(Artifact(directory, self._file_name(kept), buffers, wide.array.nbytes))
@@ -191,7 +191,7 @@ class Capture:
 def _statistics(plan: DumpPlan) -> Statistics | None:
     if plan.statistics is None:
         return None
-    return Statistics(plan.statistics, names.STYLES[plan.naming, plan.context.device_target])
+    return Statistics(plan.statistics, names.STYLES[plan.files.naming, plan.context.device_target])
 
 
 def _present(arrays: Arrays) -> Iterator[tuple[int, np.ndarray]]:

@@ -32,22 +32,22 @@ def claim(plan: DumpPlan, process: Process) -> None:
 
 
 def _place(plan: DumpPlan) -> Place:
-    if plan.tree is Tree.RANKS:
-        return Place(plan.path, RANK, plan.net_name, first=plan.initial_iteration)
-    return Place(plan.path, device=plan.context.device_id, first=plan.initial_iteration)
+    if plan.files.tree is Tree.RANKS:
+        return Place(plan.files.path, RANK, plan.files.net_name, first=plan.when.initial_iteration)
+    return Place(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
 
 
 def _settle(plan: DumpPlan, place: Place) -> None:
-    is_apart = plan.tree is not Tree.RANKS  # a directory for each program, named after its time
-    if plan.existing is Existing.KEEP and is_apart:
+    is_apart = plan.files.tree is not Tree.RANKS  # a directory for each program, named after its time
+    if plan.files.existing is Existing.KEEP and is_apart:
         return
-    if plan.existing is Existing.REPLACE:
+    if plan.files.existing is Existing.REPLACE:
         _remove(plan, place)
         return
     found = existing.find(place)
     if not found.files:
         return
-    if plan.existing is Existing.REFUSE:
+    if plan.files.existing is Existing.REFUSE:
         raise DumpWriteError(
             f"{plan.source}: {_told(plan, found)}, and msdump.existing is 'refuse'; choose another path,"
             " begin after them (initial_iteration), or say 'keep' or 'replace'"
@@ -68,12 +68,16 @@ def _remove(plan: DumpPlan, place: Place) -> None:
             f"dump path {place.root!r}: what an earlier run left cannot be removed: {reason(error)}"
         ) from error
     if count:
-        _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.path)
+        _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)
 
 
 def _told(plan: DumpPlan, found: Found) -> str:
-    whose = f"network {plan.net_name}" if plan.tree is Tree.RANKS else f"device {plan.context.device_id}"
+    whose = (
+        f"network {plan.files.net_name}"
+        if plan.files.tree is Tree.RANKS
+        else f"device {plan.context.device_id}"
+    )
     return (
-        f"{plan.path} already holds {found.files:,} files ({found.bytes:,} bytes) of {whose}"
+        f"{plan.files.path} already holds {found.files:,} files ({found.bytes:,} bytes) of {whose}"
         f" in {found.iterations:,} directories"
     )

@@ -91,7 +91,7 @@ def dump_of(
         memory: Gives the device memory of the run that goes on.
         model: What a compiled model is called, or the operator that is called alone.
     """
-    if plan.tree is Tree.RANKS:
+    if plan.files.tree is Tree.RANKS:
         return NetworkDump(graph, plan, process, device)
     assert device is not None, "only Ascend compiles whole graphs"
     if isinstance(model, SingleOperator):

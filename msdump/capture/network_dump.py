@@ -51,7 +51,7 @@ class NetworkDump:
         self.sink = process.sink(plan)
         self._process = process
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
-        self._layout = Layout(plan.path, RANK, plan.net_name)
+        self._layout = Layout(plan.files.path, RANK, plan.files.net_name)
         devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
         self._graphs = tuple(
             GraphDump(inner, plan, process, self._layout, devices.get(inner.index)) for inner in graph.walk()
@@ -82,7 +82,7 @@ class NetworkDump:
 
     def _tell_hidden(self) -> None:
         """Say why ``kernels`` items name operators that fusion has hidden."""
-        asked = {p.text for p in self.plan.selector.patterns if p.kind is PatternKind.NAME}
+        asked = {p.text for p in self.plan.what.selector.patterns if p.kind is PatternKind.NAME}
         for dump in self._graphs:
             for node in dump.graph.nodes:
                 for part in node.parts:
@@ -94,7 +94,7 @@ class NetworkDump:
     def _write_metadata(self) -> None:
         device = {
             "device_target": str(self.plan.context.device_target),
-            "ms_version": VERSIONS[self.plan.naming],
+            "ms_version": VERSIONS[self.plan.files.naming],
         }
         self._keep(self._layout.config(), self.plan.source_bytes)
         self._keep(self._layout.device(), json.dumps(device, separators=(",", ":")).encode())
@@ -119,7 +119,7 @@ class NetworkDump:
         """Finish a dumped iteration: parameters, constants and history (CPU and GPU)."""
         inputs, self._inputs = self._inputs, {}
         try:
-            if not self._on_ascend and self.plan.keeps_outputs:
+            if not self._on_ascend and self.plan.what.keeps_outputs:
                 self._write_parameters(inputs)
         finally:
             self._list()

@@ -53,7 +53,7 @@ class _Output:
     is_described: bool = False
 
     def unused(self) -> list[str]:
-        items = [p.item for p in self.plan.selector.patterns if p.item not in self.used]
+        items = [p.item for p in self.plan.what.selector.patterns if p.item not in self.used]
         items = [f"{item} ({self.hints[item]})" if item in self.hints else item for item in items]
         more = len(items) - _MOST_NAMES
         return items if more <= 0 else [*items[:_MOST_NAMES], f"... and {more} more"]
@@ -85,7 +85,7 @@ class Process:
 
     def dumps(self, plan: DumpPlan, iteration: int) -> bool:
         """Tell whether an iteration is dumped."""
-        return iteration in plan.iterations if self.is_dumping is None else self.is_dumping
+        return iteration in plan.when.iterations if self.is_dumping is None else self.is_dumping
 
     @property
     def stepped(self) -> int | None:
@@ -166,9 +166,9 @@ class Process:
             used: The items that select something.
             nodes: The operators of the network.
         """
-        if plan.selector.mode is not DumpMode.KERNELS:
+        if plan.what.selector.mode is not DumpMode.KERNELS:
             return
-        for pattern in plan.selector.patterns:
+        for pattern in plan.what.selector.patterns:
             if pattern.item not in used and (hint := suggest_for(pattern, nodes)):
                 self._output(plan).hints[pattern.item] = hint
 
@@ -196,31 +196,33 @@ class Process:
         if unused:
             _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
         missed = [f"{name}{self.similar.get(name, '')}" for name in sorted(self.marks.keys() - self.found)]
-        if missed and output.plan.selector.mode is DumpMode.MARKED:
+        if missed and output.plan.what.selector.mode is DumpMode.MARKED:
             _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(missed))
 
     def _output(self, plan: DumpPlan) -> _Output:
         with self._lock:
             if plan.source not in self._outputs:
                 self._outputs[plan.source] = _Output(
-                    plan, _sink(plan), OverflowLimit(plan.overflow_limit), CLOCK.seconds()
+                    plan, _sink(plan), OverflowLimit(plan.when.overflow_limit), CLOCK.seconds()
                 )
                 _tell_once(plan)
             return self._outputs[plan.source]
 
 
 def _sink(plan: DumpPlan) -> Sink:
-    budget = Budget(plan.max_bytes)
-    files = partial(DiskFiles, DUMP_MODE if plan.file_format is FileFormat.BIN else FILE_MODE, plan.path)
-    if plan.is_async and plan.context.device_target is DeviceTarget.ASCEND:
+    budget = Budget(plan.files.max_bytes)
+    files = partial(
+        DiskFiles, DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE, plan.files.path
+    )
+    if plan.files.is_async and plan.context.device_target is DeviceTarget.ASCEND:
         return AsyncSink(
-            plan.on_write_error,
+            plan.files.on_write_error,
             budget,
             files,
-            queue_bytes=plan.queue_bytes,
-            writer_threads=plan.writer_threads,
+            queue_bytes=plan.files.queue_bytes,
+            writer_threads=plan.files.writer_threads,
         )
-    return SyncSink(plan.on_write_error, budget, files())
+    return SyncSink(plan.files.on_write_error, budget, files())
 
 
 def _tell_once(plan: DumpPlan) -> None:

@@ -118,7 +118,7 @@ class RunMemory:
 
     def _residence(self, device: Ascend) -> Residence:
         plan = self._plan
-        is_watched = plan is not None and plan.scene is Scene.WATCHER
+        is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
         stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
         return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
 

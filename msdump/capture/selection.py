@@ -36,7 +36,7 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
         plan: The plan.
         marked: Full names of the operators that ``set_dump`` marked.
     """
-    chosen = plan.selector
+    chosen = plan.what.selector
     watched = tuple(
         not node.bodies
         and chosen.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
@@ -65,7 +65,7 @@ def constant_names(graph: Graph) -> tuple[str, ...]:
 
 def selectable(graph: Graph, plan: DumpPlan) -> Iterator[str]:
     """Yield the names in a model, branches and loops included, that items of ``kernels`` may select."""
-    has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+    has_parameters = plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     for inner in graph.walk():
         yield from (node.operator.full_name for node in inner.operators)
         if has_parameters:
@@ -75,10 +75,10 @@ def selectable(graph: Graph, plan: DumpPlan) -> Iterator[str]:
 
 def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
     """Return the items of ``kernels`` that select at least one of the names."""
-    if plan.selector.mode is not DumpMode.KERNELS:
+    if plan.what.selector.mode is not DumpMode.KERNELS:
         return frozenset()
     known = tuple(full_names)
-    return frozenset(p.item for p in plan.selector.patterns if any(p.matches(name) for name in known))
+    return frozenset(p.item for p in plan.what.selector.patterns if any(p.matches(name) for name in known))
 
 
 def inside(name: str, fused: str) -> str:

@@ -110,7 +110,7 @@ def _print_matches(found: Matches, plan: DumpPlan) -> None:
         print(f"  ... and {len(found.kernels) - len(shown)} more; -v lists all")
     if found.parameters:
         print(f"parameters: {len(found.parameters)}, at the end of each dumped iteration")
-    if plan.selector.mode is DumpMode.MARKED:
+    if plan.what.selector.mode is DumpMode.MARKED:
         print("set_dump marks operators while the program runs; the forecast is without them")
     for item in found.unmatched:
         print(f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else ""))
@@ -145,8 +145,8 @@ def _amounts(told: Forecast, plan: DumpPlan) -> Iterator[str]:
         yield f"            {_amount(told.total)} for {number} in all{more and ', and those'}"
     for reason, count in told.skipped.items():
         yield f"            no file for {_plural(count, 'tensor')} of each iteration: {reason}"
-    if told.total is not None and 0 < plan.max_bytes < told.total.bytes:
-        yield f"            more than max_bytes {plan.max_bytes:,}: what does not fit is skipped"
+    if told.total is not None and 0 < plan.files.max_bytes < told.total.bytes:
+        yield f"            more than max_bytes {plan.files.max_bytes:,}: what does not fit is skipped"
 
 
 def _amount(amount: Amount) -> str:

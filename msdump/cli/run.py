@@ -125,7 +125,7 @@ def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
     if plan is None or summary is None:
         yield f"no dump: {_why_none(run.network, has_config=has_config)}"
         return
-    dumped = _iterations([number for number in run.ran if number in plan.iterations])
+    dumped = _iterations([number for number in run.ran if number in plan.when.iterations])
     yield f"dumped   {dumped}: {summary.files} files, {summary.bytes:,} bytes"
     yield f"into     {_place(plan)}"
     if summary.skipped:
@@ -135,8 +135,10 @@ def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
 
 
 def _place(plan: DumpPlan) -> str:
-    root = plan.path.rstrip("/")
-    return f"{root}/{Key(Kind.NETWORK, 0, plan.net_name).path}" if plan.tree is Tree.RANKS else root
+    root = plan.files.path.rstrip("/")
+    return (
+        f"{root}/{Key(Kind.NETWORK, 0, plan.files.net_name).path}" if plan.files.tree is Tree.RANKS else root
+    )
 
 
 def _why_none(network: Network, *, has_config: bool) -> str:

@@ -17,7 +17,7 @@ from msdump.config.faults import LOGGER, GrammarError, did_you_mean
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
 from msdump.iterations import IterationSet
-from msdump.plan import Context, DumpPlan, FileFormat, ModelItem, Tree, Trigger
+from msdump.plan import Context, DumpPlan, FileFormat, Files, ModelDump, ModelItem, Tree, Trigger, What, When
 
 SOURCE: Final = "dump_config"
 """What messages call the configuration: the group of CompilerConfig that holds it."""
@@ -155,19 +155,26 @@ def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
         source=SOURCE,
         source_bytes=json.dumps({key: values[key] for key in sorted(_KNOWN & values.keys())}).encode(),
         context=context,
-        path=str(Path(values[_PATH]).resolve()),
-        net_name="",
-        iterations=IterationSet() if is_overflow else _iterations(values.get(_STEP, "")),
-        keeps_inputs=mode in {"input", "all"},
-        keeps_outputs=mode in {"output", "all"},
-        trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
-        file_format=FileFormat.BIN,
-        is_async=True,
-        keeps_device_format=True,
-        tree=Tree.MODELS,
-        models=(ModelItem(layers=layers),),
-        operator_statistics=STATISTICS[:-1] if has_statistics else None,
-        shows_graph=True,
+        files=Files(
+            path=str(Path(values[_PATH]).resolve()),
+            file_format=FileFormat.BIN,
+            is_async=True,
+            tree=Tree.MODELS,
+        ),
+        what=What(
+            keeps_inputs=mode in {"input", "all"},
+            keeps_outputs=mode in {"output", "all"},
+            keeps_device_format=True,
+        ),
+        when=When(
+            iterations=IterationSet() if is_overflow else _iterations(values.get(_STEP, "")),
+            trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
+        ),
+        compiled=ModelDump(
+            models=(ModelItem(layers=layers),),
+            operator_statistics=STATISTICS[:-1] if has_statistics else None,
+            shows_graph=True,
+        ),
     )
 
 

@@ -44,7 +44,7 @@ def emulated(
         kind,
         precision=asked or PrecisionMode.ALLOW_FP32_TO_FP16,
         overflow=context.overflow_mode,
-        reports=plan is not None and plan.trigger is Trigger.OVERFLOW,
+        reports=plan is not None and plan.when.trigger is Trigger.OVERFLOW,
     )
     if context.jit_level is not JitLevel.O2:
         return device(fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph)

@@ -171,7 +171,7 @@ def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> C
     if isinstance(sink_size, bool) or not isinstance(sink_size, int) or sink_size < 1:
         raise InputError(f"data_sink: sink_size = {sink_size!r}: a number from 1 is expected")
     plan = network.plan
-    if plan is not None and plan.tree is not Tree.RANKS and sink_size != 1:
+    if plan is not None and plan.files.tree is not Tree.RANKS and sink_size != 1:
         raise InputError(
             f"{plan.source}: where a compiled graph is dumped (jit_level O2) in data sink mode, "
             f"sink size must be 1, but got {sink_size}; call data_sink with sink_size=1"

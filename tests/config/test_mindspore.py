@@ -39,15 +39,15 @@ def test_level_is_explicit_or_implied(target, level, block, expected, compile_pl
 
     plan, _ = compile_plan("CPU", {"e2e_dump_settings": block}, context)
 
-    assert expected == (plan.context.jit_level, plan.is_async)
+    assert expected == (plan.context.jit_level, plan.files.is_async)
 
 
 def test_block_without_effect_is_read(compile_plan):
     """Under an explicit O2 e2e_dump_settings has no effect, with one warning; its faults are told."""
     plan, warnings = compile_plan("O2", {"e2e_dump_settings": {"enable": True, "sample_mode": 1}})
 
-    assert plan.sample_count is None
-    assert plan.is_async
+    assert plan.what.sample_count is None
+    assert plan.files.is_async
     assert len(warnings) == 1
     with pytest.raises(ConfigValueError) as caught:
         compile_plan("O2", {"e2e_dump_settings": {"enable": "yes", "sample_mode": 9}})
@@ -89,7 +89,7 @@ def test_limits_of_ge_steps(compile_plan, monkeypatch, text, message):
 
     if message is None:
         plan, _ = compile_plan("O2", {"iteration": text})
-        assert 5 in plan.iterations
+        assert 5 in plan.when.iterations
     else:
         with pytest.raises(ConfigValueError, match=message):
             compile_plan("O2", {"iteration": text})
@@ -121,7 +121,7 @@ def test_diagnostic_path_is_the_fallback(path, compile_plan, monkeypatch):
 
     plan, _ = compile_plan("CPU", {"path": path})
 
-    assert plan.path == "/diag/debug_dump"
+    assert plan.files.path == "/diag/debug_dump"
 
 
 def test_path_beats_the_diagnostic_path(compile_plan, monkeypatch):
@@ -130,7 +130,7 @@ def test_path_beats_the_diagnostic_path(compile_plan, monkeypatch):
 
     plan, _ = compile_plan("CPU", {"path": "/own"})
 
-    assert plan.path == "/own"
+    assert plan.files.path == "/own"
 
 
 def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
@@ -153,7 +153,7 @@ def test_path_that_only_mindspore_refuses_warns(mode, compile_plan):
     """A path with a dot, a space or a plus is taken, with one warning that names those characters."""
     plan, warnings = compile_plan(mode, {"path": "/data/my.models/a b/c+d.e"})
 
-    assert plan.path == "/data/my.models/a b/c+d.e"
+    assert plan.files.path == "/data/my.models/a b/c+d.e"
     assert ["MindSpore itself refuses a path with '. +'"] == [text.rpartition(": ")[2] for text in warnings]
     assert warnings[0].startswith("dump.json:1: $.common_dump_settings.path = '/data/my.models/a b/c+d.e': ")
 
@@ -164,7 +164,7 @@ def test_diagnostic_path_that_only_mindspore_refuses_warns(compile_plan, monkeyp
 
     plan, warnings = compile_plan("CPU", {"path": ""})
 
-    assert plan.path == "/a.b/debug_dump"
+    assert plan.files.path == "/a.b/debug_dump"
     assert [
         "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': MindSpore itself refuses a path with '.'"
     ] == warnings
@@ -395,7 +395,7 @@ def test_msprobe_exception_config_is_accepted(compile_plan):
 
     plan, _ = compile_plan("O2", changes)
 
-    assert Trigger.EXCEPTION is plan.trigger
+    assert Trigger.EXCEPTION is plan.when.trigger
 
 
 def _minimal():
@@ -445,7 +445,7 @@ def test_any_json_gives_a_plan_or_a_config_error(common, e2e, context):
 
     outcome = None
     try:
-        outcome = parse(json.dumps(config).encode(), "d.json", context).path.startswith("/")
+        outcome = parse(json.dumps(config).encode(), "d.json", context).files.path.startswith("/")
     except ConfigError as error:
         outcome = bool(error.problems)
 

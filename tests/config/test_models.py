@@ -10,6 +10,7 @@ from msdump.errors import ConfigValueError
 from msdump.iterations import IterationSet
 from msdump.plan import FileFormat, Naming, OnWriteError, StatisticSpec, Trigger
 from msdump.selector import DumpMode
+from tests import plans
 
 GONE = "<gone>"  # the file does not hold this key
 
@@ -143,9 +144,7 @@ def test_good_value_reaches_the_plan(mode, changes, field, expected, compile_pla
     """A documented value of a key is accepted silently and becomes its field of the plan."""
     plan, warnings = compile_plan(mode, changes)
 
-    for name in field.split("."):
-        plan = getattr(plan, name)
-    assert expected == plan
+    assert expected == plans.value(plan, field)
     assert warnings == []
 
 
@@ -311,7 +310,7 @@ def test_bad_value_that_nothing_reads_only_warns(mode, changes, fragment, compil
     """A wrong value that MindSpore does not look at in these settings is one warning."""
     plan, warnings = compile_plan(mode, changes)
 
-    assert plan.path == "/dump"
+    assert plan.files.path == "/dump"
     assert len(warnings) == 1
     assert fragment in warnings[0]
     assert warnings[0].endswith("; not read with these settings")

@@ -11,6 +11,7 @@ from msdump.errors import ConfigValueError
 from msdump.iterations import IterationSet
 from msdump.plan import FileFormat, StatisticSpec, Trigger
 from msdump.selector import DumpMode
+from tests import plans
 
 GONE = "<gone>"  # the file does not hold this key
 
@@ -35,9 +36,9 @@ def test_base_config_compiles_silently(mode, compile_plan):
     plan, warnings = compile_plan(mode, {})
 
     assert warnings == []
-    assert plan.path == "/dump"
-    assert plan.net_name == "Net"
-    assert plan.iterations.spans is None
+    assert plan.files.path == "/dump"
+    assert plan.files.net_name == "Net"
+    assert plan.when.iterations.spans is None
 
 
 REFUSED = [
@@ -239,9 +240,7 @@ def test_rule_forces_a_value_with_one_warning(mode, changes, fragment, outcome, 
 
     plan, warnings = compile_plan(mode, changes)
 
-    for name in field.split("."):
-        plan = getattr(plan, name)
-    assert expected == plan
+    assert expected == plans.value(plan, field)
     assert len(warnings) == 1
     assert fragment in warnings[0]
     assert "\n" not in warnings[0]
@@ -304,9 +303,7 @@ def test_rules_that_meet(mode, changes, fragments, outcome, compile_plan):
 
     plan, warnings = compile_plan(mode, changes)
 
-    for name in field.split("."):
-        plan = getattr(plan, name)
-    assert expected == plan
+    assert expected == plans.value(plan, field)
     assert len(fragments) == len(warnings)
     assert all(fragment in warning for fragment, warning in zip(fragments, warnings, strict=True))
 

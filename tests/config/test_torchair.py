@@ -42,12 +42,20 @@ def test_data_dump(tmp_path):
     """EnableDump dumps every operator in CANN's tree with device bytes, and shows the graph."""
     plan = torchair.plan(options(), CONTEXT)
 
-    assert str(tmp_path) == plan.path
+    assert str(tmp_path) == plan.files.path
     assert CONTEXT == plan.context
-    assert (Tree.MODELS, (ModelItem(),), True) == (plan.tree, plan.models, plan.shows_graph)
-    assert (Trigger.ALWAYS, IterationSet(), None) == (plan.trigger, plan.iterations, plan.operator_statistics)
-    assert plan.keeps_device_format
-    assert not plan.dumps_single_operators
+    assert (Tree.MODELS, (ModelItem(),), True) == (
+        plan.files.tree,
+        plan.compiled.models,
+        plan.compiled.shows_graph,
+    )
+    assert (Trigger.ALWAYS, IterationSet(), None) == (
+        plan.when.trigger,
+        plan.when.iterations,
+        plan.compiled.operator_statistics,
+    )
+    assert plan.what.keeps_device_format
+    assert not plan.compiled.dumps_single_operators
     assert "output" == json.loads(plan.source_bytes)["ge.exec.dumpMode"]
 
 
@@ -74,7 +82,7 @@ def test_mode(mode, inputs, outputs):
     """DumpMode tells which side of the operators is dumped, the outputs where it is not given."""
     plan = torchair.plan(options(dumpMode=mode), CONTEXT)
 
-    assert (inputs, outputs) == (plan.keeps_inputs, plan.keeps_outputs)
+    assert (inputs, outputs) == (plan.what.keeps_inputs, plan.what.keeps_outputs)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_mode(mode, inputs, outputs):
 )
 def test_steps(step, expected):
     """DumpStep names iterations and ranges of them."""
-    assert expected == str(torchair.plan(options(dumpStep=step), CONTEXT).iterations)
+    assert expected == str(torchair.plan(options(dumpStep=step), CONTEXT).when.iterations)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +104,13 @@ def test_steps(step, expected):
 )
 def test_layers(layer, expected):
     """DumpLayer holds names of operators with space between them; none are all."""
-    assert (ModelItem(layers=expected),) == torchair.plan(options(dumpLayer=layer), CONTEXT).models
+    assert (ModelItem(layers=expected),) == torchair.plan(options(dumpLayer=layer), CONTEXT).compiled.models
 
 
 @pytest.mark.parametrize(("data", "expected"), [("tensor", None), ("stats", STATISTICS), (None, None)])
 def test_data(data, expected):
     """DumpData stats leaves a csv file in place of each operator's tensors."""
-    assert expected == torchair.plan(options(dumpData=data), CONTEXT).operator_statistics
+    assert expected == torchair.plan(options(dumpData=data), CONTEXT).compiled.operator_statistics
 
 
 @pytest.mark.parametrize("mode", ["aicore_overflow", "atomic_overflow", "all", None])
@@ -120,8 +128,16 @@ def test_overflow(mode):
 
     plan = torchair.plan(given, CONTEXT)
 
-    assert (Trigger.OVERFLOW, True, True) == (plan.trigger, plan.keeps_inputs, plan.keeps_outputs)
-    assert ((ModelItem(),), None, IterationSet()) == (plan.models, plan.operator_statistics, plan.iterations)
+    assert (Trigger.OVERFLOW, True, True) == (
+        plan.when.trigger,
+        plan.what.keeps_inputs,
+        plan.what.keeps_outputs,
+    )
+    assert ((ModelItem(),), None, IterationSet()) == (
+        plan.compiled.models,
+        plan.compiled.operator_statistics,
+        plan.when.iterations,
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,8 +212,16 @@ def test_acl_config(tmp_path):
     """The path of an acl.json brings its dump, outputs only where it does not say."""
     plan = torchair.plan(acl_json(tmp_path, {"dump_path": ".", "dump_list": [{"layer": ["A"]}]}), CONTEXT)
 
-    assert (str(tmp_path), Tree.MODELS, (ModelItem(layers=("A",)),)) == (plan.path, plan.tree, plan.models)
-    assert (False, True, False) == (plan.keeps_inputs, plan.keeps_outputs, plan.shows_graph)
+    assert (str(tmp_path), Tree.MODELS, (ModelItem(layers=("A",)),)) == (
+        plan.files.path,
+        plan.files.tree,
+        plan.compiled.models,
+    )
+    assert (False, True, False) == (
+        plan.what.keeps_inputs,
+        plan.what.keeps_outputs,
+        plan.compiled.shows_graph,
+    )
 
 
 SEED_FILES = {
@@ -250,9 +274,9 @@ def test_documented_files(tmp_path, section, expected):
 
     plan = torchair.plan(acl_json(tmp_path, section), CONTEXT)
 
-    names = [item.model_name for item in plan.models]
-    assert expected == (names, plan.dumps_single_operators, plan.trigger, plan.scene)
-    assert str(tmp_path / "output") == plan.path
+    names = [item.model_name for item in plan.compiled.models]
+    assert expected == (names, plan.compiled.dumps_single_operators, plan.when.trigger, plan.compiled.scene)
+    assert str(tmp_path / "output") == plan.files.path
 
 
 def test_acl_config_refused(tmp_path):
@@ -272,5 +296,5 @@ def test_options_win(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="msdump"):
         plan = torchair.plan(given, CONTEXT)
 
-    assert plan.keeps_inputs
+    assert plan.what.keeps_inputs
     assert "is not read, enable_dump is set too" in caplog.text

@@ -62,7 +62,7 @@ def test_implied_by_the_block(door):
     for step in range(3):
         network.run(nets.mini_feeds())
 
-        assert network.plan.is_async
+        assert network.plan.files.is_async
         assert len(trees.tensors(door.rank / "Net" / "0" / str(step))) == 13
 
 

@@ -173,7 +173,7 @@ def test_enable_missing(door, alexnet):
     """Without ``enable`` the dump is asynchronous, and complete when the step returns."""
     network = door.dump(alexnet.path, alexnet.feeds, context=O0, enable=None, **BASE)
 
-    assert network.plan.is_async
+    assert network.plan.files.is_async
     same(expected(alexnet), found(door.rank / "Net" / "0" / "0")[0])
 
 

@@ -138,7 +138,7 @@ def test_enable_missing(door):
     """Without ``enable`` the dump is asynchronous, and complete when the step returns."""
     network = door.dump(three(), FEEDS, context=O0, enable=None)
 
-    assert network.plan.is_async
+    assert network.plan.files.is_async
     assert steps(door) == {"0": EVERYTHING}
 
 

@@ -172,7 +172,7 @@ def _configuration(path):
     for context in CONTEXTS:
         plan = mindspore.parse(data, str(path), context)
         describe(plan).encode()
-        plan.selector.unused(("Default/conv1-Conv2d/Conv2D-op0", 50 * "aA"))
+        plan.what.selector.unused(("Default/conv1-Conv2d/Conv2D-op0", 50 * "aA"))
 
 
 def _array(path):

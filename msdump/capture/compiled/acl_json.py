@@ -28,7 +28,7 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
         is_dumped: Whether the step is dumped.
     """
     settings = _settings(plan, layers, root)
-    if not is_dumped and plan.trigger is Trigger.ALWAYS:
+    if not is_dumped and plan.when.trigger is Trigger.ALWAYS:
         settings["dump_step"] = _NEVER
     return json.dumps({"dump": settings}, separators=(",", ":"), sort_keys=True).encode()
 
@@ -41,7 +41,7 @@ def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) ->
         full_names: The operators of the graph in execution order.
         marked: Those that ``set_dump`` marked.
     """
-    selector = plan.selector
+    selector = plan.what.selector
     if selector.mode is DumpMode.MARKED:
         return tuple(name for name in full_names if name in marked) or (NO_TARGET,)
     if selector.mode is DumpMode.ALL or not selector.patterns:
@@ -53,13 +53,13 @@ def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) ->
 
 
 def _settings(plan: DumpPlan, layers: tuple[str, ...], root: str) -> dict[str, Any]:
-    if plan.trigger is Trigger.OVERFLOW:
+    if plan.when.trigger is Trigger.OVERFLOW:
         return {"dump_debug": "on", "dump_path": root}
-    if plan.trigger is Trigger.EXCEPTION:
+    if plan.when.trigger is Trigger.EXCEPTION:
         return {"dump_scene": "lite_exception"}
     return {
         "dump_list": [{"layer": list(layers)}] if layers else [],
-        "dump_mode": _MODES[plan.keeps_inputs, plan.keeps_outputs],
+        "dump_mode": _MODES[plan.what.keeps_inputs, plan.what.keeps_outputs],
         "dump_op_switch": "on",
         "dump_path": root,
     }

@@ -65,11 +65,11 @@ class CompiledCapture:
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
         )
-        self.wants_inputs = plan.keeps_inputs
-        self.wants_outputs = plan.keeps_outputs
+        self.wants_inputs = plan.what.keeps_inputs
+        self.wants_outputs = plan.what.keeps_outputs
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
-        self._data = selection.data if plan.keeps_outputs and plan.trigger is Trigger.ALWAYS else {}
+        self._data = selection.data if plan.what.keeps_outputs and plan.when.trigger is Trigger.ALWAYS else {}
         self._blocked = selection.blocked
         self._holder = holder
         self._writer = writer
@@ -78,8 +78,8 @@ class CompiledCapture:
         self._overflow = overflow
         self._failure = failure
         # MindSpore's op_debug_mode 4 promises the inputs alone.
-        self._shows_unwritten = plan.tree is Tree.MODELS or plan.trigger is not Trigger.EXCEPTION
-        self._style = names.STYLES[plan.naming, plan.context.device_target]
+        self._shows_unwritten = plan.files.tree is Tree.MODELS or plan.when.trigger is not Trigger.EXCEPTION
+        self._style = names.STYLES[plan.files.naming, plan.context.device_target]
         self._directory = ""
         self._iteration = 0
         self._inputs: dict[str, Any] = {}
@@ -166,10 +166,12 @@ class CompiledCapture:
 
 def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
     """Return how many sequences and maps each operator that is asked for has, with a task or without one."""
-    if plan.trigger is not Trigger.ALWAYS:
+    if plan.when.trigger is not Trigger.ALWAYS:
         return (0,) * len(device.graph.nodes)
     return tuple(
-        steps.count_no_tensors(device.graph, node, inputs=plan.keeps_inputs, outputs=plan.keeps_outputs)
+        steps.count_no_tensors(
+            device.graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs
+        )
         if is_asked and not node.bodies
         else 0
         for node, is_asked in zip(device.graph.nodes, selection.asked, strict=True)

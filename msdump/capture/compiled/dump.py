@@ -91,7 +91,7 @@ class CompiledDump:
         self.sink = process.sink(plan)
         self.model_id = process.next_model_id() if model.model_id is None else model.model_id
         self.directory = _directory(plan, model.file_name, device.graph.name)
-        self._layout = ModelLayout(plan.path, plan.context.device_id, self.directory, self.model_id)
+        self._layout = ModelLayout(plan.files.path, plan.context.device_id, self.directory, self.model_id)
         self._process = process
         self._file_name = model.file_name
         self._time = model.time
@@ -112,7 +112,9 @@ class CompiledDump:
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
-        self._capture = self._watcher() if self.plan.scene is Scene.WATCHER else self._main_capture(marked)
+        self._capture = (
+            self._watcher() if self.plan.compiled.scene is Scene.WATCHER else self._main_capture(marked)
+        )
         names = [name for device in self._devices for node in device.graph.nodes for name in full_names(node)]
         self._layers = acl_json.layers(self.plan, names, marked)
         self._used = used_items(self.plan, names)
@@ -191,14 +193,14 @@ class CompiledDump:
     def pass_by(self, iteration: int) -> None:
         """Note an iteration that is about to run undumped."""
         del iteration
-        if self.plan.tree is Tree.STEPS:
-            self._configure(self.plan.path, is_dumped=False)
+        if self.plan.files.tree is Tree.STEPS:
+            self._configure(self.plan.files.path, is_dumped=False)
         self._runs += 1
 
     def _execution(self, iteration: int) -> str:
-        if self.plan.tree is not Tree.STEPS:
+        if self.plan.files.tree is not Tree.STEPS:
             return self._of_configuration(iteration if self._is_stepped else self._runs)
-        self._configure(f"{self.plan.path.rstrip('/')}/{iteration}", is_dumped=True)
+        self._configure(f"{self.plan.files.path.rstrip('/')}/{iteration}", is_dumped=True)
         time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, self._runs, iteration))
         return self._layout.execution(time, self._runs, iteration)
 
@@ -257,13 +259,13 @@ def _select(
     graph: Graph, plan: DumpPlan, marked: frozenset[str], model: tuple[str, tuple[bool, ...]]
 ) -> ModelSelection:
     file_name, runs = model
-    if plan.level is DumpLevel.KERNEL or plan.trigger is Trigger.EXCEPTION:
+    if plan.compiled.level is DumpLevel.KERNEL or plan.when.trigger is Trigger.EXCEPTION:
         nothing = (False,) * len(runs)
         return ModelSelection(nothing, {}, {}, nothing)
-    if plan.models is not None:
+    if plan.compiled.models is not None:
         return model_selection.select_model(graph, plan, file_name, runs)
     asked = tuple(
-        any(plan.selector.selects(name, is_marked=name in marked) for name in full_names(node))
+        any(plan.what.selector.selects(name, is_marked=name in marked) for name in full_names(node))
         for node in graph.nodes
     )
     watched = tuple(is_run and is_asked for is_run, is_asked in zip(runs, asked, strict=True))
@@ -292,28 +294,28 @@ def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
 
 def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
     """Return what writes the operators of a plan: files of CANN, statistics, or .npy files."""
-    if plan.operator_statistics is not None:
-        return StatisticsWriter(sink, plan.operator_statistics)
-    if plan.file_format is FileFormat.BIN:
+    if plan.compiled.operator_statistics is not None:
+        return StatisticsWriter(sink, plan.compiled.operator_statistics)
+    if plan.files.file_format is FileFormat.BIN:
         return DumpDataWriter(sink)
-    style = names.STYLES[plan.naming, plan.context.device_target]
+    style = names.STYLES[plan.files.naming, plan.context.device_target]
     statistics = None if plan.statistics is None else Statistics(plan.statistics, style)
-    return NpyWriter(sink, style, statistics, keeps_tensors=plan.keeps_tensors)
+    return NpyWriter(sink, style, statistics, keeps_tensors=plan.files.keeps_tensors)
 
 
 def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
-    if plan.trigger is not Trigger.OVERFLOW:
+    if plan.when.trigger is not Trigger.OVERFLOW:
         return None
     known = [task for device in devices for task in device.tasks]
-    return OpDebugWriter(sink, known, model_id, is_json=plan.file_format is FileFormat.NPY)
+    return OpDebugWriter(sink, known, model_id, is_json=plan.files.file_format is FileFormat.NPY)
 
 
 def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
     """Return what writes the operator that fails, None where no exception dump is on."""
-    scene = plan.scene
+    scene = plan.compiled.scene
     if scene is None and plan.context.exception_dump is ExceptionDump.FULL:
         scene = Scene.NORM_EXCEPTION
     if scene is None or scene not in EXCEPTIONS:
         return None
-    directory = layouts.exceptions(plan.exception_path or plan.path, plan.context.device_id)
+    directory = layouts.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
     return ExceptionWriter(sink, directory, scene, graph)

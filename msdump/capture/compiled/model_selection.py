@@ -61,7 +61,7 @@ def select_model(
         runs: For each node, whether the device runs it at all; None: it runs them all. What has
             no task of its own is never dumped and ends no range.
     """
-    items = Items.of(plan.models or (), file_name, graph.name, plan.source)
+    items = Items.of(plan.compiled.models or (), file_name, graph.name, plan.source)
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
     in_layer = items.selected(graph.nodes)
     in_range = within(items.ranges, graph.nodes, present)
@@ -73,7 +73,7 @@ def select_model(
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
     """Return the ``{model_name}`` of a model: its file's if ``dump_list`` names it so, else its own."""
-    named = {item.model_name for item in plan.models or ()}
+    named = {item.model_name for item in plan.compiled.models or ()}
     return file_name if file_name and (file_name in named or not graph_name) else graph_name
 
 

@@ -68,16 +68,18 @@ class SingleDump:
         """
         self.plan = plan
         self.sink = process.sink(plan)
-        self.watched = tuple(plan.dumps_single_operators and task is not None for task in device.tasks)
-        self.wants_inputs = plan.keeps_inputs
-        self.wants_outputs = plan.keeps_outputs
+        self.watched = tuple(
+            plan.compiled.dumps_single_operators and task is not None for task in device.tasks
+        )
+        self.wants_inputs = plan.what.keeps_inputs
+        self.wants_outputs = plan.what.keeps_outputs
         self._device = device
         self._single = single
         self._holder = Holder(device, memory)
         self._writer = operator_writer(plan, self.sink)
         self._failure = failure_writer(plan, device.graph, self.sink)
-        self._directory = layouts.single_operators(plan.path, single.time, plan.context.device_id)
-        self._style = names.STYLES[plan.naming, plan.context.device_target]
+        self._directory = layouts.single_operators(plan.files.path, single.time, plan.context.device_id)
+        self._style = names.STYLES[plan.files.naming, plan.context.device_target]
 
     def mark(self, marked: frozenset[str]) -> None:
         """Change nothing: no marks choose operators that are called alone."""
@@ -126,9 +128,9 @@ class SingleDump:
         """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""
         operator = self._device.graph.nodes[position].operator
         op_type = self._single.op_type if self._is_main(position) else operator.op_type
-        if self.plan.level is not DumpLevel.KERNEL:
+        if self.plan.compiled.level is not DumpLevel.KERNEL:
             yield OperatorRef(op_type, op_type)
-        if self.plan.level is not DumpLevel.OP:
+        if self.plan.compiled.level is not DumpLevel.OP:
             yield OperatorRef(op_type, f"aclnn{self._single.op_type}_{position}_{op_type}AiCore")
 
     def _is_main(self, position: int) -> bool:

@@ -95,7 +95,7 @@ def warn_of_unknown(graph: Graph, runs: Sequence[bool], plan: DumpPlan) -> None:
 
 
 def _item(plan: DumpPlan) -> ModelItem:
-    return plan.models[-1] if plan.models else ModelItem()
+    return plan.compiled.models[-1] if plan.compiled.models else ModelItem()
 
 
 def _is_layer(node: Node, layers: frozenset[str]) -> bool:
@@ -162,7 +162,7 @@ class WatcherCapture:
         self._image = GraphImage(device.graph, holder, sight.memory)
         self._sight = sight
         self._writer = writer
-        self._style = names.STYLES[plan.naming, plan.context.device_target]
+        self._style = names.STYLES[plan.files.naming, plan.context.device_target]
         self.bodies: Mapping[int, WatcherCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ class GraphDump:
         self._layout = layout
         self._device = device
         self._trigger = None
-        if plan.trigger is Trigger.OVERFLOW:
+        if plan.when.trigger is Trigger.OVERFLOW:
             read = None if device is None else device_steps.reader(device)
             self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
         self._wrote_constants = False

@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from msdump import env
-from msdump.plan import Context, DumpPlan, FileFormat, ModelItem, Scene, Tree, Trigger
+from msdump.plan import (
+    Context,
+    DumpPlan,
+    FileFormat,
+    Files,
+    ModelDump,
+    ModelItem,
+    Scene,
+    Tree,
+    Trigger,
+    What,
+    When,
+)
 
 _log = logging.getLogger("msdump.config")
 
@@ -80,12 +92,19 @@ def _plan(scene: Scene, directory: str, source: str, context: Context) -> DumpPl
         source=source,
         source_bytes=b"",
         context=context,
-        path=directory,
-        net_name="",
-        trigger=Trigger.EXCEPTION,
-        file_format=FileFormat.BIN,
-        keeps_device_format=True,
-        tree=Tree.MODELS,
-        models=(ModelItem(),),
-        scene=scene,
+        files=Files(
+            path=directory,
+            file_format=FileFormat.BIN,
+            tree=Tree.MODELS,
+        ),
+        what=What(
+            keeps_device_format=True,
+        ),
+        when=When(
+            trigger=Trigger.EXCEPTION,
+        ),
+        compiled=ModelDump(
+            models=(ModelItem(),),
+            scene=scene,
+        ),
     )

@@ -27,12 +27,16 @@ from msdump.plan import (
     DumpPlan,
     Existing,
     FileFormat,
+    Files,
+    ModelDump,
     ModelItem,
     OnWriteError,
     PrecisionMode,
     Scene,
     Tree,
     Trigger,
+    What,
+    When,
 )
 
 _OWN: Final = "msdump"
@@ -150,27 +154,38 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
         source=str(File(document.source).absolute()),
         source_bytes=document.data,
         context=replace(context, fuses=context.fuses and settings.fusion_switch == "on"),
-        path=_exception_path(section) if is_exception else _path(section),
-        net_name="",
-        iterations=IterationSet() if is_exception else iterations(section.dump_step) or IterationSet(),
-        keeps_inputs=keeps_all or section.dump_mode == "input",
-        keeps_outputs=keeps_all or section.dump_mode == "output",
-        trigger=Trigger.EXCEPTION if is_exception else Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
-        file_format=FileFormat.BIN,
-        is_async=True,
-        keeps_device_format=True,
-        on_write_error=OnWriteError(settings.on_write_error),
-        existing=Existing(settings.existing),
+        files=Files(
+            path=_exception_path(section) if is_exception else _path(section),
+            file_format=FileFormat.BIN,
+            is_async=True,
+            on_write_error=OnWriteError(settings.on_write_error),
+            existing=Existing(settings.existing),
+            queue_bytes=settings.queue_bytes,
+            writer_threads=settings.writer_threads,
+            max_bytes=settings.max_bytes,
+            tree=Tree.MODELS,
+        ),
+        what=What(
+            keeps_inputs=keeps_all or section.dump_mode == "input",
+            keeps_outputs=keeps_all or section.dump_mode == "output",
+            keeps_device_format=True,
+        ),
+        when=When(
+            iterations=IterationSet() if is_exception else iterations(section.dump_step) or IterationSet(),
+            trigger=Trigger.EXCEPTION
+            if is_exception
+            else Trigger.OVERFLOW
+            if is_overflow
+            else Trigger.ALWAYS,
+        ),
+        compiled=ModelDump(
+            models=_EVERYTHING if is_exception or is_overflow else _models(section),
+            dumps_single_operators=section.dump_op_switch == "on",
+            level=DumpLevel(section.dump_level),
+            scene=scene,
+            operator_statistics=None if is_exception or is_overflow else _statistics(section),
+        ),
         precision_mode=_precision_mode(settings),
-        queue_bytes=settings.queue_bytes,
-        writer_threads=settings.writer_threads,
-        max_bytes=settings.max_bytes,
-        tree=Tree.MODELS,
-        models=_EVERYTHING if is_exception or is_overflow else _models(section),
-        dumps_single_operators=section.dump_op_switch == "on",
-        level=DumpLevel(section.dump_level),
-        scene=scene,
-        operator_statistics=None if is_exception or is_overflow else _statistics(section),
     )
 
 

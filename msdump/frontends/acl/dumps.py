@@ -84,7 +84,7 @@ class Dumps:
         plan = config.read(path, context(0), malformed=malformed)
         if plan is None:
             return
-        if plan.trigger is Trigger.EXCEPTION:
+        if plan.when.trigger is Trigger.EXCEPTION:
             self._configure_exceptions(plan)
             return
         self._refuse_with_collect_path(path)
@@ -95,8 +95,8 @@ class Dumps:
             _log.warning(
                 "%s: dump_scene %s is not turned on: exception dump %s is on already",
                 plan.source,
-                plan.scene,
-                self._exceptions.plan.scene,
+                plan.compiled.scene,
+                self._exceptions.plan.compiled.scene,
             )
             return
         self._exceptions = self._start(plan)
@@ -125,12 +125,13 @@ class Dumps:
     def _plan(self, armed: Configuration, device_id: int) -> DumpPlan:
         """Return the plan for a device; an exception dump goes along with any other."""
         plan = armed.plan
-        given = replace(plan.context, device_id=device_id)
+        context = replace(plan.context, device_id=device_id)
         if self._exceptions is None or armed is self._exceptions:
-            return replace(plan, context=given)
-        watched = self._exceptions.plan
-        scene = plan.scene or watched.scene
-        return replace(plan, context=given, scene=scene, exception_path=watched.path)
+            return replace(plan, context=context)
+        exceptions = self._exceptions.plan
+        scene = plan.compiled.scene or exceptions.compiled.scene
+        compiled = replace(plan.compiled, scene=scene, exception_path=exceptions.files.path)
+        return replace(plan, context=context, compiled=compiled)
 
     def stop(self) -> None:
         """Turn every dump off; the exception scene that cannot be turned off stays."""
@@ -144,7 +145,9 @@ class Dumps:
     def _is_lasting(self) -> bool:
         """Tell whether the exception dump stays: the environment's, or that of the detail scene."""
         exceptions = self._exceptions
-        return exceptions is not None and (self._is_environments or exceptions.plan.scene in _LASTING)
+        return exceptions is not None and (
+            self._is_environments or exceptions.plan.compiled.scene in _LASTING
+        )
 
     def flush(self) -> None:
         """Complete every file and tell what was asked for and never met."""

@@ -243,7 +243,7 @@ def _built(
     single = SingleOperator(op_type, "" if dump is None else dump.time)
     if dump is None:
         return Network(graph, None, Process(), context(device_id)), single
-    plan = replace(dump.plan, iterations=IterationSet())  # calls are no steps
+    plan = replace(dump.plan, when=replace(dump.plan.when, iterations=IterationSet()))  # calls are no steps
     return Network(graph, plan, dump.process, model=single), single
 
 

@@ -32,11 +32,11 @@ class Usage:
     def ran(self, step: int, plan: DumpPlan) -> None:
         """Note that a model has run, for the first time as step 0."""
         self.runs = max(self.runs, step + 1)
-        self.has_dumped |= step in plan.iterations
+        self.has_dumped |= step in plan.when.iterations
 
     def tell(self, plan: DumpPlan) -> None:
         """Warn of models and steps that were asked for and never met, once."""
-        asked = (item.model_name for item in plan.models or () if item.model_name is not None)
+        asked = (item.model_name for item in plan.compiled.models or () if item.model_name is not None)
         missed = [name for name in dict.fromkeys(asked) if name not in self.names]
         if self.names and missed:
             _log.warning(
@@ -46,7 +46,7 @@ class Usage:
         if self.runs and not self.has_dumped:
             _log.warning(
                 "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
-                *(plan.source, plan.iterations, self.runs - 1),
+                *(plan.source, plan.when.iterations, self.runs - 1),
             )
         self.names, self.runs = {}, 0
 

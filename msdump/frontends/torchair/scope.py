@@ -50,7 +50,7 @@ def with_marked(plan: DumpPlan, gm: Any, origins: Mapping[str, str]) -> DumpPlan
     """
     marked = {node.name for node in gm.graph.nodes if (node.meta.get("custom") or {}).get(_MARK)}
     names = tuple(operator for operator, origin in origins.items() if origin in marked)
-    if not names or plan.models is None:
+    if not names or plan.compiled.models is None:
         return plan
-    models = tuple(dataclasses.replace(item, layers=(*item.layers, *names)) for item in plan.models)
-    return dataclasses.replace(plan, models=models)
+    models = tuple(dataclasses.replace(item, layers=(*item.layers, *names)) for item in plan.compiled.models)
+    return dataclasses.replace(plan, compiled=dataclasses.replace(plan.compiled, models=models))

@@ -38,21 +38,21 @@ def _device(plan: DumpPlan) -> str:
 
 
 def _files(plan: DumpPlan) -> str:
-    root = plan.path.rstrip("/")
-    if plan.scene in EXCEPTIONS:
-        return exceptions(plan.exception_path or root, plan.context.device_id)
-    if plan.tree is not Tree.RANKS:
-        return f"{root}/{plan.tree}/"
-    return f"{root}/rank_{{rank}}/{plan.net_name}/{{graph}}/{{iteration}}/, {_NAMES[plan.naming]}"
+    root = plan.files.path.rstrip("/")
+    if plan.compiled.scene in EXCEPTIONS:
+        return exceptions(plan.compiled.exception_path or root, plan.context.device_id)
+    if plan.files.tree is not Tree.RANKS:
+        return f"{root}/{plan.files.tree}/"
+    return f"{root}/rank_{{rank}}/{plan.files.net_name}/{{graph}}/{{iteration}}/, {_NAMES[plan.files.naming]}"
 
 
 def _iterations(plan: DumpPlan) -> str:
-    first = f", the first one is number {plan.initial_iteration}" if plan.initial_iteration else ""
-    return f"{plan.iterations}{first}"
+    first = f", the first one is number {plan.when.initial_iteration}" if plan.when.initial_iteration else ""
+    return f"{plan.when.iterations}{first}"
 
 
 def _operators(plan: DumpPlan) -> str:
-    selector = plan.selector
+    selector = plan.what.selector
     if selector.mode is DumpMode.MARKED:
         return "those that set_dump marks"
     if selector.mode is DumpMode.ALL or not selector.patterns:
@@ -69,24 +69,28 @@ def _pattern(pattern: KernelPattern) -> str:
 
 
 def _trigger(plan: DumpPlan) -> str:
-    if plan.trigger is Trigger.EXCEPTION:
+    if plan.when.trigger is Trigger.EXCEPTION:
         return "only the operator that fails"
-    if plan.trigger is Trigger.OVERFLOW:
-        limit = f", the first {plan.overflow_limit} of the process" if plan.overflow_limit else ""
+    if plan.when.trigger is Trigger.OVERFLOW:
+        limit = f", the first {plan.when.overflow_limit} of the process" if plan.when.overflow_limit else ""
         return f"only operators that overflow{limit}"
     return ""
 
 
 def _tensors(plan: DumpPlan) -> str:
-    sides = [name for name, kept in (("inputs", plan.keeps_inputs), ("outputs", plan.keeps_outputs)) if kept]
+    sides = [
+        name
+        for name, kept in (("inputs", plan.what.keeps_inputs), ("outputs", plan.what.keeps_outputs))
+        if kept
+    ]
     which = " and ".join(sides)
-    if not plan.keeps_tensors:
+    if not plan.files.keeps_tensors:
         return f"none; {which} are only measured"
-    layout = "device" if plan.keeps_device_format else "host"
-    part = f", first {plan.sample_count} elements" if plan.sample_count else ""
-    if plan.operator_statistics is not None:
-        return f"none; {which} are only measured: {', '.join(plan.operator_statistics)}"
-    form = "one file for each operator" if plan.file_format is FileFormat.BIN else "as .npy"
+    layout = "device" if plan.what.keeps_device_format else "host"
+    part = f", first {plan.what.sample_count} elements" if plan.what.sample_count else ""
+    if plan.compiled.operator_statistics is not None:
+        return f"none; {which} are only measured: {', '.join(plan.compiled.operator_statistics)}"
+    form = "one file for each operator" if plan.files.file_format is FileFormat.BIN else "as .npy"
     return f"{which}{part}, in {layout} format, {form}"
 
 
@@ -101,21 +105,21 @@ def _statistics(plan: DumpPlan) -> str:
 
 
 def _writing(plan: DumpPlan) -> str:
-    if not plan.is_async:
+    if not plan.files.is_async:
         return "synchronous, an operator's files are complete before the next operator starts"
-    return f"asynchronous, at most {_size(plan.queue_bytes)} wait"
+    return f"asynchronous, at most {_size(plan.files.queue_bytes)} wait"
 
 
 def _limits(plan: DumpPlan) -> str:
     limits = (
-        (f"at most {_size(plan.max_bytes)} of tensor files", plan.max_bytes),
-        (f"{plan.writer_threads} writer threads", plan.writer_threads > 1),
-        ("a failed write only warns", plan.on_write_error is OnWriteError.WARN),
-        ("what lies there already is removed", plan.existing is Existing.REPLACE),
-        ("refused where files lie there already", plan.existing is Existing.REFUSE),
+        (f"at most {_size(plan.files.max_bytes)} of tensor files", plan.files.max_bytes),
+        (f"{plan.files.writer_threads} writer threads", plan.files.writer_threads > 1),
+        ("a failed write only warns", plan.files.on_write_error is OnWriteError.WARN),
+        ("what lies there already is removed", plan.files.existing is Existing.REPLACE),
+        ("refused where files lie there already", plan.files.existing is Existing.REFUSE),
         (f"precision_mode {plan.precision_mode}", plan.precision_mode),
         ("no operators are fused", not plan.context.fuses),
-        ("kernel arguments are saved", plan.saves_kernel_args),
+        ("kernel arguments are saved", plan.what.saves_kernel_args),
     )
     return ", ".join(words for words, is_said in limits if is_said)
 

@@ -80,7 +80,7 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
         plan: The plan; ``set_dump`` marks nothing.
         settled: The same model, loaded with the sizes of its dynamic dimensions.
     """
-    graph = graph if plan.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
+    graph = graph if plan.files.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
     device = emulated(graph, plan, plan.context, _Untouched)
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
     rehearsal.play(0)
@@ -102,10 +102,10 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
 
 def _dumped(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
     """Return the ranges of iterations that are dumped, from the first that a run has; None: no end."""
-    if plan.iterations.spans is None:
+    if plan.when.iterations.spans is None:
         return None
-    first = plan.initial_iteration
-    return tuple((max(low, first), high) for low, high in plan.iterations.spans if high >= first)
+    first = plan.when.initial_iteration
+    return tuple((max(low, first), high) for low, high in plan.when.iterations.spans if high >= first)
 
 
 def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int, int]]) -> Amount:
@@ -131,9 +131,9 @@ class _Rehearsal:
     def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
         self._graph = graph
         self._tensors = _Tensors(graph, settled)
-        self._is_certain = plan.trigger is Trigger.ALWAYS
+        self._is_certain = plan.when.trigger is Trigger.ALWAYS
         self._files = _CountingFiles()
-        self._sink = SyncSink(plan.on_write_error, files=self._files)
+        self._sink = SyncSink(plan.files.on_write_error, files=self._files)
         self._dump = dump_of(
             graph, plan, _Stage(self._sink), device, memory=lambda: _Somewhere(graph), model=ModelIdentity()
         )

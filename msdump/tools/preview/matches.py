@@ -49,12 +49,12 @@ class Matches:
 
 def matches(graph: Graph, plan: DumpPlan) -> Matches:
     """Return what a plan selects of a model, branches and loops included; ``set_dump`` marks nothing."""
-    if plan.tree is not Tree.RANKS:
+    if plan.files.tree is not Tree.RANKS:
         return _compiled(graph, plan)
     device = emulated(graph, plan, plan.context)
     graph = graph if device is None else device.graph
     selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
-    has_parameters = plan.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+    has_parameters = plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     names = list(selection.selectable(graph, plan))
     used = selection.used_items(plan, names)
     return Matches(
@@ -62,7 +62,7 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
         tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
         tuple(
             Unmatched(pattern.item, suggest_for(pattern, operators(graph)))
-            for pattern in plan.selector.patterns
+            for pattern in plan.what.selector.patterns
             if pattern.item not in used
         ),
         sum(len(inner.operators) for inner in graph.walk()),
@@ -96,7 +96,7 @@ def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
         (),
         tuple(
             Unmatched(pattern.item, suggest_for(pattern, nodes))
-            for pattern in plan.selector.patterns
+            for pattern in plan.what.selector.patterns
             if pattern.item not in used
         ),
         sum(task is not None for inner in devices for task in inner.tasks),

@@ -12,10 +12,11 @@ from msdump.capture.compiled.held import Holder
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.device.memory import Block
 from msdump.device.tasks import Task
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
+from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.record import IO, OperatorRef
+from tests import plans
 
-PLAN = DumpPlan("plan.json", b"", Context(DeviceTarget.ASCEND, JitLevel.O2), "/dump", "Net")
+PLAN = plans.made("plan.json", Context(DeviceTarget.ASCEND, JitLevel.O2), net_name="Net")
 TASK = Task(4, 7)
 ARRAYS = [np.float32([1]), np.float32([2])]
 RESULTS = [np.float32([3])]

@@ -9,8 +9,9 @@ import pytest
 
 from msdump.capture.compiled.model_selection import directory_name, select_model, within
 from msdump.graph.graph import Graph, Node, Value, ValueType
-from msdump.plan import Blocked, Context, DumpPlan, ModelItem
+from msdump.plan import Blocked, ModelItem
 from msdump.record import IO, OperatorRef
+from tests import plans
 
 A, B, C, D, E = "A", "B", "C", "D", "E"
 
@@ -29,7 +30,7 @@ def model(*nodes, inputs=("x",), name="inner"):
 
 def plan(*items):
     """Return a plan with items of ``dump_list``."""
-    return DumpPlan("acl.json", b"", Context(), "/dump", "", models=items)
+    return plans.made("acl.json", models=items)
 
 
 def selected(graph, *items, file_name="file", runs=None):

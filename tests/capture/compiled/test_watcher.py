@@ -6,8 +6,9 @@ import pytest
 
 from msdump.capture.compiled.watcher import resident, select_watch
 from msdump.graph.graph import Graph, Node, Value, ValueType
-from msdump.plan import Context, DumpPlan, ModelItem
+from msdump.plan import ModelItem
 from msdump.record import OperatorRef
+from tests import plans
 
 
 def operator(name, op_type="Relu", *, outputs=("out",), parts=()):
@@ -41,7 +42,7 @@ GRAPH = Graph(
 def plan(watched, layers=()):
     """Return a watcher's plan."""
     item = ModelItem(watched=tuple(watched), layers=tuple(layers))
-    return DumpPlan("acl.json", b"", Context(), "/dump", "", models=(item,))
+    return plans.made("acl.json", models=(item,))
 
 
 def named(flags):

@@ -26,9 +26,9 @@ def ask(monkeypatch, tmp_path):
         plan = exception_plan(CONTEXT)
         if plan is None:
             return None
-        assert Trigger.EXCEPTION is plan.trigger
-        assert (True, True) == (plan.keeps_inputs, plan.keeps_outputs)
-        return str(plan.scene), plan.path.removeprefix(str(tmp_path)).lstrip("/")
+        assert Trigger.EXCEPTION is plan.when.trigger
+        assert (True, True) == (plan.what.keeps_inputs, plan.what.keeps_outputs)
+        return str(plan.compiled.scene), plan.files.path.removeprefix(str(tmp_path)).lstrip("/")
 
     return run
 

@@ -49,14 +49,22 @@ def test_model_dump(tmp_path):
 
     assert str(tmp_path / "acl.json") == plan.source
     assert b'{"dump": {"dump_path": ".", "dump_list": [{}]}}' == plan.source_bytes
-    assert str(tmp_path) == plan.path
+    assert str(tmp_path) == plan.files.path
     assert CONTEXT == plan.context
-    assert (False, True) == (plan.keeps_inputs, plan.keeps_outputs)
-    assert (Tree.MODELS, DumpLevel.ALL, (ModelItem(),)) == (plan.tree, plan.level, plan.models)
-    assert (None, Trigger.ALWAYS, False) == (plan.scene, plan.trigger, plan.dumps_single_operators)
-    assert IterationSet() == plan.iterations
-    assert plan.operator_statistics is None
-    assert plan.keeps_device_format
+    assert (False, True) == (plan.what.keeps_inputs, plan.what.keeps_outputs)
+    assert (Tree.MODELS, DumpLevel.ALL, (ModelItem(),)) == (
+        plan.files.tree,
+        plan.compiled.level,
+        plan.compiled.models,
+    )
+    assert (None, Trigger.ALWAYS, False) == (
+        plan.compiled.scene,
+        plan.when.trigger,
+        plan.compiled.dumps_single_operators,
+    )
+    assert IterationSet() == plan.when.iterations
+    assert plan.compiled.operator_statistics is None
+    assert plan.what.keeps_device_format
 
 
 def test_items_are_kept():
@@ -82,7 +90,7 @@ def test_items_are_kept():
             (Blocked("pool1"),),
             (("conv1", "relu1"),),
         ),
-    ) == plan.models
+    ) == plan.compiled.models
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,7 @@ def test_dump_mode(mode, expected):
     """dump_mode says which side of the operators is dumped."""
     plan = plan_of({"dump_list": [{}], "dump_mode": mode})
 
-    assert expected == (plan.keeps_inputs, plan.keeps_outputs)
+    assert expected == (plan.what.keeps_inputs, plan.what.keeps_outputs)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,7 @@ def test_dump_level(level, models):
     """Level kernel has no files of graph operators: no model is dumped."""
     plan = plan_of({"dump_list": [{}], "dump_level": level})
 
-    assert (level, models) == (plan.level, plan.models)
+    assert (level, models) == (plan.compiled.level, plan.compiled.models)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,7 @@ def test_dump_level(level, models):
 )
 def test_dump_step(text, spans):
     """dump_step names the iterations; none names them all."""
-    assert IterationSet(spans) == plan_of({"dump_list": [{}], "dump_step": text}).iterations
+    assert IterationSet(spans) == plan_of({"dump_list": [{}], "dump_step": text}).when.iterations
 
 
 STATISTICS = {
@@ -132,7 +140,7 @@ STATISTICS = {
 @pytest.mark.parametrize(("keys", "expected"), STATISTICS.values(), ids=STATISTICS)
 def test_statistics(keys, expected):
     """Statistics have the order of their columns, each once; six by default."""
-    assert expected == plan_of({"dump_list": [{}], **keys}).operator_statistics
+    assert expected == plan_of({"dump_list": [{}], **keys}).compiled.operator_statistics
 
 
 @pytest.mark.parametrize(
@@ -149,17 +157,21 @@ def test_single_operators(section, models):
     """dump_op_switch dumps single operators, and models as listed; all of them where none is."""
     plan = plan_of({"dump_op_switch": "on", **section})
 
-    assert plan.dumps_single_operators
-    assert models == plan.models
+    assert plan.compiled.dumps_single_operators
+    assert models == plan.compiled.models
 
 
 def test_overflow():
     """dump_debug dumps inputs and outputs of the operators that overflow, of any model."""
     plan = plan_of({"dump_debug": "on", "dump_mode": "input", "dump_step": "1-2"})
 
-    assert (Trigger.OVERFLOW, True, True) == (plan.trigger, plan.keeps_inputs, plan.keeps_outputs)
-    assert (ModelItem(),) == plan.models
-    assert IterationSet(((1, 2),)) == plan.iterations
+    assert (Trigger.OVERFLOW, True, True) == (
+        plan.when.trigger,
+        plan.what.keeps_inputs,
+        plan.what.keeps_outputs,
+    )
+    assert (ModelItem(),) == plan.compiled.models
+    assert IterationSet(((1, 2),)) == plan.when.iterations
 
 
 def test_watcher():
@@ -168,9 +180,13 @@ def test_watcher():
 
     plan = plan_of({"dump_scene": "watcher", "dump_list": [item]})
 
-    assert Scene.WATCHER is plan.scene
-    assert (ModelItem(layers=("A", "B"), watched=("C", "D")),) == plan.models
-    assert (Trigger.ALWAYS, False, True) == (plan.trigger, plan.keeps_inputs, plan.keeps_outputs)
+    assert Scene.WATCHER is plan.compiled.scene
+    assert (ModelItem(layers=("A", "B"), watched=("C", "D")),) == plan.compiled.models
+    assert (Trigger.ALWAYS, False, True) == (
+        plan.when.trigger,
+        plan.what.keeps_inputs,
+        plan.what.keeps_outputs,
+    )
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -178,9 +194,9 @@ def test_exception(scene, tmp_path):
     """An exception scene waits for a failing operator of any model."""
     plan = plan_of({"dump_scene": scene, "dump_path": "not/yet/there"})
 
-    assert (scene, Trigger.EXCEPTION) == (plan.scene, plan.trigger)
-    assert str(tmp_path / "not/yet/there") == plan.path
-    assert (ModelItem(),) == plan.models
+    assert (scene, Trigger.EXCEPTION) == (plan.compiled.scene, plan.when.trigger)
+    assert str(tmp_path / "not/yet/there") == plan.files.path
+    assert (ModelItem(),) == plan.compiled.models
 
 
 PRIORITY = {
@@ -203,7 +219,7 @@ def test_path_of_an_exception_dump(variables, dump_path, expected, monkeypatch, 
 
     plan = acl.parse(json.dumps({"dump": given}).encode(), "acl.json", CONTEXT)
 
-    assert str(tmp_path / expected) == plan.path
+    assert str(tmp_path / expected) == plan.files.path
 
 
 @pytest.mark.parametrize(
@@ -216,7 +232,7 @@ def test_variables_move_no_other_dump(section, monkeypatch, tmp_path):
     monkeypatch.setenv(env.ASCEND_DUMP_PATH, "a")
     monkeypatch.setenv(env.ASCEND_WORK_PATH, "b")
 
-    assert str(tmp_path) == plan_of(section).path
+    assert str(tmp_path) == plan_of(section).files.path
     assert [] == list(tmp_path.iterdir())
 
 
@@ -224,7 +240,7 @@ def test_remote_path_is_local(caplog, tmp_path):
     """The address of another host is taken off with a warning."""
     plan = plan_of({"dump_path": f"10.0.0.1:{tmp_path}/there", "dump_list": [{}]})
 
-    assert f"{tmp_path}/there" == plan.path
+    assert f"{tmp_path}/there" == plan.files.path
     assert "no other host is reached" in caplog.text
 
 
@@ -241,8 +257,8 @@ def test_own_settings():
 
     plan = plan_of({"dump_list": [{}]}, msdump=own)
 
-    assert (1000, 2000, 2) == (plan.max_bytes, plan.queue_bytes, plan.writer_threads)
-    assert (PrecisionMode.FORCE_FP32, OnWriteError.WARN) == (plan.precision_mode, plan.on_write_error)
+    assert (1000, 2000, 2) == (plan.files.max_bytes, plan.files.queue_bytes, plan.files.writer_threads)
+    assert (PrecisionMode.FORCE_FP32, OnWriteError.WARN) == (plan.precision_mode, plan.files.on_write_error)
     assert not plan.context.fuses
 
 
@@ -253,7 +269,7 @@ def test_own_settings_have_defaults():
     assert (True, None, OnWriteError.RAISE) == (
         plan.context.fuses,
         plan.precision_mode,
-        plan.on_write_error,
+        plan.files.on_write_error,
     )
 
 

@@ -10,7 +10,6 @@ from msdump.iterations import IterationSet
 from msdump.plan import (
     Context,
     DeviceTarget,
-    DumpPlan,
     FileFormat,
     JitLevel,
     Naming,
@@ -21,10 +20,11 @@ from msdump.plan import (
 )
 from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.tools.preview.describe import describe
+from tests import plans
 
 O0 = Context(DeviceTarget.ASCEND, JitLevel.O0, device_id=3)
 O2 = Context(DeviceTarget.ASCEND, JitLevel.O2)
-PLAN = DumpPlan("d.json", b"", Context(), "/dump", "Net", IterationSet.of([(0, 0), (5, 8)]))
+PLAN = plans.made("d.json", net_name="Net", iterations=IterationSet.of([(0, 0), (5, 8)]))
 
 
 def test_plain_plan_is_said_in_six_lines():
@@ -126,4 +126,4 @@ PATTERNS = (
 )
 def test_setting_is_said(changes, line):
     """Each setting that is not at its default is said in its line."""
-    assert line in describe(replace(PLAN, **changes)).split("\n")
+    assert line in describe(plans.changed(PLAN, **changes)).split("\n")

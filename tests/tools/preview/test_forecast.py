@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import onnx.parser
@@ -12,11 +11,12 @@ import pytest
 from msdump.capture.process import Process
 from msdump.graph import loader
 from msdump.iterations import IterationSet
-from msdump.plan import Context, DeviceTarget, DumpPlan, FileFormat, JitLevel, Naming, StatisticSpec, Tree
+from msdump.plan import Context, DeviceTarget, FileFormat, JitLevel, Naming, StatisticSpec, Tree
 from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.session import Network
 from msdump.tools.preview import inputs
 from msdump.tools.preview.forecast import Amount, forecast
+from tests import plans
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 CONTEXTS = {
@@ -24,7 +24,7 @@ CONTEXTS = {
     "GPU": Context(DeviceTarget.GPU),
     "Ascend": Context(DeviceTarget.ASCEND, JitLevel.O0),
 }
-PLAN = DumpPlan("data_dump.json", b"{}", Context(), "", "Net", IterationSet.of([(1, 2), (9, 11)]))
+PLAN = plans.made(path="", net_name="Net", iterations=IterationSet.of([(1, 2), (9, 11)]))
 SETTINGS = {
     "everything": {},
     "outputs": {"keeps_inputs": False},
@@ -69,12 +69,12 @@ def run(graph, plan, count, sizes):
 def test_forecast_is_what_the_run_writes(tmp_path, name, context, settings):
     """Files and bytes of all iterations are those on disk after the run, to the byte."""
     graph = loader.load(GRAPHS / f"{name}.onnx")
-    plan = replace(PLAN, context=context, path=str(tmp_path), **settings)
+    plan = plans.changed(PLAN, context=context, path=str(tmp_path), **settings)
     if context.device_target is DeviceTarget.GPU:  # whose list of iterations also has the undumped ones
-        plan = replace(plan, iterations=IterationSet.of([(0, 11)]))
+        plan = plans.changed(plan, iterations=IterationSet.of([(0, 11)]))
 
     told = forecast(graph, plan, graph)
-    run(graph, plan, 12 - plan.initial_iteration, {})
+    run(graph, plan, 12 - plan.when.initial_iteration, {})
 
     assert written(tmp_path) == told.total
     assert told.unknown == 0
@@ -84,7 +84,7 @@ def test_forecast_is_what_the_run_writes(tmp_path, name, context, settings):
 def test_every_small_graph_is_forecast(tmp_path, path):
     """For each model of graphs/ the forecast is exact, or says for how many tensors it is not."""
     graph = loader.load(path)
-    plan = replace(PLAN, path=str(tmp_path), iterations=IterationSet.of([(0, 1)]))
+    plan = plans.changed(PLAN, path=str(tmp_path), iterations=IterationSet.of([(0, 1)]))
 
     sizes = {"N": 3} if any("N" in (value.type.shape or ()) for value in graph.inputs) else {}
 
@@ -122,7 +122,9 @@ def test_compiled_graphs_are_forecast(tmp_path, name, settings):
     """Files and bytes of a compiled graph's dump are those on disk, or it is said how many are unknown."""
     graph = loader.load(GRAPHS / f"{name}.onnx")
     steps = IterationSet.of([(0, 1)])
-    plan = replace(PLAN, path=str(tmp_path), iterations=steps, context=O2, **{"tree": Tree.STEPS} | settings)
+    plan = plans.changed(
+        PLAN, path=str(tmp_path), iterations=steps, context=O2, **{"tree": Tree.STEPS} | settings
+    )
     sizes = {"N": 3} if any("N" in (value.type.shape or ()) for value in graph.inputs) else {}
 
     told = forecast(graph, plan, loader.load(GRAPHS / f"{name}.onnx", sizes=sizes))
@@ -141,7 +143,7 @@ def test_forecast_of_device_formats_takes_no_memory():
         "agraph (float[1024,1024,64,64] x) => (float[1024,1024,32,32] y)"
         " { y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) }"
     )
-    plan = replace(PLAN, path="/dump", context=O2, tree=Tree.STEPS, file_format=FileFormat.BIN)
+    plan = plans.changed(PLAN, path="/dump", context=O2, tree=Tree.STEPS, file_format=FileFormat.BIN)
 
     told = forecast(graph, plan, graph)
 
@@ -153,8 +155,8 @@ def test_unfilled_dimension_is_counted():
     graph = loader.load(GRAPHS / "external_data.onnx")
 
     settled = loader.load(GRAPHS / "external_data.onnx", sizes={"N": 2})
-    assert forecast(graph, replace(PLAN, path="/dump"), graph).unknown == 4
-    assert forecast(graph, replace(PLAN, path="/dump"), settled).unknown == 0
+    assert forecast(graph, plans.changed(PLAN, path="/dump"), graph).unknown == 4
+    assert forecast(graph, plans.changed(PLAN, path="/dump"), settled).unknown == 0
 
 
 @pytest.mark.parametrize("context", [*CONTEXTS.values(), O2], ids=str)
@@ -168,8 +170,8 @@ def test_sizes_reach_every_tensor(tmp_path, context):
     path = tmp_path / "model.onnx"
     onnx.save(model_of(text), path)
     tree = {"tree": Tree.STEPS, "file_format": FileFormat.NPY} if context is O2 else {}
-    plan = replace(PLAN, context=context, path=str(tmp_path / "dump"), **tree)
-    plan = replace(plan, iterations=IterationSet.of([(0, 1)]))
+    plan = plans.changed(PLAN, context=context, path=str(tmp_path / "dump"), **tree)
+    plan = plans.changed(plan, iterations=IterationSet.of([(0, 1)]))
 
     told = forecast(loader.load(path), plan, loader.load(path, sizes={"N": 8}))
     run(loader.load(path), plan, 2, {"N": 8})
@@ -184,7 +186,9 @@ TENSORS = "agraph (float[2,0] e, string[2] s, int4[3] n) => (float[2,0] a, strin
 def test_tensors_without_files_are_told(tmp_path, caplog):
     """Empty tensors and texts get no file and are counted by reason; int4 takes a byte each."""
     graph = parsed(f"{TENSORS} {{ a = Relu(e) b = Identity(s) c = Cast<to=1>(n) }}")
-    plan = replace(PLAN, path=str(tmp_path), context=CONTEXTS["Ascend"], iterations=IterationSet.of([(0, 0)]))
+    plan = plans.changed(
+        PLAN, path=str(tmp_path), context=CONTEXTS["Ascend"], iterations=IterationSet.of([(0, 0)])
+    )
     caplog.set_level(logging.ERROR, "msdump")
 
     told = forecast(graph, plan, graph)
@@ -206,7 +210,7 @@ def test_long_names_are_forecast(tmp_path):
         opset_imports=[onnx.helper.make_opsetid("", 20)],
     )
     graph = loader.load(model)
-    plan = replace(PLAN, path=str(tmp_path), iterations=IterationSet.of([(0, 0)]))
+    plan = plans.changed(PLAN, path=str(tmp_path), iterations=IterationSet.of([(0, 0)]))
 
     told = forecast(graph, plan, graph)
     run(graph, plan, 1, {})
@@ -231,7 +235,7 @@ def test_long_names_are_forecast(tmp_path):
 )
 def test_iterations_are_counted(iterations, initial, count):
     """Only iterations from the first on count, and "all" has no total."""
-    plan = replace(PLAN, path="/dump", iterations=iterations, initial_iteration=initial)
+    plan = plans.changed(PLAN, path="/dump", iterations=iterations, initial_iteration=initial)
 
     told = forecast(loader.load(GRAPHS / "mini.onnx"), plan, {})
 
@@ -242,7 +246,7 @@ def test_iterations_are_counted(iterations, initial, count):
 def test_forecast_takes_no_memory():
     """Tensors of many gigabytes are forecast without being filled."""
     graph = parsed("agraph (float[1048576,4096] x) => (float[1048576,4096] y) { y = Relu(x) }")
-    plan = replace(PLAN, path="/dump", context=CONTEXTS["Ascend"])
+    plan = plans.changed(PLAN, path="/dump", context=CONTEXTS["Ascend"])
 
     told = forecast(graph, plan, graph)
 
@@ -251,7 +255,7 @@ def test_forecast_takes_no_memory():
 
 def test_nothing_is_written(tmp_path):
     """A forecast touches no disk."""
-    forecast(loader.load(GRAPHS / "mini.onnx"), replace(PLAN, path=str(tmp_path / "dump")), {})
+    forecast(loader.load(GRAPHS / "mini.onnx"), plans.changed(PLAN, path=str(tmp_path / "dump")), {})
 
     assert list(tmp_path.iterdir()) == []
 
@@ -260,7 +264,9 @@ def test_digits_of_iteration_numbers_are_counted():
     """The list of iterations of CPU grows by the digits of each number and a line feed."""
     graph = loader.load(GRAPHS / "mini.onnx")
     totals = [
-        forecast(graph, replace(PLAN, path="/d", iterations=IterationSet.of([(low, high)])), {}).total.bytes
+        forecast(
+            graph, plans.changed(PLAN, path="/d", iterations=IterationSet.of([(low, high)])), {}
+        ).total.bytes
         for low, high in ((0, 9), (10, 19), (95, 104), (9995, 10004))
     ]
 

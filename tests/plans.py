@@ -1,0 +1,34 @@
+"""Plans for tests: fields by their own names, whichever part of a plan they stand in."""
+
+import dataclasses
+
+from msdump.plan import Context, DumpPlan, Files, ModelDump, What, When
+
+_PARTS = {"files": Files, "what": What, "when": When, "compiled": ModelDump}
+_PART = {field.name: part for part, made in _PARTS.items() for field in dataclasses.fields(made)}
+
+
+def changed(plan, **fields):
+    """Return a plan with some fields changed, those of its parts included."""
+    for name, value in fields.items():
+        part = _PART.get(name)
+        if part is None:
+            plan = dataclasses.replace(plan, **{name: value})
+        else:
+            inner = dataclasses.replace(getattr(plan, part), **{name: value})
+            plan = dataclasses.replace(plan, **{part: inner})
+    return plan
+
+
+def made(source="data_dump.json", context=None, path="/dump", **fields):
+    """Return a plan that dumps everything but for what is said."""
+    return changed(DumpPlan(source, b"{}", context or Context(), Files(path)), **fields)
+
+
+def value(plan, path):
+    """Return a field of a plan, ``iterations`` or ``selector.mode``, whichever part it stands in."""
+    first, *rest = path.split(".")
+    found = getattr(getattr(plan, _PART[first]) if first in _PART else plan, first)
+    for name in rest:
+        found = getattr(found, name)
+    return found
