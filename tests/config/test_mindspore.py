@@ -68,8 +68,8 @@ def test_ge_dump_is_an_o2_matter(compile_plan, monkeypatch):
     """ENABLE_MS_GE_DUMP=1 chooses GE options under O2 and nothing elsewhere."""
     monkeypatch.setenv("ENABLE_MS_GE_DUMP", "1")
 
-    assert Tree.MODELS is compile_plan("O2", {})[0].tree
-    assert Tree.RANKS is compile_plan("O0", {})[0].tree
+    assert Tree.MODELS is compile_plan("O2", {})[0].files.tree
+    assert Tree.RANKS is compile_plan("O0", {})[0].files.tree
 
 
 GE_STEPS = {
