@@ -238,7 +238,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class FilePlan:
     """Where files stand, how they are named, and how they are written.
 
     Attributes:
@@ -315,7 +315,7 @@ class DumpPlan:
     source: str
     source_bytes: bytes
     context: Context
-    files: Files
+    files: FilePlan
     what: What = field(default_factory=What)
     when: When = field(default_factory=When)
     statistics: StatisticSpec | None = None

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from msdump.capture.claims import claim
 from msdump.capture.compiled.dump import ModelIdentity
 from msdump.capture.compiled.single_dump import SingleOperator
-from msdump.capture.dumps import Dump, Watching, dump_of
+from msdump.capture.dumps import DumpWriter, Watching, dump_of
 from msdump.capture.faulty_run import FaultyMemory
 from msdump.capture.graphs.ge_files import graph_files
 from msdump.capture.graphs.ge_model import HostView
@@ -38,7 +38,7 @@ from msdump.store.write.probe import probe
 from msdump.store.write.sinks import Summary
 from msdump.targets import Operator, Scope
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.session")
 
 
 class Network:
@@ -107,7 +107,7 @@ class Network:
             return None
         return FaultyMemory(self._device, self._uses)
 
-    def _compile_dump(self, model: ModelIdentity | SingleOperator) -> Dump | None:
+    def _compile_dump(self, model: ModelIdentity | SingleOperator) -> DumpWriter | None:
         if self.plan is None:
             return None
         probe(self.plan.files.path)

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from msdump.plan import Context, DumpPlan, Files, ModelDump, What, When
+from msdump.plan import Context, DumpPlan, FilePlan, ModelDump, What, When
 
-_PARTS = {"files": Files, "what": What, "when": When, "compiled": ModelDump}
+_PARTS = {"files": FilePlan, "what": What, "when": When, "compiled": ModelDump}
 _PART = {field.name: part for part, made in _PARTS.items() for field in dataclasses.fields(made)}
 
 
@@ -22,7 +22,7 @@ def changed(plan, **fields):
 
 def made(source="data_dump.json", context=None, path="/dump", **fields):
     """Return a plan that dumps everything but for what is said."""
-    return changed(DumpPlan(source, b"{}", context or Context(), Files(path)), **fields)
+    return changed(DumpPlan(source, b"{}", context or Context(), FilePlan(path)), **fields)
 
 
 def value(plan, path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from msdump.encode import dump_data, dump_enums, op_debug
-from msdump.encode.dump_message import MESSAGES, SHAPE_DIM, Kind
+from msdump.encode.dump_message import MESSAGES, SHAPE_DIM, FieldKind
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "dump-files.md").read_text(encoding="utf-8")
 NAMES = {"outputs": "output", "inputs": "input", "buffers": "buffer", "attributes": "attr", "spaces": "space"}
@@ -18,7 +18,11 @@ def cells(message, field):
     """Return how the page tells a field."""
     name = NAMES.get(field.attribute, field.attribute)
     name = "buffer_type" if (message, name) == ("OpBuffer", "type") else name
-    of = {Kind.SHAPE: ": Shape", Kind.MESSAGE: f": {field.of}", Kind.MESSAGES: f": {field.of}*"}
+    of = {
+        FieldKind.SHAPE: ": Shape",
+        FieldKind.MESSAGE: f": {field.of}",
+        FieldKind.MESSAGES: f": {field.of}*",
+    }
     return f"{name} {field.number}{of.get(field.kind, '')}"
 
 

@@ -18,7 +18,7 @@ from msdump.graph import loader
 from msdump.store.names import TensorName
 from msdump.store.read.reader import open_dump
 from msdump.store.read.records import Record
-from msdump.tools.compare.cann import files
+from msdump.tools.compare.cann import two_files
 from msdump.tools.compare.pairing import fusion_rules
 from msdump.tools.convert import conversion, sources
 from msdump.tools.convert.result import Target
@@ -139,7 +139,7 @@ READERS = {
     "tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).array),
     "header of a tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).shape),
     "converted": ("Add.a.1.2.3", converted),
-    "compared": ("a.npy", lambda path: files.compare(str(path), str(path))),
+    "compared": ("a.npy", lambda path: two_files.compare(str(path), str(path))),
     "overflow": ("Opdebug.Node_OpDebug.1.2.3", lambda path: records._decoded(str(path))),
     "rules": ("graph.json", lambda path: fusion_rules.read(str(path))),
     "inputs": ("x.npz", lambda path: inputs.from_file(network(path.parent), str(path))),

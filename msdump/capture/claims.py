@@ -11,10 +11,10 @@ from msdump.capture.process import Process
 from msdump.errors import DumpWriteError
 from msdump.plan import DumpPlan, Existing, Tree
 from msdump.store import existing
-from msdump.store.existing import Found, Place
+from msdump.store.existing import ExistingFiles, RunPlace
 from msdump.store.write.sinks import reason
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.capture")
 
 
 def claim(plan: DumpPlan, process: Process) -> None:
@@ -31,13 +31,13 @@ def claim(plan: DumpPlan, process: Process) -> None:
     process.settle(own, partial(_settle, plan, place))
 
 
-def _place(plan: DumpPlan) -> Place:
+def _place(plan: DumpPlan) -> RunPlace:
     if plan.files.tree is Tree.RANKS:
-        return Place(plan.files.path, RANK, plan.files.net_name, first=plan.when.initial_iteration)
-    return Place(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
+        return RunPlace(plan.files.path, RANK, plan.files.net_name, first=plan.when.initial_iteration)
+    return RunPlace(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
 
 
-def _settle(plan: DumpPlan, place: Place) -> None:
+def _settle(plan: DumpPlan, place: RunPlace) -> None:
     is_apart = plan.files.tree is not Tree.RANKS  # a directory for each program, named after its time
     if plan.files.existing is Existing.KEEP and is_apart:
         return
@@ -60,7 +60,7 @@ def _settle(plan: DumpPlan, place: Place) -> None:
     )
 
 
-def _remove(plan: DumpPlan, place: Place) -> None:
+def _remove(plan: DumpPlan, place: RunPlace) -> None:
     try:
         count = existing.remove(place)
     except OSError as error:
@@ -71,7 +71,7 @@ def _remove(plan: DumpPlan, place: Place) -> None:
         _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)
 
 
-def _told(plan: DumpPlan, found: Found) -> str:
+def _told(plan: DumpPlan, found: ExistingFiles) -> str:
     whose = (
         f"network {plan.files.net_name}"
         if plan.files.tree is Tree.RANKS

@@ -42,7 +42,7 @@ class Watching(Protocol):
         """Return what sees a branch or the body of a loop, which is about to run once; None: nothing."""
 
 
-class Dump(Protocol):
+class DumpWriter(Protocol):
     """The dump of one network."""
 
     @property
@@ -80,7 +80,7 @@ def dump_of(
     *,
     memory: Memory,
     model: ModelIdentity | SingleOperator,
-) -> Dump:
+) -> DumpWriter:
     """Return the dump of a network; nothing is written yet.
 
     Args:

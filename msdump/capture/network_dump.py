@@ -22,7 +22,7 @@ from msdump.record import Artifact
 from msdump.selector import PatternKind
 from msdump.store.layouts import Layout
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.capture")
 
 RANK: Final = 0  # of a run that no launcher distributed, whatever RANK_ID says
 

@@ -25,7 +25,7 @@ from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles
 from msdump.store.write.sinks import Budget, Sink, SyncSink
 from msdump.store.write.streams import WriteStream, write_stream
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.capture")
 
 _MOST_NAMES: Final = 20  # a longer list of unused kernels is cut in the log
 

@@ -21,9 +21,9 @@ from msdump.tools.compare.pairing.identities import Identities
 from msdump.tools.compare.verdict import divergence, matching, origins
 from msdump.tools.compare.verdict import report as divergence_report
 from msdump.tools.compare.verdict.limits import COSINE, DISTANCES, Limits
-from msdump.tools.compare.verdict.matching import Execution, Matched
+from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.origins import Output
-from msdump.tools.compare.verdict.report import Located, Report
+from msdump.tools.compare.verdict.report import DifferenceReport, Located
 from msdump.tools.compare.verdict.verdicts import AGREEING, BAD, Verdict
 from msdump.tools.scores import algorithms
 
@@ -144,7 +144,7 @@ class _Comparison:
 
     execution: int | None
     golden_execution: int | None
-    report: Report = field(default_factory=Report)
+    report: DifferenceReport = field(default_factory=DifferenceReport)
     sources: dict[str, tuple[Folder, Matched]] = field(default_factory=dict)
 
     def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
@@ -201,7 +201,7 @@ class _Comparison:
                 place = execution.counterparts[IO.OUTPUT, tensor.slot]
                 yield Output(execution.name, tensor.slot, golden, place)
 
-    def _source(self, located: Located) -> tuple[Folder, Execution]:
+    def _source(self, located: Located) -> tuple[Folder, OperatorExecution]:
         golden, matched = self.sources[located.label]
         return golden, matched.executions[located.order - 1]
 

@@ -13,7 +13,7 @@ from msdump.tools import reports
 from msdump.tools.compare.pairing import dump_folders
 from msdump.tools.compare.verdict import statistic_rows
 from msdump.tools.compare.verdict.limits import Limits
-from msdump.tools.compare.verdict.statistic_rows import RowResult, Side
+from msdump.tools.compare.verdict.statistic_rows import RowResult, RowSide
 from msdump.tools.compare.verdict.verdicts import AGREEING, BAD, Verdict
 
 _SHOWN: Final = 30  # tensors; of more only those that differ are printed
@@ -56,7 +56,7 @@ def run(
     return not any(result.verdict in BAD for result in results)
 
 
-def _read(path: str, execution: int | None) -> Side:
+def _read(path: str, execution: int | None) -> RowSide:
     side = statistic_rows.read(path, execution)
     messages.tell_execution(path, side.execution, side.executions)
     return side

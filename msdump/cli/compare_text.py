@@ -8,7 +8,7 @@ from typing import Final
 
 from msdump.record import IO
 from msdump.tools.compare.verdict import report as divergence_report
-from msdump.tools.compare.verdict.report import Located, Report
+from msdump.tools.compare.verdict.report import DifferenceReport, Located
 from msdump.tools.compare.verdict.verdicts import TensorResult, Verdict
 
 _COLOURS: Final = {
@@ -67,7 +67,7 @@ def _pass(located: Located) -> str:
     return "" if located.result.number is None else f", pass {located.result.number}"
 
 
-def lines(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
+def lines(report: DifferenceReport, shown: int, origins: Sequence[str]) -> Iterator[str]:
     """Yield the lines below the table.
 
     Args:
@@ -96,7 +96,7 @@ def lines(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
         yield f"          {plural(hidden, 'more operator')} in the table (-v shows all)"
 
 
-def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
+def _first(report: DifferenceReport, origins: Sequence[str]) -> Iterator[str]:
     first = report.first
     if first is None:
         yield f"first     {'no tensor' if report.uneven else 'nothing'} differs"

@@ -12,7 +12,7 @@ from msdump.cli import messages
 from msdump.cli.program import FAILED
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import Target
 
 _MOST_ERRORS: Final = 10
@@ -70,7 +70,7 @@ def _split(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]
 )
 @click.option(
     *("-t", "--type", "kind"),
-    type=click.Choice([str(kind) for kind in Kind]),
+    type=click.Choice([str(kind) for kind in OutputKind]),
     default="npy",
     show_default=True,
     help="What tensors are written as.",
@@ -104,7 +104,7 @@ def command(
         raise click.UsageError("give the dump files, or a directory of them")
     chosen = {"output": output_index, "input": input_index}
     only = next(((section, index) for section, index in chosen.items() if index is not None), None)
-    target = Target(form or "", Kind(kind), shape, only, scripts, version)
+    target = Target(form or "", OutputKind(kind), shape, only, scripts, version)
     found = sources.find((*paths, *dumps), output)
     with messages.bar("files", len(found.sources)) as advance:
         done = tool.convert(found, output, target, jobs=jobs or 0, progress=lambda _: advance())

@@ -49,7 +49,7 @@ def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
     click.get_current_context().meta[_STARTED] = has_run
 
 
-class Program(click.Group):
+class CommandGroup(click.Group):
     """A group that imports a command when it is called, and turns errors into messages."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +122,7 @@ def _report(ctx: click.Context, error: Exception) -> int:
     return FAILED if isinstance(error, (ExecutionError, DumpWriteError)) or has_run() else REFUSED
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(msdump.__version__, prog_name="msdump", message="%(prog)s %(version)s")
 def main() -> None:
     """MindSpore and CANN style operator dumps of ONNX networks, without their hardware."""

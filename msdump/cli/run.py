@@ -19,7 +19,7 @@ from msdump.graph.graph import Graph
 from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, Tree
 from msdump.session import Network
-from msdump.store.layouts import Key, Kind
+from msdump.store.layouts import Key, PathKind
 from msdump.tools.preview import inputs
 
 Feed = Callable[[int], dict[str, Any]]
@@ -137,7 +137,9 @@ def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
 def _place(plan: DumpPlan) -> str:
     root = plan.files.path.rstrip("/")
     return (
-        f"{root}/{Key(Kind.NETWORK, 0, plan.files.net_name).path}" if plan.files.tree is Tree.RANKS else root
+        f"{root}/{Key(PathKind.NETWORK, 0, plan.files.net_name).path}"
+        if plan.files.tree is Tree.RANKS
+        else root
     )
 
 

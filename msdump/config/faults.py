@@ -12,12 +12,12 @@ from typing import Any, Final
 from msdump.config.source import Document, Path, caret
 from msdump.errors import ConfigValueError, Problem
 
-LOGGER: Final = logging.getLogger("msdump.config")
+_log = logging.getLogger("msdump.config")
 _LONGEST_VALUE: Final = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class TextFault:
     """One fault of a text that follows a grammar.
 
     Attributes:
@@ -39,14 +39,14 @@ class GrammarError(ValueError):
         faults: Every fault found in it, in the order of the text.
     """
 
-    def __init__(self, text: str, *faults: Fault) -> None:
+    def __init__(self, text: str, *faults: TextFault) -> None:
         """Join the messages."""
         self.text = text
         self.faults = faults
         super().__init__("; ".join(fault.message for fault in faults))
 
 
-class Report:
+class FaultReport:
     """Collects what is wrong or doubtful in one document."""
 
     def __init__(self, document: Document) -> None:
@@ -106,7 +106,7 @@ class Report:
         """
         source = self._document.source
         for problem in sorted(self._warnings, key=lambda problem: (problem.line, problem.column)):
-            LOGGER.warning("%s", problem.render(source))
+            _log.warning("%s", problem.render(source))
         if self._errors:
             raise ConfigValueError(source, tuple(self._errors))
 
@@ -141,5 +141,5 @@ def did_you_mean(value: Any, candidates: Iterable[Any]) -> str:
     return f" (did you mean {show(by_text[close[0]])}?)" if close else ""
 
 
-def _excerpt(error: GrammarError, fault: Fault) -> str:
+def _excerpt(error: GrammarError, fault: TextFault) -> str:
     return caret(error.text, fault.start, fault.end)

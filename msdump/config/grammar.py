@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from msdump.config.faults import Fault, GrammarError
+from msdump.config.faults import GrammarError, TextFault
 from msdump.config.regex.ecmascript import translate
 from msdump.iterations import IterationSet
 from msdump.selector import KernelPattern, PatternKind
@@ -39,7 +39,7 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     if text.strip(" ") == "all":
         return IterationSet()
     spans: list[tuple[int, int]] = []
-    faults: list[Fault] = []
+    faults: list[TextFault] = []
     offset = 0
     for segment in text.split("|"):
         match = _SEGMENT.fullmatch(segment)
@@ -53,7 +53,7 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
         offset += len(segment) + 1
     if for_ge and len(spans) > _MOST_GE_SEGMENTS:
         message = f"the graph engine takes {_MOST_GE_SEGMENTS} segments at most, these are {len(spans)}"
-        faults.append(Fault(0, len(text), message))
+        faults.append(TextFault(0, len(text), message))
     if faults:
         raise GrammarError(text, *faults)
     return IterationSet.of(spans)
@@ -112,21 +112,23 @@ def _shape_message(text: str, segment: str) -> str:
     return f"{segment.strip()!r} is neither a number nor a range; {_SEGMENTS_ALLOWED}"
 
 
-def _fault_of(segment: str, offset: int, message: str) -> Fault:
+def _fault_of(segment: str, offset: int, message: str) -> TextFault:
     start = offset + len(segment) - len(segment.lstrip())
     end = offset + len(segment.rstrip())
-    return Fault(start, end, message) if start < end else Fault(offset, offset + len(segment), message)
+    return (
+        TextFault(start, end, message) if start < end else TextFault(offset, offset + len(segment), message)
+    )
 
 
 def _expression(text: str) -> tuple[str, str]:
     """Return the expression of an item, and the same in Python's syntax."""
     if not text.endswith(")"):
         message = "the bracket of name-regex( is not closed; write name-regex(expression)"
-        raise GrammarError(text, Fault(len(text), len(text) + 1, message))
+        raise GrammarError(text, TextFault(len(text), len(text) + 1, message))
     offset = len(_REGEX_OPENS)
     expression = text[offset:-1]
     try:
         return expression, translate(expression)
     except GrammarError as error:
-        moved = [Fault(f.start + offset, f.end + offset, f.message) for f in error.faults]
+        moved = [TextFault(f.start + offset, f.end + offset, f.message) for f in error.faults]
         raise GrammarError(text, *moved) from None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path as File
 from typing import Any, Final
 
 from msdump import env
 from msdump.config import rules
-from msdump.config.acl import environment
-from msdump.config.faults import GrammarError, Report, did_you_mean, show
+from msdump.config.faults import FaultReport, GrammarError, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import BLOCKS
+from msdump.config.plan import plan
 from msdump.config.root import foreign_characters, parse_root
 from msdump.config.rules import Mode
 from msdump.config.settings import ABSENT, Settings
@@ -24,23 +23,9 @@ from msdump.plan import (
     Context,
     DeviceTarget,
     DumpPlan,
-    ExceptionDump,
-    Existing,
-    FileFormat,
-    Files,
     JitLevel,
-    ModelDump,
-    Naming,
-    OnWriteError,
-    PrecisionMode,
-    Scene,
-    StatisticSpec,
-    Tree,
-    Trigger,
-    What,
-    When,
 )
-from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
+from msdump.selector import DumpMode, KernelPattern, PatternKind
 
 _log = logging.getLogger("msdump.config")
 
@@ -48,9 +33,6 @@ _E2E: Final = "e2e_dump_settings"
 _TOP_KEYS: Final = (*BLOCKS, "$schema")
 _HOMES: Final = {key: name for name, model in BLOCKS.items() for key in model.model_fields}
 _DIAGNOSTIC_SUBDIRECTORY: Final = "/debug_dump"
-_WITH_INPUTS: Final = (0, 1)
-_WITH_OUTPUTS: Final = (0, 2)
-_CATEGORY_ALIASES: Final = {"hash": "sha1", "hash:sha1": "sha1", "hash:md5": "md5"}
 
 
 def read(path: str, context: Context) -> DumpPlan:
@@ -76,7 +58,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     Messages tell lines where ``has_lines`` says that the bytes are those of a file.
     """
     document = parse_json(data, source, has_lines=has_lines)
-    report = Report(document)
+    report = FaultReport(document)
     if not isinstance(document.value, dict):
         report.error((), f"= {show(document.value)}: the file must hold one JSON object")
         report.close()
@@ -93,7 +75,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     root = _root(settings, report)
     patterns = _patterns(settings, mode, report)
     report.close()
-    return _plan(document, context, settings, root, patterns)
+    return plan(document, context, mode, settings, root=root, patterns=patterns)
 
 
 def _level(context: Context, top: Mapping[str, Any]) -> JitLevel | None:
@@ -111,7 +93,7 @@ def _mode(context: Context) -> Mode:
     return Mode.O2 if context.jit_level is JitLevel.O2 else Mode.O0_O1
 
 
-def _warn_of_keys(document: Document, top: Mapping[str, Any], report: Report) -> None:
+def _warn_of_keys(document: Document, top: Mapping[str, Any], report: FaultReport) -> None:
     """Warn of keys that stand twice and of keys that nobody knows."""
     for path in document.duplicates:
         report.warn_of_key(path, "stands more than once in its object; the last one counts")
@@ -120,7 +102,7 @@ def _warn_of_keys(document: Document, top: Mapping[str, Any], report: Report) ->
         _warn_of_unknown((name,), top.get(name), tuple(model.model_fields), report)
 
 
-def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: Report) -> None:
+def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: FaultReport) -> None:
     if not isinstance(block, dict):
         return
     for key in block.keys() - set(known):
@@ -128,7 +110,7 @@ def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: Rep
         report.warn_of_key((*path, key), f"is unknown and ignored{hint}")
 
 
-def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Report) -> Settings:
+def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: FaultReport) -> Settings:
     uses_ge_options = mode is Mode.O2 and env.read(env.ENABLE_GE_DUMP) == "1"
     if uses_ge_options:
         _log.warning(
@@ -144,7 +126,7 @@ def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Repo
     return settings
 
 
-def _read_iteration(settings: Settings, report: Report) -> None:
+def _read_iteration(settings: Settings, report: FaultReport) -> None:
     """Replace the text of ``iteration`` by the set that it describes."""
     if not settings.is_usable("iteration"):
         return
@@ -155,7 +137,7 @@ def _read_iteration(settings: Settings, report: Report) -> None:
         settings.give_up("iteration")
 
 
-def _report_faults(settings: Settings, mode: Mode, report: Report) -> None:
+def _report_faults(settings: Settings, mode: Mode, report: FaultReport) -> None:
     """Report wrong values: as faults where the mode reads them, else as warnings."""
     for fault in settings.faults:
         if rules.is_inert(fault.key, mode, settings):
@@ -164,7 +146,7 @@ def _report_faults(settings: Settings, mode: Mode, report: Report) -> None:
             report.error(fault.path, fault.message)
 
 
-def _root(settings: Settings, report: Report) -> str:
+def _root(settings: Settings, report: FaultReport) -> str:
     """Return the root of the dump, "" where it is faulty."""
     if not settings.is_usable("path"):
         return ""
@@ -190,7 +172,7 @@ def _root(settings: Settings, report: Report) -> str:
     return root
 
 
-def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPattern, ...]:
+def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[KernelPattern, ...]:
     """Return the patterns of ``kernels``, which only dump_mode 1 reads; those of another type are told."""
     if not settings.is_usable("dump_mode") or settings.given("dump_mode") != DumpMode.KERNELS:
         return ()
@@ -208,7 +190,7 @@ def _patterns(settings: Settings, mode: Mode, report: Report) -> tuple[KernelPat
     return tuple(patterns.values())
 
 
-def _pattern(item: str, path: Path, mode: Mode, report: Report) -> KernelPattern | None:
+def _pattern(item: str, path: Path, mode: Mode, report: FaultReport) -> KernelPattern | None:
     try:
         pattern = parse_kernel(item, searches=mode is Mode.O2)
     except GrammarError as error:
@@ -218,127 +200,6 @@ def _pattern(item: str, path: Path, mode: Mode, report: Report) -> KernelPattern
         hint = "Ascend O2 documents full names and name-regex(...), not types"
         report.warn(path, f"= {show(item)}: {hint}")
     return pattern and replace(pattern, place=report.place(path))
-
-
-def _plan(
-    document: Document,
-    context: Context,
-    settings: Settings,
-    root: str,
-    patterns: tuple[KernelPattern, ...],
-) -> DumpPlan:
-    mode = _mode(context)
-    mode_of_dump = DumpMode(settings["dump_mode"])
-    file_format = FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY
-    is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
-    is_exception_dump = mode is Mode.O2 and (is_failure or _dumps_exceptions(context))
-    return DumpPlan(
-        source=document.source,
-        source_bytes=document.data,
-        context=replace(context, fuses=context.fuses and settings["fusion_switch"] == "on"),
-        files=Files(
-            path=root,
-            net_name=settings["net_name"],
-            keeps_tensors=settings["saved_data"] != "statistic",
-            file_format=file_format,
-            is_async=context.device_target is DeviceTarget.ASCEND and not settings["enable"],
-            naming=Naming(settings["naming"]),
-            on_write_error=OnWriteError(settings["on_write_error"]),
-            existing=Existing(settings["existing"]),
-            queue_bytes=settings["queue_bytes"],
-            writer_threads=settings["writer_threads"],
-            max_bytes=settings["max_bytes"],
-            tree=_tree(mode, settings),
-        ),
-        what=What(
-            selector=Selector(mode_of_dump, patterns if mode_of_dump is DumpMode.KERNELS else ()),
-            keeps_inputs=settings["input_output"] in _WITH_INPUTS,
-            keeps_outputs=settings["input_output"] in _WITH_OUTPUTS,
-            sample_count=settings["sample_num"] if settings["sample_mode"] else None,
-            keeps_device_format=_keeps_device_format(mode, file_format, settings),
-            saves_kernel_args=settings["save_kernel_args"],
-            drops_useless=_drops_useless(mode),
-        ),
-        when=When(
-            iterations=settings["iteration"],
-            initial_iteration=settings["initial_iteration"],
-            trigger=Trigger(settings["op_debug_mode"]),
-            overflow_limit=settings["overflow_number"],
-        ),
-        statistics=_statistics(settings),
-        compiled=ModelDump(
-            shows_graph=bool(settings["uses_ge_options"]),
-            scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
-            exception_path=environment.path() or str(File.cwd()) if is_exception_dump else "",
-        ),
-        is_enabled=settings["is_enabled"],
-        precision_mode=_precision_mode(context, settings),
-    )
-
-
-def _dumps_exceptions(context: Context) -> bool:
-    """Tell whether a failing operator is dumped beside everything else, under Ascend O2."""
-    if context.exception_dump is ExceptionDump.LITE:
-        _log.warning(
-            "ascend_config['exception_dump'] = '2' is not supported where Ascend O2 dumps; "
-            "use '1', or op_debug_mode 4"
-        )
-    return context.exception_dump is ExceptionDump.FULL
-
-
-def _tree(mode: Mode, settings: Settings) -> Tree:
-    if mode is not Mode.O2:
-        return Tree.RANKS
-    return Tree.MODELS if settings["uses_ge_options"] else Tree.STEPS
-
-
-def _statistics(settings: Settings) -> StatisticSpec | None:
-    if settings["saved_data"] == "tensor":
-        return None
-    return StatisticSpec(
-        categories=_categories(settings["statistic_category"]),
-        on_device=settings["stat_calc_mode"] == "device",
-        high_precision=settings["device_stat_precision_mode"] == "high",
-    )
-
-
-def _categories(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of the user's list; one that is there gets no second one by a name of hashes."""
-    columns: list[str] = []
-    for name in names:
-        column = _CATEGORY_ALIASES.get(name, name)
-        if column == name or column not in columns:
-            columns.append(column)
-    return tuple(columns)
-
-
-def _precision_mode(context: Context, settings: Settings) -> PrecisionMode | None:
-    if context.jit_level is None or not settings.has("precision_mode"):
-        return None
-    return PrecisionMode(settings["precision_mode"])
-
-
-def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings) -> bool:
-    """Tell whether tensors keep the device's format; on CPU and GPU it is the host's."""
-    if mode is Mode.O2:
-        return file_format is FileFormat.BIN
-    return mode is Mode.O0_O1 and not settings["trans_flag"]
-
-
-def _drops_useless(mode: Mode) -> bool:
-    """Return what MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT says: all but "0" is "1"."""
-    given = env.read(env.IGNORE_USELESS_OUTPUT)
-    text = given or "1"
-    if text not in {"0", "1"}:
-        _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
-    elif given and mode in {Mode.CPU, Mode.O2}:
-        _log.warning(
-            "%s = %r has no effect under %s, which dumps every output",
-            env.IGNORE_USELESS_OUTPUT,
-            given,
-            mode.value,
-        )
-    return text != "0"
 
 
 def _warn_of_ranks() -> None:

@@ -58,13 +58,13 @@ Category: TypeAlias = Literal[
 ]
 
 
-class Block(BaseModel):
+class Section(BaseModel):
     """One object of the configuration; keys it does not know are left to the reader to report."""
 
     model_config = ConfigDict(strict=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
 
 
-class CommonDumpSettings(Block):
+class CommonDumpSettings(Section):
     """What is dumped, when, and where to."""
 
     dump_mode: Annotated[
@@ -130,7 +130,7 @@ class CommonDumpSettings(Block):
     """Number of the first iteration."""
 
 
-class E2eDumpSettings(Block):
+class E2eDumpSettings(Section):
     """How Ascend O0/O1, CPU and GPU dump. Its presence implies O0 where no level is set."""
 
     enable: Annotated[bool, BOOLEAN] = False
@@ -159,7 +159,7 @@ class E2eDumpSettings(Block):
     """Save the attributes of each operator as {op_type}.{op_name}.json; needs enable true."""
 
 
-class MsdumpSettings(Block):
+class MsdumpSettings(Section):
     """Settings of msdump itself; MindSpore ignores this object."""
 
     naming: Annotated[Literal["2.5", "2.7", "classic"], Allowed("'2.5', '2.7' or 'classic'")] = "2.5"
@@ -206,7 +206,7 @@ class MsdumpSettings(Block):
     """Whether operators are fused where a whole graph is compiled (Ascend O2, acl)."""
 
 
-class DumpConfig(Block):
+class DumpConfig(Section):
     """A MINDSPORE_DUMP_CONFIG file."""
 
     common_dump_settings: CommonDumpSettings
@@ -216,7 +216,7 @@ class DumpConfig(Block):
     """Address of this schema, for editors; it has no effect."""
 
 
-BLOCKS: Final[dict[str, type[Block]]] = {
+BLOCKS: Final[dict[str, type[Section]]] = {
     "common_dump_settings": CommonDumpSettings,
     "e2e_dump_settings": E2eDumpSettings,
     "msdump": MsdumpSettings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from msdump.config.faults import Fault, GrammarError
+from msdump.config.faults import GrammarError, TextFault
 
 _LONGEST_PART: Final = 255  # bytes that a file system takes
 _LONGEST_ROOT: Final = 3400  # Linux takes 4,096 of a whole path: the dump's directories and names follow
@@ -22,12 +22,12 @@ def parse_root(text: str) -> str:
             a whole or in a component.
     """
     faults = [
-        Fault(match.start(), match.end(), f"a path cannot hold {match[0]!r}; remove it")
+        TextFault(match.start(), match.end(), f"a path cannot hold {match[0]!r}; remove it")
         for match in _UNUSABLE.finditer(text)
     ]
     faults = faults or [*_length_faults(text)]
     if not text.startswith("/"):
-        faults.insert(0, Fault(0, 1, "the path must be absolute, starting with '/'"))
+        faults.insert(0, TextFault(0, 1, "the path must be absolute, starting with '/'"))
     if faults:
         raise GrammarError(text, *faults)
     return "/" + "/".join(part for part in text.split("/") if part)
@@ -38,15 +38,15 @@ def foreign_characters(root: str) -> str:
     return "".join(dict.fromkeys(_FOREIGN.findall(root)))
 
 
-def _length_faults(text: str) -> list[Fault]:
+def _length_faults(text: str) -> list[TextFault]:
     faults = []
     for match in re.finditer("[^/]+", text):
         size = len(match[0].encode())
         if size > _LONGEST_PART:
             message = f"a part of the path has {size} bytes; a file system takes {_LONGEST_PART}"
-            faults.append(Fault(match.start(), match.end(), message))
+            faults.append(TextFault(match.start(), match.end(), message))
     size = len(text.encode())
     if size > _LONGEST_ROOT:
         message = f"the path has {size} bytes; at most {_LONGEST_ROOT} leave room for the files below it"
-        faults.append(Fault(0, len(text), message))
+        faults.append(TextFault(0, len(text), message))
     return faults

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from msdump.config.faults import Report, show
+from msdump.config.faults import FaultReport, show
 from msdump.config.settings import Settings, UnusableError
 from msdump.iterations import IterationSet
 from msdump.plan import Trigger
@@ -52,23 +52,23 @@ class Rule:
     why: str
 
 
-Consequence: TypeAlias = Callable[[Rule, Settings, Report], None]
+Consequence: TypeAlias = Callable[[Rule, Settings, FaultReport], None]
 
 
-def apply(mode: Mode, settings: Settings, report: Report) -> None:
+def apply(mode: Mode, settings: Settings, report: FaultReport) -> None:
     """Apply every rule of a mode in the order of the table; later rules see forced values."""
     for rule in RULES:
         if mode in rule.modes and _is_violated(rule, settings):
             rule.then(rule, settings, report)
 
 
-def refuse(rule: Rule, settings: Settings, report: Report) -> None:
+def refuse(rule: Rule, settings: Settings, report: FaultReport) -> None:
     """Report a fault."""
     report.error(settings.path(rule.key), _message(rule, settings))
     settings.give_up(rule.key)
 
 
-def note(rule: Rule, settings: Settings, report: Report) -> None:
+def note(rule: Rule, settings: Settings, report: FaultReport) -> None:
     """Warn and keep the value."""
     report.warn(settings.path(rule.key), _message(rule, settings))
 
@@ -76,20 +76,20 @@ def note(rule: Rule, settings: Settings, report: Report) -> None:
 def use(value: Any) -> Consequence:
     """Warn and go on with another value."""
 
-    def force(rule: Rule, settings: Settings, report: Report) -> None:
+    def force(rule: Rule, settings: Settings, report: FaultReport) -> None:
         report.warn(settings.path(rule.key), f"{_message(rule, settings)}; {_show(value)} is used")
         settings[rule.key] = value
 
     return force
 
 
-def disable(rule: Rule, settings: Settings, report: Report) -> None:
+def disable(rule: Rule, settings: Settings, report: FaultReport) -> None:
     """Warn and dump nothing."""
     note(rule, settings, report)
     settings["is_enabled"] = False
 
 
-def keep_device_statistics(rule: Rule, settings: Settings, report: Report) -> None:
+def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) -> None:
     """Warn and drop the statistics that the device does not compute."""
     kept = [category for category in settings[rule.key] if category in DEVICE_STATISTICS]
     use(kept)(rule, settings, report)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from msdump.config.faults import Report, did_you_mean, show
-from msdump.config.models import Allowed, Block
+from msdump.config.faults import FaultReport, did_you_mean, show
+from msdump.config.models import Allowed, Section
 from msdump.config.source import Path
 
 ABSENT: Final = object()
@@ -101,7 +101,7 @@ class Settings:
         """Mark a value as wrong."""
         self._unusable.add(key)
 
-    def load(self, name: str, model: type[Block], block: Any, report: Report) -> None:
+    def load(self, name: str, model: type[Section], block: Any, report: FaultReport) -> None:
         """Take in one block: its values, the defaults of its other keys, its faults.
 
         Args:
@@ -123,18 +123,18 @@ class Settings:
             report.error((name,), f"is missing: it must hold {', '.join(required)}")
             self._unusable |= model.model_fields.keys()
 
-    def use_defaults(self, model: type[Block]) -> None:
+    def use_defaults(self, model: type[Section]) -> None:
         """Replace the values of a block's keys by their defaults."""
         for key, field in model.model_fields.items():
             self[key] = field.get_default(call_default_factory=False)
 
-    def _define(self, name: str, model: type[Block]) -> None:
+    def _define(self, name: str, model: type[Section]) -> None:
         for key, field in model.model_fields.items():
             self._paths[key] = (name, key)
             self._values[key] = field.get_default(call_default_factory=False)
         self._unusable |= set(_required(model))
 
-    def _take(self, name: str, model: type[Block], block: dict[str, Any], report: Report) -> None:
+    def _take(self, name: str, model: type[Section], block: dict[str, Any], report: FaultReport) -> None:
         given = block.keys() & model.model_fields.keys()
         self._given |= given
         self._unusable -= given
@@ -147,15 +147,15 @@ class Settings:
             self.faults.append(fault)
 
 
-def _required(model: type[Block]) -> list[str]:
+def _required(model: type[Section]) -> list[str]:
     return [key for key, field in model.model_fields.items() if field.is_required()]
 
 
-def _allowed(model: type[Block], key: str) -> Allowed:
+def _allowed(model: type[Section], key: str) -> Allowed:
     return next(note for note in model.model_fields[key].metadata if isinstance(note, Allowed))
 
 
-def _faults(name: str, model: type[Block], block: dict[str, Any]) -> Iterator[FieldFault]:
+def _faults(name: str, model: type[Section], block: dict[str, Any]) -> Iterator[FieldFault]:
     try:
         model.model_validate(block)
     except ValidationError as error:
@@ -164,7 +164,7 @@ def _faults(name: str, model: type[Block], block: dict[str, Any]) -> Iterator[Fi
                 yield _fault(name, model, detail["loc"], detail["input"])
 
 
-def _fault(name: str, model: type[Block], loc: Path, value: Any) -> FieldFault:
+def _fault(name: str, model: type[Section], loc: Path, value: Any) -> FieldFault:
     key, *within = loc
     allowed = _allowed(model, str(key))
     words, suffix = (allowed.item, "[]") if within else (allowed.text, "")

@@ -6,6 +6,7 @@ Rules and defaults are those of the graph engine's own options (``ge.exec.*``).
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +14,24 @@ from typing import Final
 
 from msdump.config.acl import plan as acl
 from msdump.config.acl.rules import STATISTICS
-from msdump.config.faults import LOGGER, GrammarError, did_you_mean
+from msdump.config.faults import GrammarError, did_you_mean
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
 from msdump.iterations import IterationSet
-from msdump.plan import Context, DumpPlan, FileFormat, Files, ModelDump, ModelItem, Tree, Trigger, What, When
+from msdump.plan import (
+    Context,
+    DumpPlan,
+    FileFormat,
+    FilePlan,
+    ModelDump,
+    ModelItem,
+    Tree,
+    Trigger,
+    What,
+    When,
+)
+
+_log = logging.getLogger("msdump.config")
 
 SOURCE: Final = "dump_config"
 """What messages call the configuration: the group of CompilerConfig that holds it."""
@@ -139,7 +153,7 @@ def _iterations(text: str) -> IterationSet:
 
 def _warn_of_acl(options: Mapping[str, str]) -> None:
     if _ACL_CONFIG in options:
-        LOGGER.warning(
+        _log.warning(
             "%s: dump_config_path = %r: is not read, enable_dump is set too; set one of the two",
             SOURCE,
             options[_ACL_CONFIG],
@@ -155,7 +169,7 @@ def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
         source=SOURCE,
         source_bytes=json.dumps({key: values[key] for key in sorted(_KNOWN & values.keys())}).encode(),
         context=context,
-        files=Files(
+        files=FilePlan(
             path=str(Path(values[_PATH]).resolve()),
             file_format=FileFormat.BIN,
             is_async=True,

@@ -145,7 +145,7 @@ class DumpData:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DataSpan:
     """Where the bytes of a tensor lie.
 
     Attributes:
@@ -197,7 +197,7 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
     return data, end + length
 
 
-def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, tuple[Block, ...]]:
+def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, tuple[DataSpan, ...]]:
     """Return the header and the blocks of a file of version 1.
 
     Raises:
@@ -207,13 +207,13 @@ def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, 
     data, spans = _built(fields, has_data=True)
     starts = iter([start for name, _ in data.sections() for start, _ in spans[name]])
     return data, tuple(
-        Block(name, index, info, next(starts))
+        DataSpan(name, index, info, next(starts))
         for name, infos in data.sections()
         for index, info in enumerate(infos)
     )
 
 
-def blocks(data: DumpData, offset: int) -> tuple[Block, ...]:
+def blocks(data: DumpData, offset: int) -> tuple[DataSpan, ...]:
     """Return where every tensor, buffer and workspace lies, in the order of the file.
 
     Args:
@@ -223,7 +223,7 @@ def blocks(data: DumpData, offset: int) -> tuple[Block, ...]:
     found = []
     for section, infos in data.sections():
         for index, info in enumerate(infos):
-            found.append(Block(section, index, info, offset))
+            found.append(DataSpan(section, index, info, offset))
             offset += info.size
     return tuple(found)
 

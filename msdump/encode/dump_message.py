@@ -15,7 +15,7 @@ from typing import Final
 from msdump.errors import FormatError
 
 
-class Kind(enum.Enum):
+class FieldKind(enum.Enum):
     """What a field holds."""
 
     UINT64 = enum.auto()
@@ -29,10 +29,10 @@ class Kind(enum.Enum):
 
 
 ALL_BITS: Final = (1 << 64) - 1
-RANGES: Final[dict[Kind, tuple[int, int]]] = {
-    Kind.UINT64: (0, ALL_BITS),
-    Kind.UINT32: (0, (1 << 32) - 1),
-    Kind.INT32: (-(1 << 31), (1 << 31) - 1),
+RANGES: Final[dict[FieldKind, tuple[int, int]]] = {
+    FieldKind.UINT64: (0, ALL_BITS),
+    FieldKind.UINT32: (0, (1 << 32) - 1),
+    FieldKind.INT32: (-(1 << 31), (1 << 31) - 1),
 }
 """Least and greatest value of the kinds that are numbers."""
 
@@ -50,66 +50,66 @@ class Field:
 
     number: int
     attribute: str
-    kind: Kind
+    kind: FieldKind
     of: str = ""
 
 
 MESSAGES: Final = MappingProxyType(
     {
         "OriginalOp": (
-            Field(1, "name", Kind.TEXT),
-            Field(2, "output_index", Kind.UINT32),
-            Field(3, "data_type", Kind.INT32),
-            Field(4, "format", Kind.INT32),
+            Field(1, "name", FieldKind.TEXT),
+            Field(2, "output_index", FieldKind.UINT32),
+            Field(3, "data_type", FieldKind.INT32),
+            Field(4, "format", FieldKind.INT32),
         ),
-        "DimRange": (Field(1, "dim_start", Kind.UINT64), Field(2, "dim_end", Kind.UINT64)),
+        "DimRange": (Field(1, "dim_start", FieldKind.UINT64), Field(2, "dim_end", FieldKind.UINT64)),
         "OpBuffer": (
-            Field(1, "type", Kind.INT32),
-            Field(2, "data", Kind.BYTES),
-            Field(3, "size", Kind.UINT64),
+            Field(1, "type", FieldKind.INT32),
+            Field(2, "data", FieldKind.BYTES),
+            Field(3, "size", FieldKind.UINT64),
         ),
-        "OpAttr": (Field(1, "name", Kind.TEXT), Field(2, "value", Kind.TEXT)),
+        "OpAttr": (Field(1, "name", FieldKind.TEXT), Field(2, "value", FieldKind.TEXT)),
         "Workspace": (
-            Field(1, "type", Kind.INT32),
-            Field(2, "data", Kind.BYTES),
-            Field(3, "size", Kind.UINT64),
+            Field(1, "type", FieldKind.INT32),
+            Field(2, "data", FieldKind.BYTES),
+            Field(3, "size", FieldKind.UINT64),
         ),
         "OpOutput": (
-            Field(1, "data_type", Kind.INT32),
-            Field(2, "format", Kind.INT32),
-            Field(3, "shape", Kind.SHAPE),
-            Field(4, "original_op", Kind.MESSAGE, "OriginalOp"),
-            Field(5, "data", Kind.BYTES),
-            Field(6, "size", Kind.UINT64),
-            Field(7, "original_shape", Kind.SHAPE),
-            Field(8, "sub_format", Kind.INT32),
-            Field(9, "address", Kind.UINT64),
-            Field(10, "dim_range", Kind.MESSAGES, "DimRange"),
-            Field(11, "offset", Kind.UINT64),
+            Field(1, "data_type", FieldKind.INT32),
+            Field(2, "format", FieldKind.INT32),
+            Field(3, "shape", FieldKind.SHAPE),
+            Field(4, "original_op", FieldKind.MESSAGE, "OriginalOp"),
+            Field(5, "data", FieldKind.BYTES),
+            Field(6, "size", FieldKind.UINT64),
+            Field(7, "original_shape", FieldKind.SHAPE),
+            Field(8, "sub_format", FieldKind.INT32),
+            Field(9, "address", FieldKind.UINT64),
+            Field(10, "dim_range", FieldKind.MESSAGES, "DimRange"),
+            Field(11, "offset", FieldKind.UINT64),
         ),
         "OpInput": (
-            Field(1, "data_type", Kind.INT32),
-            Field(2, "format", Kind.INT32),
-            Field(3, "shape", Kind.SHAPE),
-            Field(4, "data", Kind.BYTES),
-            Field(5, "size", Kind.UINT64),
-            Field(6, "original_shape", Kind.SHAPE),
-            Field(7, "sub_format", Kind.INT32),
-            Field(8, "address", Kind.UINT64),
-            Field(9, "offset", Kind.UINT64),
-            Field(10, "arg_index", Kind.UINT32),
-            Field(11, "input_type", Kind.UINT32),
+            Field(1, "data_type", FieldKind.INT32),
+            Field(2, "format", FieldKind.INT32),
+            Field(3, "shape", FieldKind.SHAPE),
+            Field(4, "data", FieldKind.BYTES),
+            Field(5, "size", FieldKind.UINT64),
+            Field(6, "original_shape", FieldKind.SHAPE),
+            Field(7, "sub_format", FieldKind.INT32),
+            Field(8, "address", FieldKind.UINT64),
+            Field(9, "offset", FieldKind.UINT64),
+            Field(10, "arg_index", FieldKind.UINT32),
+            Field(11, "input_type", FieldKind.UINT32),
         ),
         "DumpData": (
-            Field(1, "version", Kind.TEXT),
-            Field(2, "dump_time", Kind.UINT64),
-            Field(3, "outputs", Kind.MESSAGES, "OpOutput"),
-            Field(4, "inputs", Kind.MESSAGES, "OpInput"),
-            Field(5, "buffers", Kind.MESSAGES, "OpBuffer"),
-            Field(6, "op_name", Kind.TEXT),
-            Field(7, "attributes", Kind.MESSAGES, "OpAttr"),
-            Field(8, "spaces", Kind.MESSAGES, "Workspace"),
-            Field(9, "dfx_message", Kind.TEXT),
+            Field(1, "version", FieldKind.TEXT),
+            Field(2, "dump_time", FieldKind.UINT64),
+            Field(3, "outputs", FieldKind.MESSAGES, "OpOutput"),
+            Field(4, "inputs", FieldKind.MESSAGES, "OpInput"),
+            Field(5, "buffers", FieldKind.MESSAGES, "OpBuffer"),
+            Field(6, "op_name", FieldKind.TEXT),
+            Field(7, "attributes", FieldKind.MESSAGES, "OpAttr"),
+            Field(8, "spaces", FieldKind.MESSAGES, "Workspace"),
+            Field(9, "dfx_message", FieldKind.TEXT),
         ),
     }
 )
@@ -139,17 +139,17 @@ def encode(message: str, value: object) -> bytes:
     parts: list[bytes] = []
     for tag, attribute, kind, of, limits in _PLANS[message]:
         given = getattr(value, attribute)
-        if kind is Kind.SHAPE:
+        if kind is FieldKind.SHAPE:
             parts += (tag, _shape(given))
         elif not given:
             continue
         elif limits is not None:
             parts += (tag, _number(attribute, given, limits))
-        elif kind is Kind.TEXT:
+        elif kind is FieldKind.TEXT:
             body = _text(attribute, given)
             parts += (tag, varint(len(body)), body)
         else:
-            for item in given if kind is Kind.MESSAGES else (given,):
+            for item in given if kind is FieldKind.MESSAGES else (given,):
                 body = encode(of, item)
                 parts += (tag, varint(len(body)), body)
     return b"".join(parts)
@@ -184,12 +184,12 @@ def _text(attribute: str, value: str) -> bytes:
 @lru_cache(maxsize=4096)
 def _shape(dims: tuple[int, ...]) -> bytes:
     """Return a Shape message, its dimensions packed, behind its length."""
-    packed = b"".join(_number("dimension", size, RANGES[Kind.UINT64]) for size in dims)
+    packed = b"".join(_number("dimension", size, RANGES[FieldKind.UINT64]) for size in dims)
     body = _DIM_TAG + varint(len(packed)) + packed if packed else b""
     return varint(len(body)) + body
 
 
-_Plan = tuple[bytes, str, Kind, str, tuple[int, int] | None]
+_Plan = tuple[bytes, str, FieldKind, str, tuple[int, int] | None]
 """Tag, attribute, kind, message and limits of a field."""
 
 
@@ -200,7 +200,7 @@ def _plan(field: Field) -> _Plan:
 
 
 _PLANS: Final = {
-    name: tuple(_plan(field) for field in fields if field.kind is not Kind.BYTES)
+    name: tuple(_plan(field) for field in fields if field.kind is not FieldKind.BYTES)
     for name, fields in MESSAGES.items()
 }
 """What ``encode`` does for each message."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from msdump.encode.dump_message import ALL_BITS, LENGTH, MESSAGES, RANGES, SHAPE_DIM, VARINT, Field, Kind
+from msdump.encode.dump_message import ALL_BITS, LENGTH, MESSAGES, RANGES, SHAPE_DIM, VARINT, Field, FieldKind
 from msdump.errors import DumpReadError
 
 Span = tuple[int, int]
@@ -99,15 +99,15 @@ class Parser:
     def _take(self, field: Field, at: int, stop: int, into: dict[str, Any]) -> None:
         name = field.attribute
         match field.kind:
-            case Kind.BYTES:
+            case FieldKind.BYTES:
                 into[name] = (at, stop)
-            case Kind.TEXT:
+            case FieldKind.TEXT:
                 into[name] = self._text(name, at, stop)
-            case Kind.SHAPE:
+            case FieldKind.SHAPE:
                 into[name] = self._dims(at, stop, into.get(name, ()))
-            case Kind.MESSAGE:  # a message that comes twice is merged
+            case FieldKind.MESSAGE:  # a message that comes twice is merged
                 self._merge(field.of, at, stop, into.setdefault(name, {}))
-            case Kind.MESSAGES:
+            case FieldKind.MESSAGES:
                 into.setdefault(name, []).append(self.read(field.of, at, stop))
 
     def _text(self, name: str, at: int, stop: int) -> str:
@@ -162,7 +162,7 @@ class Parser:
         return DumpReadError(self.source, message, at)
 
 
-def _fitted(value: int, kind: Kind) -> int:
+def _fitted(value: int, kind: FieldKind) -> int:
     """Return a number cut to its field's bits, as protobuf does."""
     low, high = RANGES[kind]
     return (value - low & high - low) + low

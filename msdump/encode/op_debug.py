@@ -76,7 +76,7 @@ _OLD_SECTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DebugRecord:
     """A record of today's devices.
 
     Attributes:
@@ -145,7 +145,7 @@ def header_data(dump_time: int) -> DumpData:
     return DumpData(NODE, dump_time, outputs=(output,))
 
 
-def encode(record: Record | OldRecord) -> bytes:
+def encode(record: DebugRecord | OldRecord) -> bytes:
     """Return the 2048 bytes of a record.
 
     Raises:
@@ -160,7 +160,7 @@ def encode(record: Record | OldRecord) -> bytes:
     return bytes(body)
 
 
-def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Record | OldRecord:
+def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> DebugRecord | OldRecord:
     """Return the record in the output of an Opdebug file.
 
     Args:
@@ -184,12 +184,12 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Recor
     )
 
 
-def to_json(record: Record | OldRecord) -> bytes:
+def to_json(record: DebugRecord | OldRecord) -> bytes:
     """Return the text that msaccucmp makes of a record: indented by four spaces, in the bytes' order."""
     return json.dumps(record.as_dict(), indent=4).encode()
 
 
-def to_compact_json(record: Record | OldRecord) -> bytes:
+def to_compact_json(record: DebugRecord | OldRecord) -> bytes:
     """Return the text that MindSpore makes of a record: without spaces, names in alphabetical order."""
     return json.dumps(record.as_dict(), sort_keys=True, separators=(",", ":")).encode()
 
@@ -203,7 +203,7 @@ def _encode_old(record: OldRecord, body: bytearray) -> None:
         _put(body, status, values, fields)
 
 
-def _encode_new(record: Record, body: bytearray) -> None:
+def _encode_new(record: DebugRecord, body: bytearray) -> None:
     names, words = FIELDS[record.unit][:-1], _status_words(record.unit, record.version)
     _check_names(record.unit.name, record.fields, names)
     if len(record.status) != words:
@@ -217,7 +217,7 @@ def _encode_new(record: Record, body: bytearray) -> None:
     _put(body, _HEAD.size + _WORD * len(names), status, status)
 
 
-def _decode_new(data: memoryview, source: str, offset: int) -> Record:
+def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
     _, version, is_valid, number, reserved, _ = _HEAD.unpack_from(data)
     if number not in _UNITS:
         known = ", ".join(f"{unit.value} ({unit.name})" for unit in Unit)
@@ -233,7 +233,7 @@ def _decode_new(data: memoryview, source: str, offset: int) -> Record:
         raise DumpReadError(source, fault, offset)
     fields = _take(data, _HEAD.size, names)
     status = struct.unpack_from(f"<{words}Q", data, _HEAD.size + _WORD * len(names))
-    return Record(unit, fields, status, version, is_valid, reserved)
+    return DebugRecord(unit, fields, status, version, is_valid, reserved)
 
 
 def _status_words(unit: Unit, version: int) -> int:

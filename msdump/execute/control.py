@@ -53,7 +53,7 @@ class Runnable(Protocol):
         """Return the graph's outputs."""
 
 
-class Body:
+class RunnableBody:
     """A body, ready to run in the frames of the program around it."""
 
     def __init__(self, program: Runnable, around: Mapping[str, int]) -> None:
@@ -99,7 +99,7 @@ class Site:
     """
 
     node: Node
-    bodies: Mapping[str, Body]
+    bodies: Mapping[str, RunnableBody]
     read: Callable[[str, Frame], OrtValue | None]
     whole: Callable[[Frame], Sequence[OrtValue | None]]
 

@@ -12,7 +12,7 @@ from msdump import dtypes
 from msdump.device.memory import lifetimes
 from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
-from msdump.execute.control import Body, Control, Frame, Site, control
+from msdump.execute.control import Control, Frame, RunnableBody, Site, control
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
 from msdump.execute.observer import Array, Observer
 from msdump.execute.runtime import OrtValue, Run, Runtime, runtime, short
@@ -110,8 +110,8 @@ class Program:
             control=lambda frame, observer: _picked(run(frame, observer), used),
         )
 
-    def _bodies(self, node: Node) -> dict[str, Body]:
-        return {name: Body(self._inner(body), self.slots) for name, body in node.bodies.items()}
+    def _bodies(self, node: Node) -> dict[str, RunnableBody]:
+        return {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
 
     def _inner(self, body: Graph) -> Program:
         made = self._weights.made

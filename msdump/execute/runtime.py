@@ -18,7 +18,7 @@ import onnxruntime
 
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
-from msdump.graph.kernel import onenode, probe
+from msdump.graph.kernel import onenode, probe_model
 from msdump.threads import thread_count
 
 OrtValue = Any
@@ -36,7 +36,7 @@ _PLACEHOLDER: Final = Path(__file__).parent / "placeholder"
 """Folder of an empty file that stands for shared initializers: the runtime wants it to exist."""
 
 _GLOBAL_POOL: Final = "use_per_session_threads must be false"
-_DEFAULT_LIMITS: Final = onenode.Limits(ir_version=10, opset=20)
+_DEFAULT_LIMITS: Final = onenode.RuntimeLimits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
 
@@ -119,14 +119,16 @@ class Runtime:
         return options
 
     @functools.cached_property
-    def limits(self) -> onenode.Limits:
+    def limits(self) -> onenode.RuntimeLimits:
         """The newest IR version and opset that the installed onnxruntime reads.
 
         It has no question for them; its errors on a model from the far future tell.
         """
-        return onenode.Limits(
-            ir_version=self._newest(_NEWEST_IR, probe.model(ir_version=9999), _DEFAULT_LIMITS.ir_version),
-            opset=self._newest(_NEWEST_OPSET, probe.model(opset=9999), _DEFAULT_LIMITS.opset),
+        return onenode.RuntimeLimits(
+            ir_version=self._newest(
+                _NEWEST_IR, probe_model.model(ir_version=9999), _DEFAULT_LIMITS.ir_version
+            ),
+            opset=self._newest(_NEWEST_OPSET, probe_model.model(opset=9999), _DEFAULT_LIMITS.opset),
         )
 
     def _newest(self, pattern: re.Pattern[str], model: bytes, default: int) -> int:
@@ -164,7 +166,7 @@ def _cuda_runtime() -> Runtime:
         return runtime()
     on_gpu = Runtime(thread_count(), (_CUDA, _CPU))
     try:
-        on_gpu.session(probe.model())
+        on_gpu.session(probe_model.model())
     except Exception as error:
         if shortage(error):
             raise

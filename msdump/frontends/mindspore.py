@@ -23,7 +23,7 @@ from msdump.targets import Operator, Scope
 
 
 @dataclass(slots=True)
-class State:
+class ProcessState:
     """What the process has been told so far; a test gives each case one of its own.
 
     Attributes:
@@ -43,7 +43,7 @@ class State:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-_state = State()
+_state = ProcessState()
 
 
 def set_context(**given: Any) -> None:

@@ -12,7 +12,7 @@ from msdump import env
 from msdump.errors import InputError
 from msdump.plan import DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.frontends")
 
 Fields = dict[str, Any]
 """Values by field of Context."""

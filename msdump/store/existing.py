@@ -19,11 +19,13 @@ from typing import Final
 
 from msdump import reading
 from msdump.store import layouts, names
-from msdump.store.layouts import Key, Kind
+from msdump.store.layouts import Key, PathKind
 from msdump.store.write.standins import parse_mapping
 
 _RANK_FILES: Final = frozenset({"graphs", "execution_order"})
-_TENSOR_PLACES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS, Kind.EXECUTION, Kind.SINGLE})
+_TENSOR_PLACES: Final = frozenset(
+    {PathKind.ITERATION, PathKind.CONSTANTS, PathKind.EXECUTION, PathKind.SINGLE}
+)
 _TABLES: Final = frozenset({layouts.MAPPING, layouts.STATISTICS})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _STAND_IN: Final = re.compile(r"[0-9]+(?:\.npy|\.json|\.csv)?")
@@ -32,7 +34,7 @@ _MOST_MAPPING: Final = 64 << 20  # bytes of a mapping.csv that are read
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where a run writes: a network of a rank, or a device of Ascend O2, GE and acl.
 
     Attributes:
@@ -58,14 +60,14 @@ class Place:
             return key.rank is None and key.device in {None, self.device}
         if key.rank != self.rank or key.world is not None:
             return False
-        is_of_all = key.kind in {Kind.METADATA, Kind.CONSTANTS} or key.net in _RANK_FILES
+        is_of_all = key.kind in {PathKind.METADATA, PathKind.CONSTANTS} or key.net in _RANK_FILES
         if is_of_all and self.first:  # the run goes on where another one ended
             return False
         return key.net in {None, self.net, *_RANK_FILES}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExistingFiles:
     """What lies there.
 
     Attributes:
@@ -82,18 +84,18 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class _File:
     folder: str
-    kind: Kind
+    kind: PathKind
     size: int
     remove: Callable[[], None]
 
 
-def find(place: Place) -> Found:
+def find(place: RunPlace) -> ExistingFiles:
     """Count the tensors and statistics that lie where a run writes."""
     held = [file for file in _files(place) if file.kind in _TENSOR_PLACES]
-    return Found(len(held), sum(file.size for file in held), len({file.folder for file in held}))
+    return ExistingFiles(len(held), sum(file.size for file in held), len({file.folder for file in held}))
 
 
-def remove(place: Place) -> int:
+def remove(place: RunPlace) -> int:
     """Remove the files of earlier runs and the directories that they leave empty; return their number.
 
     Raises:
@@ -118,7 +120,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
         folder = folder.parent
 
 
-def _files(place: Place) -> Iterator[_File]:
+def _files(place: RunPlace) -> Iterator[_File]:
     root = os.path.realpath(place.root)
     for folder, below, held, fd in os.fwalk(root):
         relative = "" if folder == root else os.path.relpath(folder, root)
@@ -128,11 +130,11 @@ def _files(place: Place) -> Iterator[_File]:
         for name in held:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if stat.S_ISREG(status.st_mode) and is_ours(name):
-                kind = Kind.RANK if key is None else key.kind
+                kind = PathKind.RANK if key is None else key.kind
                 yield _File(folder, kind, status.st_size, partial(os.unlink, name, dir_fd=fd))
 
 
-def _is_wanted(relative: str, place: Place) -> bool:
+def _is_wanted(relative: str, place: RunPlace) -> bool:
     key = layouts.parse(relative, is_directory=True)
     return key is not None and place.holds(key)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 
-class Kind(enum.Enum):
+class PathKind(enum.Enum):
     """What stands at a path."""
 
     RANK = enum.auto()
@@ -65,38 +65,38 @@ _EXECUTION: Final = f"{_SINGLE}/{{model}}/{{model_id}}/{{iteration}}"
 _EXCEPTIONS: Final = "extra-info/data-dump/{device}"
 
 PATHS: Final = {
-    Kind.RANK: "rank_{rank}",
-    Kind.METADATA: "rank_{rank}/.dump_metadata",
-    Kind.CONFIG: "rank_{rank}/.dump_metadata/data_dump.json",
-    Kind.DEVICE: "rank_{rank}/.dump_metadata/config.json",
-    Kind.IR: f"{_GRAPHS}.ir",
-    Kind.PB: f"{_GRAPHS}.pb",
-    Kind.EXECUTION_ORDER: f"{_ORDER}/ms_execution_order_graph_{{graph}}.csv",
-    Kind.ITERATIONS_RUN: f"{_ORDER}/ms_global_execution_order_graph_{{graph}}.csv",
-    Kind.NETWORK: "rank_{rank}/{net}",
-    Kind.GRAPH: "rank_{rank}/{net}/{graph}",
-    Kind.ITERATION: _ITERATION,
-    Kind.CONSTANTS: _CONSTANTS,
-    Kind.STATISTICS: f"{_ITERATION}/{STATISTICS}",
-    Kind.MAPPING: f"{_ITERATION}/{MAPPING}",
-    Kind.KERNEL_ARGS: f"{_ITERATION}/{{name}}.json",
-    Kind.TENSOR: f"{_ITERATION}/{{name}}.npy",
-    Kind.CONSTANT_MAPPING: f"{_CONSTANTS}/{MAPPING}",
-    Kind.CONSTANT: f"{_CONSTANTS}/{{name}}.npy",
-    Kind.ACL_CONFIG: "acl_dump_{device}.json",
-    Kind.WORLD: _WORLD,
-    Kind.STEP: f"[{_WORLD}/]{{step}}",
-    Kind.TIME: _TIME,
-    Kind.SINGLE: _SINGLE,
-    Kind.MODEL: f"{_SINGLE}/{{model}}",
-    Kind.MODEL_NUMBER: f"{_SINGLE}/{{model}}/{{model_id}}",
-    Kind.EXECUTION: _EXECUTION,
-    Kind.OPERATOR: f"{_EXECUTION}/{{name}}",
-    Kind.SINGLE_OPERATOR: f"{_SINGLE}/{{name}}",
-    Kind.EXTRA_INFO: "extra-info",
-    Kind.DATA_DUMP: "extra-info/data-dump",
-    Kind.EXCEPTIONS: _EXCEPTIONS,
-    Kind.EXCEPTION: f"{_EXCEPTIONS}/{{name}}",
+    PathKind.RANK: "rank_{rank}",
+    PathKind.METADATA: "rank_{rank}/.dump_metadata",
+    PathKind.CONFIG: "rank_{rank}/.dump_metadata/data_dump.json",
+    PathKind.DEVICE: "rank_{rank}/.dump_metadata/config.json",
+    PathKind.IR: f"{_GRAPHS}.ir",
+    PathKind.PB: f"{_GRAPHS}.pb",
+    PathKind.EXECUTION_ORDER: f"{_ORDER}/ms_execution_order_graph_{{graph}}.csv",
+    PathKind.ITERATIONS_RUN: f"{_ORDER}/ms_global_execution_order_graph_{{graph}}.csv",
+    PathKind.NETWORK: "rank_{rank}/{net}",
+    PathKind.GRAPH: "rank_{rank}/{net}/{graph}",
+    PathKind.ITERATION: _ITERATION,
+    PathKind.CONSTANTS: _CONSTANTS,
+    PathKind.STATISTICS: f"{_ITERATION}/{STATISTICS}",
+    PathKind.MAPPING: f"{_ITERATION}/{MAPPING}",
+    PathKind.KERNEL_ARGS: f"{_ITERATION}/{{name}}.json",
+    PathKind.TENSOR: f"{_ITERATION}/{{name}}.npy",
+    PathKind.CONSTANT_MAPPING: f"{_CONSTANTS}/{MAPPING}",
+    PathKind.CONSTANT: f"{_CONSTANTS}/{{name}}.npy",
+    PathKind.ACL_CONFIG: "acl_dump_{device}.json",
+    PathKind.WORLD: _WORLD,
+    PathKind.STEP: f"[{_WORLD}/]{{step}}",
+    PathKind.TIME: _TIME,
+    PathKind.SINGLE: _SINGLE,
+    PathKind.MODEL: f"{_SINGLE}/{{model}}",
+    PathKind.MODEL_NUMBER: f"{_SINGLE}/{{model}}/{{model_id}}",
+    PathKind.EXECUTION: _EXECUTION,
+    PathKind.OPERATOR: f"{_EXECUTION}/{{name}}",
+    PathKind.SINGLE_OPERATOR: f"{_SINGLE}/{{name}}",
+    PathKind.EXTRA_INFO: "extra-info",
+    PathKind.DATA_DUMP: "extra-info/data-dump",
+    PathKind.EXCEPTIONS: _EXCEPTIONS,
+    PathKind.EXCEPTION: f"{_EXCEPTIONS}/{{name}}",
 }
 """Every path of the layouts below the root; the first that fits a path decides its kind.
 
@@ -106,9 +106,24 @@ everywhere but under torchair.
 
 DIRECTORIES: Final = frozenset(
     {
-        *(Kind.RANK, Kind.METADATA, Kind.NETWORK, Kind.GRAPH, Kind.ITERATION, Kind.CONSTANTS),
-        *(Kind.WORLD, Kind.STEP, Kind.TIME, Kind.SINGLE, Kind.MODEL, Kind.MODEL_NUMBER, Kind.EXECUTION),
-        *(Kind.EXTRA_INFO, Kind.DATA_DUMP, Kind.EXCEPTIONS),
+        *(
+            PathKind.RANK,
+            PathKind.METADATA,
+            PathKind.NETWORK,
+            PathKind.GRAPH,
+            PathKind.ITERATION,
+            PathKind.CONSTANTS,
+        ),
+        *(
+            PathKind.WORLD,
+            PathKind.STEP,
+            PathKind.TIME,
+            PathKind.SINGLE,
+            PathKind.MODEL,
+            PathKind.MODEL_NUMBER,
+            PathKind.EXECUTION,
+        ),
+        *(PathKind.EXTRA_INFO, PathKind.DATA_DUMP, PathKind.EXCEPTIONS),
     }
 )
 """The kinds that are directories. ``graphs`` and ``execution_order`` are networks without graphs."""
@@ -164,7 +179,7 @@ class Key:
         model_id: Number of the model in its process.
     """
 
-    kind: Kind
+    kind: PathKind
     rank: int | None = None
     net: str | None = None
     graph: int | None = None
@@ -213,7 +228,7 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
     return None
 
 
-def _key(kind: Kind, fields: dict[str, str | None]) -> Key:
+def _key(kind: PathKind, fields: dict[str, str | None]) -> Key:
     found: dict[str, Any] = {
         field: int(text) if field in _NUMBERS else text for field, text in fields.items() if text is not None
     }
@@ -236,41 +251,41 @@ class Layout:
 
     def config(self) -> str:
         """Copy of the user's configuration (CPU and GPU)."""
-        return self._path(Kind.CONFIG)
+        return self._path(PathKind.CONFIG)
 
     def device(self) -> str:
         """Device and version of the run (CPU and GPU)."""
-        return self._path(Kind.DEVICE)
+        return self._path(PathKind.DEVICE)
 
     def graph_ir(self, graph: int) -> str:
         """Text of a compiled graph."""
-        return self._path(Kind.IR, graph)
+        return self._path(PathKind.IR, graph)
 
     def graph_pb(self, graph: int) -> str:
         """Protobuf message of a compiled graph."""
-        return self._path(Kind.PB, graph)
+        return self._path(PathKind.PB, graph)
 
     def execution_order(self, graph: int) -> str:
         """List of a graph's operators in execution order."""
-        return self._path(Kind.EXECUTION_ORDER, graph)
+        return self._path(PathKind.EXECUTION_ORDER, graph)
 
     def iterations_run(self, graph: int) -> str:
         """List of a graph's dumped iterations (CPU and GPU)."""
-        return self._path(Kind.ITERATIONS_RUN, graph)
+        return self._path(PathKind.ITERATIONS_RUN, graph)
 
     def iteration(self, graph: int, iteration: int) -> str:
         """Directory of the tensors of one iteration."""
-        return self._path(Kind.ITERATION, graph, iteration)
+        return self._path(PathKind.ITERATION, graph, iteration)
 
     def constants(self, graph: int) -> str:
         """Directory of a graph's constants (CPU and GPU)."""
-        return self._path(Kind.CONSTANTS, graph)
+        return self._path(PathKind.CONSTANTS, graph)
 
     def statistics(self, graph: int, iteration: int) -> str:
         """Statistics of the tensors of one iteration."""
-        return self._path(Kind.STATISTICS, graph, iteration)
+        return self._path(PathKind.STATISTICS, graph, iteration)
 
-    def _path(self, kind: Kind, graph: int | None = None, iteration: int | None = None) -> str:
+    def _path(self, kind: PathKind, graph: int | None = None, iteration: int | None = None) -> str:
         return f"{self.root.rstrip('/')}/{Key(kind, self.rank, self.net_name, graph, iteration).path}"
 
 
@@ -292,13 +307,13 @@ class ModelLayout:
 
     def acl_config(self) -> str:
         """The acl.json that MindSpore gives CANN before each step (Ascend O2)."""
-        return self._path(Key(Kind.ACL_CONFIG, device=self.device))
+        return self._path(Key(PathKind.ACL_CONFIG, device=self.device))
 
     def execution(self, time: str, iteration: int, step: int | None = None) -> str:
         """Directory of the operators of one execution; with a step under Ascend O2."""
         return self._path(
             Key(
-                Kind.EXECUTION,
+                PathKind.EXECUTION,
                 iteration=iteration,
                 step=step,
                 time=time,
@@ -314,9 +329,9 @@ class ModelLayout:
 
 def single_operators(root: str, time: str, device: int) -> str:
     """Return the directory of operators that are called alone (acl)."""
-    return f"{root.rstrip('/')}/{Key(Kind.SINGLE, time=time, device=device).path}"
+    return f"{root.rstrip('/')}/{Key(PathKind.SINGLE, time=time, device=device).path}"
 
 
 def exceptions(root: str, device: int) -> str:
     """Return the directory of what operators that failed leave behind."""
-    return f"{root.rstrip('/')}/{Key(Kind.EXCEPTIONS, device=device).path}"
+    return f"{root.rstrip('/')}/{Key(PathKind.EXCEPTIONS, device=device).path}"

@@ -11,13 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.statistics.passes import Need, measure
+from msdump.capture.statistics.passes import StatisticNeed, measure
 from tests.bench.measure import ratio
 
 COUNT: Final = 10_000_000
 ROUNDS: Final = 21
-ALL: Final = Need(extremes=True, counts=True, total=True, squares=True)
-DEFAULT: Final = Need(extremes=True, squares=True)
+ALL: Final = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
+DEFAULT: Final = StatisticNeed(extremes=True, squares=True)
 
 
 def pass_ratio() -> float:
@@ -58,7 +58,7 @@ def _normal(dtype: type) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(COUNT, dtype=np.float32).astype(dtype)
 
 
-def _measured(array: np.ndarray, need: Need) -> Callable[[], object]:
+def _measured(array: np.ndarray, need: StatisticNeed) -> Callable[[], object]:
     return partial(measure, array, dtypes.from_numpy(array.dtype), need)
 
 

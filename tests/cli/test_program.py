@@ -34,7 +34,7 @@ PROGRAM = [sys.executable, "-c", "from msdump.cli import main; main()"]
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Give each test a process of its own and no variable of the environment."""
-    monkeypatch.setattr(mindspore, "_state", mindspore.State(Process()))
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
     for variable in env.VARIABLES:
         monkeypatch.delenv(variable.name, raising=False)
     yield
@@ -230,7 +230,7 @@ class TestRun:
         """The same seed gives the same tensors, another seed and another step others."""
         dumps = []
         for number, seed in enumerate((7, 7, 8)):
-            mindspore._state = mindspore.State(Process())
+            mindspore._state = mindspore.ProcessState(Process())
             path = f"{tmp_path}/dump{number}"
             call("run", MINI, "--config", config(path=path), "--seed", seed, "--steps", 3)
             dumps.append(tensors(Path(path), "Parameter.x.*"))
@@ -245,7 +245,7 @@ class TestRun:
         model = GRAPHS / "external_data.onnx"
 
         call("run", model, "--config", config(path=f"{tmp_path}/one"))
-        mindspore._state = mindspore.State(Process())
+        mindspore._state = mindspore.ProcessState(Process())
         call("run", model, "--config", config(path=f"{tmp_path}/five"), "--dim", "N=5")
 
         shapes = [

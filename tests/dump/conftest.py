@@ -104,7 +104,7 @@ class Door:
         """Start anew as a second process would."""
         self.process.close()
         self.process = Process()
-        self.monkeypatch.setattr(mindspore, "_state", mindspore.State(process=self.process))
+        self.monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process=self.process))
 
 
 @pytest.fixture

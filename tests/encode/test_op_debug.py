@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msdump.encode import dump_data, op_debug
-from msdump.encode.op_debug import OldRecord, Record, Unit
+from msdump.encode.op_debug import DebugRecord, OldRecord, Unit
 from msdump.errors import DumpReadError, FormatError
 
 FIELDS = {
@@ -24,7 +24,7 @@ FIELDS = {
     "core_id": 2,
     "block_id": 1,
 }
-AIC = Record(Unit.AIC, FIELDS, (2048,))
+AIC = DebugRecord(Unit.AIC, FIELDS, (2048,))
 HEAD = "5a5a5a5a 00000000 01000000 00000000 00000000 58000000"
 AIC_WORDS = "0202 3302 39 00 ffff ffff 00005b000810 007029000810 02 01 0008"
 OLD = OldRecord(
@@ -48,7 +48,7 @@ def words(text):
 
 def with_version_1(unit=Unit.AIC):
     """Return a record with four words of status."""
-    return Record(unit, FIELDS, (2048, 0, 1, 7), version=1)
+    return DebugRecord(unit, FIELDS, (2048, 0, 1, 7), version=1)
 
 
 def test_the_bytes_of_todays_record():
@@ -130,7 +130,7 @@ def records(unit):
     names = op_debug.FIELDS[unit][:-1]
     return st.sampled_from([0, 1, 2]).flatmap(
         lambda version: st.builds(
-            Record,
+            DebugRecord,
             st.just(unit),
             st.fixed_dictionaries(dict.fromkeys(names, UINT64)),
             st.tuples(*[UINT64] * (4 if version == 1 and unit in {Unit.AIC, Unit.AIV} else 1)),
@@ -225,11 +225,17 @@ def test_any_bytes_are_a_record_or_refused(data):
 
 
 REFUSED = {
-    "unknown field": (Record(Unit.SDMA, {"core_id": 1}, (1,)), r"SDMA has no core_id, only model_id, "),
+    "unknown field": (DebugRecord(Unit.SDMA, {"core_id": 1}, (1,)), r"SDMA has no core_id, only model_id, "),
     "unknown section": (OldRecord({"Core": {}}), r"an overflow record has no Core, only DHA Atomic Add, "),
-    "status words": (Record(Unit.AIC, {}, (1, 2)), r"AIC in version 0 has 1 status words, got \(1, 2\)"),
-    "negative": (Record(Unit.AIC, {"task_id": -1}, (1,)), r"task_id -1 of an overflow record does not fit"),
-    "long status": (Record(Unit.AIC, {}, (2**64,)), r"status 0 18446744073709551616 .* does not fit 64 bits"),
+    "status words": (DebugRecord(Unit.AIC, {}, (1, 2)), r"AIC in version 0 has 1 status words, got \(1, 2\)"),
+    "negative": (
+        DebugRecord(Unit.AIC, {"task_id": -1}, (1,)),
+        r"task_id -1 of an overflow record does not fit",
+    ),
+    "long status": (
+        DebugRecord(Unit.AIC, {}, (2**64,)),
+        r"status 0 18446744073709551616 .* does not fit 64 bits",
+    ),
 }
 
 

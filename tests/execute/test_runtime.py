@@ -13,7 +13,7 @@ import pytest
 from msdump import env
 from msdump.execute import runtime
 from msdump.graph import loader
-from msdump.graph.kernel import probe
+from msdump.graph.kernel import probe_model
 from msdump.plan import Context, DeviceTarget
 from msdump.session import Network
 
@@ -64,7 +64,7 @@ def test_the_program_keeps_its_own_sessions(before):
 
 def test_sessions_are_shared_while_they_are_used():
     """Equal models share a session; it goes when nobody runs it any more."""
-    model = probe.model(ir_version=7)
+    model = probe_model.model(ir_version=7)
     shared = runtime.runtime()
 
     run = shared.session(model).run_with_ort_values
@@ -80,10 +80,10 @@ def test_limits_are_the_installed_runtimes():
     shared = runtime.runtime()
     limits = shared.limits
 
-    shared.session(probe.model(ir_version=limits.ir_version, opset=limits.opset))
+    shared.session(probe_model.model(ir_version=limits.ir_version, opset=limits.opset))
     for newer in ({"ir_version": limits.ir_version + 1}, {"opset": limits.opset + 1}):
         with pytest.raises(Exception, match=r"max supported|till opset"):
-            shared.session(probe.model(**newer))
+            shared.session(probe_model.model(**newer))
 
 
 MESSAGES = {
@@ -164,9 +164,9 @@ def test_limits_are_those_of_the_runtime():
     found = runtime.runtime()
     limits = found.limits
 
-    found.session(probe.model(ir_version=limits.ir_version, opset=limits.opset))
+    found.session(probe_model.model(ir_version=limits.ir_version, opset=limits.opset))
 
     with pytest.raises(Exception, match="IR version"):
-        found.session(probe.model(ir_version=limits.ir_version + 1))
+        found.session(probe_model.model(ir_version=limits.ir_version + 1))
     with pytest.raises(Exception, match="opset"):
-        found.session(probe.model(ir_version=limits.ir_version, opset=limits.opset + 1))
+        found.session(probe_model.model(ir_version=limits.ir_version, opset=limits.opset + 1))

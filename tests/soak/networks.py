@@ -49,7 +49,7 @@ class Setup:
             os.environ.pop(variable.name, None)
         os.environ[env.DUMP_CONFIG] = str(folder / "data_dump.json")
         os.environ[env.THREADS] = "1"
-        mindspore._state = mindspore.State(process=Process())
+        mindspore._state = mindspore.ProcessState(process=Process())
         msdump.set_context(**self.context)
 
 

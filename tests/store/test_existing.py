@@ -7,7 +7,7 @@ import os
 import pytest
 
 from msdump.store import existing
-from msdump.store.existing import Found, Place
+from msdump.store.existing import ExistingFiles, RunPlace
 
 TENSOR = "Add.Default_Add-op0.0.0.1795219089580885.input.0.DefaultFormat.float32.npy"
 OPERATOR = "Add.Default_Add-op0.3.1.1795219089580885"
@@ -62,21 +62,21 @@ def left(root):
 def test_a_network_of_a_rank(tmp_path):
     """Everything of the network and the rank goes, and the directories that it leaves empty."""
     put(tmp_path, *OURS, *OTHERS)
-    place = Place(str(tmp_path), rank=0, net="Net")
+    place = RunPlace(str(tmp_path), rank=0, net="Net")
 
-    assert Found(4, 16, 2) == existing.find(place)
+    assert ExistingFiles(4, 16, 2) == existing.find(place)
     assert len(OURS) == existing.remove(place)
     assert sorted(OTHERS) == left(tmp_path)
     assert not (tmp_path / RANK_0 / "constants").exists()
-    assert Found() == existing.find(place)
+    assert ExistingFiles() == existing.find(place)
 
 
 def test_a_device(tmp_path):
     """What lies below the times of a device goes, whatever the models are called."""
     put(tmp_path, *OF_MODELS, *OTHERS)
-    place = Place(str(tmp_path), device=0)
+    place = RunPlace(str(tmp_path), device=0)
 
-    assert Found(5, 20, 3) == existing.find(place)
+    assert ExistingFiles(5, 20, 3) == existing.find(place)
     assert len(OF_MODELS) == existing.remove(place)
     assert sorted(OTHERS) == left(tmp_path)
 
@@ -84,9 +84,9 @@ def test_a_device(tmp_path):
 def test_a_run_that_goes_on(tmp_path):
     """Where a run begins later, earlier iterations and what stands beside them are left alone."""
     put(tmp_path, *OURS, f"{RANK_0}/9/{TENSOR}")
-    place = Place(str(tmp_path), rank=0, net="Net", first=9)
+    place = RunPlace(str(tmp_path), rank=0, net="Net", first=9)
 
-    assert Found(1, 4, 1) == existing.find(place)
+    assert ExistingFiles(1, 4, 1) == existing.find(place)
     assert 1 == existing.remove(place)
     assert sorted(OURS) == left(tmp_path)
 
@@ -96,7 +96,7 @@ def test_stand_ins(tmp_path):
     put(tmp_path, *(f"{RANK_0}/2/{name}" for name in ("1.npy", "2.npy", "3.npy")))
     (tmp_path / RANK_0 / "2" / "mapping.csv").write_text(f"1.npy,{TENSOR}\n2.npy,notes.npy\n")
 
-    assert 2 == existing.remove(Place(str(tmp_path), rank=0, net="Net"))
+    assert 2 == existing.remove(RunPlace(str(tmp_path), rank=0, net="Net"))
     assert [f"{RANK_0}/2/2.npy", f"{RANK_0}/2/3.npy"] == left(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_links_are_left_alone(tmp_path, link):
     (root / link).symlink_to(victim / (TENSOR if is_file else link))
     before = left(victim)
 
-    assert 0 == existing.remove(Place(str(root), rank=0, net="Net"))
+    assert 0 == existing.remove(RunPlace(str(root), rank=0, net="Net"))
     assert (root / link).is_symlink()
     assert before == left(victim)
 
@@ -121,7 +121,7 @@ def test_a_root_behind_a_link(tmp_path):
     put(tmp_path / "disk", *OURS)
     (tmp_path / "dump").symlink_to(tmp_path / "disk")
 
-    assert len(OURS) == existing.remove(Place(str(tmp_path / "dump"), rank=0, net="Net"))
+    assert len(OURS) == existing.remove(RunPlace(str(tmp_path / "dump"), rank=0, net="Net"))
 
 
 def test_pipes_are_left_alone(tmp_path):
@@ -130,8 +130,8 @@ def test_pipes_are_left_alone(tmp_path):
     os.mkfifo(tmp_path / RANK_0 / "2" / TENSOR)
     os.mkfifo(tmp_path / RANK_0 / "2" / "mapping.csv")
 
-    assert Found() == existing.find(Place(str(tmp_path), rank=0, net="Net"))
-    assert 0 == existing.remove(Place(str(tmp_path), rank=0, net="Net"))
+    assert ExistingFiles() == existing.find(RunPlace(str(tmp_path), rank=0, net="Net"))
+    assert 0 == existing.remove(RunPlace(str(tmp_path), rank=0, net="Net"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.store import layouts
-from msdump.store.layouts import DIRECTORIES, PATHS, Key, Kind, Layout, ModelLayout
+from msdump.store.layouts import DIRECTORIES, PATHS, Key, Layout, ModelLayout, PathKind
 
 LAYOUT = Layout("/dump/", 2, "LeNet")
 MODEL = ModelLayout("/dump/", 3, "lenet", 1)
@@ -43,36 +43,36 @@ def test_documented_paths(path, expected):
 
 
 READ = {
-    "rank_0": Key(Kind.RANK, 0),
-    "rank_0/.dump_metadata": Key(Kind.METADATA, 0),
-    "rank_0/.dump_metadata/data_dump.json": Key(Kind.CONFIG, 0),
-    "rank_0/.dump_metadata/config.json": Key(Kind.DEVICE, 0),
-    "rank_0/graphs/ms_output_trace_code_graph_5.ir": Key(Kind.IR, 0, graph=5),
-    "rank_0/graphs/ms_output_trace_code_graph_5.pb": Key(Kind.PB, 0, graph=5),
-    "rank_0/execution_order/ms_execution_order_graph_5.csv": Key(Kind.EXECUTION_ORDER, 0, graph=5),
-    "rank_0/execution_order/ms_global_execution_order_graph_0.csv": Key(Kind.ITERATIONS_RUN, 0, graph=0),
-    "rank_11/Net": Key(Kind.NETWORK, 11, "Net"),
-    "rank_11/Net/3": Key(Kind.GRAPH, 11, "Net", 3),
-    "rank_11/Net/3/2": Key(Kind.ITERATION, 11, "Net", 3, 2),
-    "rank_11/Net/3/constants": Key(Kind.CONSTANTS, 11, "Net", 3),
-    "rank_11/Net/3/2/statistic.csv": Key(Kind.STATISTICS, 11, "Net", 3, 2),
-    "rank_11/Net/3/2/mapping.csv": Key(Kind.MAPPING, 11, "Net", 3, 2),
+    "rank_0": Key(PathKind.RANK, 0),
+    "rank_0/.dump_metadata": Key(PathKind.METADATA, 0),
+    "rank_0/.dump_metadata/data_dump.json": Key(PathKind.CONFIG, 0),
+    "rank_0/.dump_metadata/config.json": Key(PathKind.DEVICE, 0),
+    "rank_0/graphs/ms_output_trace_code_graph_5.ir": Key(PathKind.IR, 0, graph=5),
+    "rank_0/graphs/ms_output_trace_code_graph_5.pb": Key(PathKind.PB, 0, graph=5),
+    "rank_0/execution_order/ms_execution_order_graph_5.csv": Key(PathKind.EXECUTION_ORDER, 0, graph=5),
+    "rank_0/execution_order/ms_global_execution_order_graph_0.csv": Key(PathKind.ITERATIONS_RUN, 0, graph=0),
+    "rank_11/Net": Key(PathKind.NETWORK, 11, "Net"),
+    "rank_11/Net/3": Key(PathKind.GRAPH, 11, "Net", 3),
+    "rank_11/Net/3/2": Key(PathKind.ITERATION, 11, "Net", 3, 2),
+    "rank_11/Net/3/constants": Key(PathKind.CONSTANTS, 11, "Net", 3),
+    "rank_11/Net/3/2/statistic.csv": Key(PathKind.STATISTICS, 11, "Net", 3, 2),
+    "rank_11/Net/3/2/mapping.csv": Key(PathKind.MAPPING, 11, "Net", 3, 2),
     "rank_11/Net/3/2/MatMul.Default_MatMul-op0.json": (
-        Key(Kind.KERNEL_ARGS, 11, "Net", 3, 2, "MatMul.Default_MatMul-op0")
+        Key(PathKind.KERNEL_ARGS, 11, "Net", 3, 2, "MatMul.Default_MatMul-op0")
     ),
-    "rank_11/Net/3/2/606962476.npy": Key(Kind.TENSOR, 11, "Net", 3, 2, "606962476"),
-    "rank_11/Net/3/constants/mapping.csv": Key(Kind.CONSTANT_MAPPING, 11, "Net", 3),
-    "rank_11/Net/3/constants/1.npy": Key(Kind.CONSTANT, 11, "Net", 3, name="1"),
-    "acl_dump_7.json": Key(Kind.ACL_CONFIG, device=7),
-    "12": Key(Kind.STEP, step=12),
-    f"12/{TIME}": Key(Kind.TIME, step=12, time=TIME),
-    TIME: Key(Kind.TIME, time=TIME),
-    f"{TIME}/7": Key(Kind.SINGLE, time=TIME, device=7),
+    "rank_11/Net/3/2/606962476.npy": Key(PathKind.TENSOR, 11, "Net", 3, 2, "606962476"),
+    "rank_11/Net/3/constants/mapping.csv": Key(PathKind.CONSTANT_MAPPING, 11, "Net", 3),
+    "rank_11/Net/3/constants/1.npy": Key(PathKind.CONSTANT, 11, "Net", 3, name="1"),
+    "acl_dump_7.json": Key(PathKind.ACL_CONFIG, device=7),
+    "12": Key(PathKind.STEP, step=12),
+    f"12/{TIME}": Key(PathKind.TIME, step=12, time=TIME),
+    TIME: Key(PathKind.TIME, time=TIME),
+    f"{TIME}/7": Key(PathKind.SINGLE, time=TIME, device=7),
     f"12/{TIME}/7/ge_default_1/2/3": (
-        Key(Kind.EXECUTION, step=12, time=TIME, device=7, model="ge_default_1", model_id=2, iteration=3)
+        Key(PathKind.EXECUTION, step=12, time=TIME, device=7, model="ge_default_1", model_id=2, iteration=3)
     ),
     f"{TIME}/7/resnet50/1/0/Conv2D.conv1.3.7.1600000000000000": Key(
-        Kind.OPERATOR,
+        PathKind.OPERATOR,
         time=TIME,
         device=7,
         model="resnet50",
@@ -81,11 +81,11 @@ READ = {
         name="Conv2D.conv1.3.7.1600000000000000",
     ),
     f"worldsize1_global_rank0/{TIME}/7/graph_1/1": Key(
-        Kind.MODEL_NUMBER, 0, world=1, time=TIME, device=7, model="graph_1", model_id=1
+        PathKind.MODEL_NUMBER, 0, world=1, time=TIME, device=7, model="graph_1", model_id=1
     ),
-    "worldsize8_global_rank3": Key(Kind.WORLD, 3, world=8),
+    "worldsize8_global_rank3": Key(PathKind.WORLD, 3, world=8),
     "extra-info/data-dump/0/exception_info.7.3.20240112093000123": Key(
-        Kind.EXCEPTION, device=0, name="exception_info.7.3.20240112093000123"
+        PathKind.EXCEPTION, device=0, name="exception_info.7.3.20240112093000123"
     ),
 }
 
@@ -127,8 +127,8 @@ def test_a_file_beside_models_is_an_operator_that_was_called_alone():
     found = (layouts.parse(path, is_directory=True), layouts.parse(path, is_directory=False))
 
     assert (
-        Key(Kind.MODEL, time=TIME, device=7, model=name),
-        Key(Kind.SINGLE_OPERATOR, time=TIME, device=7, name=name),
+        Key(PathKind.MODEL, time=TIME, device=7, model=name),
+        Key(PathKind.SINGLE_OPERATOR, time=TIME, device=7, name=name),
     ) == found
 
 
@@ -154,7 +154,7 @@ BOOLS = st.booleans()
 @st.composite
 def keys(draw):
     """Draw a key of any kind with the fields of its kind."""
-    kind = draw(st.sampled_from(Kind))
+    kind = draw(st.sampled_from(PathKind))
     template = "".join(
         part for part in re.split(r"(\[[^]]*\])", PATHS[kind]) if part[:1] != "[" or draw(BOOLS)
     )
@@ -171,4 +171,4 @@ def test_parse_inverts_path(key):
 
 def test_every_kind_has_a_path():
     """The table of paths is complete."""
-    assert set(Kind) == set(PATHS)
+    assert set(PathKind) == set(PATHS)

@@ -36,7 +36,7 @@ from msdump.store.layouts import ModelLayout
 from msdump.store.write.sinks import Sink
 from msdump.store.write.standins import LONGEST_NAME
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.capture")
 
 _UNNAMED: Final = "graph"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msdump.device.tasks import Task
 from msdump.encode import dump_data, op_debug
-from msdump.encode.op_debug import OldRecord, Record, Unit
+from msdump.encode.op_debug import DebugRecord, OldRecord, Unit
 from msdump.record import Artifact
 from msdump.store import names
 from msdump.store.names import OperatorName
@@ -52,7 +52,7 @@ class OpDebugWriter:
         if self._is_json:
             self._write_json(directory, name, task)
             return
-        body = op_debug.encode(Record(Unit.AIC, self._fields(task), (_OVERFLOW,)))
+        body = op_debug.encode(DebugRecord(Unit.AIC, self._fields(task), (_OVERFLOW,)))
         header = dump_data.header(op_debug.header_data(timestamp))
         self._sink.write(Artifact(directory, str(name), (header, body), len(body)))
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from msdump.capture.compiled.held import Held
 from msdump.capture.compiled.operator_writer import described
-from msdump.capture.statistics.passes import Need, Totals, measure
+from msdump.capture.statistics.passes import StatisticNeed, Totals, measure
 from msdump.dtypes import DType
 from msdump.encode import operator_csv
 from msdump.record import Artifact, OperatorRef
 from msdump.store.names import OperatorName
 from msdump.store.write.sinks import Sink
 
-_NEED: Final = Need(extremes=True, counts=True, total=True, squares=True)
+_NEED: Final = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
 _SUFFIX: Final = ".csv"
 _MEASURED: Final = frozenset(
     {

@@ -24,7 +24,7 @@ from msdump.encode import ge_onnx, ge_text
 from msdump.graph.compile.compilation import BEGUN, BUILT
 from msdump.store.write.streams import WriteStream, write_stream
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.capture")
 
 _ALL, _WITHOUT_DATA, _RELATIONS = "1", "2", "3"
 _ONE_STAGE: Final = {"3": BUILT, "4": BEGUN}

@@ -18,7 +18,7 @@ from msdump.graph.files import dot, ir_text
 from msdump.graph.graph import Graph
 from msdump.store.write.streams import WriteStream, write_stream
 
-_log = logging.getLogger("msdump")
+_log = logging.getLogger("msdump.capture")
 
 _LEVELS: Final = ("1", "2", "3")
 _OFF: Final = "0"

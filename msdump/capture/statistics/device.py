@@ -11,11 +11,11 @@ import math
 
 import numpy as np
 
-from msdump.capture.statistics.passes import Need, measure
+from msdump.capture.statistics.passes import StatisticNeed, measure
 from msdump.encode.statistic_csv import Cell
 from msdump.record import TensorRecord
 
-_EXTREMES = Need(extremes=True)
+_EXTREMES = StatisticNeed(extremes=True)
 
 
 def largest(record: TensorRecord, adds_in: np.dtype) -> Cell:

@@ -38,7 +38,7 @@ _SCRATCH: Final = _Scratch()
 _ONES: Final[dict[int, np.ndarray]] = {4: np.ones(_RUN, np.float32), 8: np.ones(_RUN, np.float64)}
 
 
-class Elements(Protocol):
+class ElementView(Protocol):
     """How elements of a type are looked at, at most a block at a time."""
 
     def bounds(self, block: np.ndarray) -> tuple[float, float]:
@@ -129,10 +129,10 @@ def _from_bfloat16(block: np.ndarray) -> np.ndarray:
     return singles
 
 
-NUMBERS: Final[Elements] = _Numbers()
+NUMBERS: Final[ElementView] = _Numbers()
 """What looks at the types that numpy is fast with."""
 
-HALVES: Final[dict[str, Elements]] = {
+HALVES: Final[dict[str, ElementView]] = {
     "float16": _Halves(0x7C00, _from_float16),
     "bfloat16": _Halves(0x7F80, _from_bfloat16),
 }

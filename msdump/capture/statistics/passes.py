@@ -15,7 +15,7 @@ from msdump.capture.statistics.elements import (
     BLOCK,
     HALVES,
     NUMBERS,
-    Elements,
+    ElementView,
     terms,
     total,
     total_of_squares,
@@ -29,7 +29,7 @@ _MEASURABLE_KINDS: Final = "bifu"
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class StatisticNeed:
     """What a pass is to find out.
 
     Attributes:
@@ -44,9 +44,9 @@ class Need:
     total: bool = False
     squares: bool = False
 
-    def __or__(self, other: Need) -> Need:
+    def __or__(self, other: StatisticNeed) -> StatisticNeed:
         """Return what one of the two needs."""
-        return Need(
+        return StatisticNeed(
             self.extremes or other.extremes,
             self.counts or other.counts,
             self.total or other.total,
@@ -54,7 +54,7 @@ class Need:
         )
 
 
-NOTHING: Final = Need()
+NOTHING: Final = StatisticNeed()
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def is_measurable(dtype: DType) -> bool:
     return dtype.saved.kind in _MEASURABLE_KINDS
 
 
-def measure(array: np.ndarray, dtype: DType, need: Need) -> Totals:
+def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     """Return what is needed of a tensor; what is not needed has no meaning.
 
     Where the largest or smallest element is zero, it has the sign of the first
@@ -158,7 +158,7 @@ def _parts(flat: np.ndarray) -> list[np.ndarray]:
     return [flat[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def _totals(part: np.ndarray, dtype: DType, need: Need) -> Totals:
+def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
     with np.errstate(all="ignore"):
         for block in _blocks(part, dtype, BLOCK):
@@ -173,7 +173,7 @@ def _blocks(flat: np.ndarray, dtype: DType, length: int) -> Iterator[np.ndarray]
         yield np.ascontiguousarray(flat[start : start + length], wanted)
 
 
-def _add(block: np.ndarray, elements: Elements, need: Need, totals: Totals) -> None:
+def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: Totals) -> None:
     high, low = elements.bounds(block)
     is_finite = low > -math.inf and high < math.inf
     totals.stretch(high, low)
@@ -196,7 +196,9 @@ def _add(block: np.ndarray, elements: Elements, need: Need, totals: Totals) -> N
         totals.squares += total_of_squares(addends)
 
 
-def _add_counts(block: np.ndarray, elements: Elements, totals: Totals, bounds: tuple[float, float]) -> None:
+def _add_counts(
+    block: np.ndarray, elements: ElementView, totals: Totals, bounds: tuple[float, float]
+) -> None:
     high, low = bounds
     negative, positive = elements.signs(block, high, low)
     totals.negative += negative

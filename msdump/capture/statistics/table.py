@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from msdump.capture.statistics import device as statistic_device
-from msdump.capture.statistics.passes import NOTHING, Need, Totals
+from msdump.capture.statistics.passes import NOTHING, StatisticNeed, Totals
 from msdump.dtypes import widen
 from msdump.encode.statistic_csv import COLUMNS, Cell
 from msdump.plan import StatisticSpec
@@ -57,7 +57,7 @@ class Statistic:
     category: str
     title: str
     definition: str
-    need: Need
+    need: StatisticNeed
     value: Callable[[Totals, TensorRecord], Cell]
     device: DeviceStatistic | None = None
 
@@ -76,10 +76,10 @@ def _sha1(_: Totals, record: TensorRecord) -> Cell:
     return hashlib.sha1(octets(record), usedforsecurity=False).hexdigest()
 
 
-_EXTREMES: Final = Need(extremes=True)
-_COUNTS: Final = Need(counts=True)
-_TOTAL: Final = Need(total=True)
-_SQUARES: Final = Need(squares=True)
+_EXTREMES: Final = StatisticNeed(extremes=True)
+_COUNTS: Final = StatisticNeed(counts=True)
+_TOTAL: Final = StatisticNeed(total=True)
+_SQUARES: Final = StatisticNeed(squares=True)
 
 # vendor: "negative zero" and "positive zero" count the elements below and above zero.
 STATISTICS: Final = (

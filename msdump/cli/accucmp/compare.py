@@ -12,10 +12,10 @@ from msdump.cli import messages
 from msdump.errors import ToolError
 from msdump.record import IO
 from msdump.tools import reports
-from msdump.tools.compare.cann import advisor, comparison, detail, files
+from msdump.tools.compare.cann import advisor, comparison, detail, two_files
 from msdump.tools.compare.cann import table as comparison_csv
 from msdump.tools.compare.cann.comparison import Options, Row
-from msdump.tools.compare.cann.detail import Elements
+from msdump.tools.compare.cann.detail import ElementPairs
 from msdump.tools.compare.cann.table import Shown
 from msdump.tools.compare.pairing import places
 from msdump.tools.compare.pairing.sides import Sides, open_sides
@@ -27,7 +27,7 @@ from msdump.tools.scores.choice import Choice
 _DEFAULT_TOP: Final = 20
 _H5: Final = ".h5"
 
-_log: Final = logging.getLogger("msdump.accucmp")
+_log = logging.getLogger("msdump.accucmp")
 
 
 def run(given: argparse.Namespace) -> ReturnCode:
@@ -112,7 +112,7 @@ def _choice(given: argparse.Namespace) -> Choice:
 
 def _files(given: argparse.Namespace) -> ReturnCode:
     choice = _choice(given)
-    found = files.compare(given.my_dump_path, given.golden_dump_path, choice, limit=given.max_cmp_size)
+    found = two_files.compare(given.my_dump_path, given.golden_dump_path, choice, limit=given.max_cmp_size)
     log_scores(choice.names, found)
     return ReturnCode.DONE
 
@@ -192,7 +192,7 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _element_files(given: argparse.Namespace, found: Elements, prefix: str) -> list[str]:
+def _element_files(given: argparse.Namespace, found: ElementPairs, prefix: str) -> list[str]:
     absolute, relative = (list(table) for table in detail.most_different(found, given.topn or _DEFAULT_TOP))
     texts = {
         f"{prefix}_absolute_error_topn.csv": absolute,

@@ -17,9 +17,9 @@ from msdump.cli import closed_pipe, messages
 from msdump.cli.accucmp import compare, parser
 from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
 from msdump.tools import reports
-from msdump.tools.compare.cann import files
+from msdump.tools.compare.cann import two_files
 from msdump.tools.convert import conversion, sources
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import Target
 from msdump.tools.overflow import records as overflow_records
 from msdump.tools.overflow import report as overflow
@@ -30,7 +30,7 @@ _LINE: Final = "%(asctime)s (%(process)d) - [%(levelname)s] %(message)s"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 _INTERRUPTED: Final = 130
 
-_log: Final = logging.getLogger("msdump.accucmp")
+_log = logging.getLogger("msdump.accucmp")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -85,10 +85,12 @@ _CODES: Final = {DumpReadError: ReturnCode.DUMP_DATA, DumpWriteError: ReturnCode
 
 
 def _file_compare(given: argparse.Namespace) -> ReturnCode:
-    names = files.NAMES
-    found = files.compare(given.my_dump_path, given.golden_dump_path, Choice(names))
+    names = two_files.NAMES
+    found = two_files.compare(given.my_dump_path, given.golden_dump_path, Choice(names))
     compare.log_scores(names, found)
-    path = reports.write(given.output, reports.stamped("file_result", ".txt"), [files.report(found, names)])
+    path = reports.write(
+        given.output, reports.stamped("file_result", ".txt"), [two_files.report(found, names)]
+    )
     _log.info("The file compare result has been written to %r.", path)
     return ReturnCode.DONE
 
@@ -111,7 +113,7 @@ def _overflow(given: argparse.Namespace) -> ReturnCode:
 def _convert(given: argparse.Namespace) -> ReturnCode:
     target = Target(
         given.format or "",
-        Kind(given.type),
+        OutputKind(given.type),
         _shape(given.shape),
         _only(given.output_tensor, given.input_tensor),
         given.custom_script_path,

@@ -12,7 +12,7 @@ from msdump.plan import (
     Context,
     DumpPlan,
     FileFormat,
-    Files,
+    FilePlan,
     ModelDump,
     ModelItem,
     Scene,
@@ -92,7 +92,7 @@ def _plan(scene: Scene, directory: str, source: str, context: Context) -> DumpPl
         source=source,
         source_bytes=b"",
         context=context,
-        files=Files(
+        files=FilePlan(
             path=directory,
             file_format=FileFormat.BIN,
             tree=Tree.MODELS,

@@ -14,7 +14,7 @@ from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import AclFaults
 from msdump.config.acl.models import BlackListEntry, DumpListItem, DumpSection, typed
 from msdump.config.acl.rules import STATISTICS, check_constraints, check_values, iterations, remote_path
-from msdump.config.faults import Report, did_you_mean, show
+from msdump.config.faults import FaultReport, did_you_mean, show
 from msdump.config.models import Allowed, MsdumpSettings
 from msdump.config.source import Document, Path
 from msdump.config.source import parse as parse_json
@@ -27,7 +27,7 @@ from msdump.plan import (
     DumpPlan,
     Existing,
     FileFormat,
-    Files,
+    FilePlan,
     ModelDump,
     ModelItem,
     OnWriteError,
@@ -118,7 +118,7 @@ def _own_settings(block: Any, faults: AclFaults) -> MsdumpSettings:
 
 def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None:
     """Log what is doubtful: keys nobody knows, keys that stand twice, settings without effect."""
-    report = Report(document)
+    report = FaultReport(document)
     for path in document.duplicates:
         report.warn_of_key(path, "stands more than once in its object; the last one counts")
     _warn_of_unknown(("dump",), top["dump"], DumpSection.model_fields, report)
@@ -140,7 +140,7 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
     report.close()
 
 
-def _warn_of_unknown(path: Path, block: dict[str, Any], known: Iterable[str], report: Report) -> None:
+def _warn_of_unknown(path: Path, block: dict[str, Any], known: Iterable[str], report: FaultReport) -> None:
     for key in block.keys() - set(known):
         report.warn_of_key((*path, key), f"is unknown and ignored{did_you_mean(key, known)}")
 
@@ -154,17 +154,7 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
         source=str(File(document.source).absolute()),
         source_bytes=document.data,
         context=replace(context, fuses=context.fuses and settings.fusion_switch == "on"),
-        files=Files(
-            path=_exception_path(section) if is_exception else _path(section),
-            file_format=FileFormat.BIN,
-            is_async=True,
-            on_write_error=OnWriteError(settings.on_write_error),
-            existing=Existing(settings.existing),
-            queue_bytes=settings.queue_bytes,
-            writer_threads=settings.writer_threads,
-            max_bytes=settings.max_bytes,
-            tree=Tree.MODELS,
-        ),
+        files=_files(_exception_path(section) if is_exception else _path(section), settings),
         what=What(
             keeps_inputs=keeps_all or section.dump_mode == "input",
             keeps_outputs=keeps_all or section.dump_mode == "output",
@@ -186,6 +176,20 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
             operator_statistics=None if is_exception or is_overflow else _statistics(section),
         ),
         precision_mode=_precision_mode(settings),
+    )
+
+
+def _files(root: str, settings: MsdumpSettings) -> FilePlan:
+    return FilePlan(
+        path=root,
+        tree=Tree.MODELS,
+        file_format=FileFormat.BIN,
+        existing=Existing(settings.existing),
+        on_write_error=OnWriteError(settings.on_write_error),
+        is_async=True,
+        queue_bytes=settings.queue_bytes,
+        writer_threads=settings.writer_threads,
+        max_bytes=settings.max_bytes,
     )
 
 

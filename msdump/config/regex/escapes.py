@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NoReturn
 
-from msdump.config.faults import Fault, GrammarError
+from msdump.config.faults import GrammarError, TextFault
 
 _ESCAPED: Final = {"0": "\0", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _HEXADECIMAL: Final = {"x": 2, "u": 4}
@@ -42,4 +42,4 @@ def parse_escape(text: str, start: int) -> tuple[str, int]:
 
 def refuse(text: str, start: int, end: int, message: str) -> NoReturn:
     """Refuse a part of a regular expression."""
-    raise GrammarError(text, Fault(start, min(end, len(text)), f"not a regular expression: {message}"))
+    raise GrammarError(text, TextFault(start, min(end, len(text)), f"not a regular expression: {message}"))

@@ -20,7 +20,7 @@ from msdump.frontends.acl import pointers as util
 from msdump.frontends.acl import runtime as rt
 from msdump.frontends.acl.objects import DataBuffer
 from msdump.frontends.acl.operators import create_tensor_desc, destroy_tensor_desc, get_tensor_desc_size
-from msdump.frontends.acl.state import State
+from msdump.frontends.acl.state import AclState
 
 __all__ = [
     "create_data_buffer",
@@ -120,7 +120,7 @@ def _configuration(config_path: Any) -> bytes:
     return file.read(config_path)
 
 
-def _end(now: State) -> None:
+def _end(now: AclState) -> None:
     now.is_initialised, now.is_finalised = False, True
     now.dumps.is_initialised = False
     now.models.clear()

@@ -7,10 +7,10 @@ import numpy as np
 from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl.objects import DataBuffer
-from msdump.frontends.acl.state import State
+from msdump.frontends.acl.state import AclState
 
 
-def device_view(now: State, handle: int, *, writes: bool = False) -> memoryview:
+def device_view(now: AclState, handle: int, *, writes: bool = False) -> memoryview:
     """Return the device memory of a data buffer.
 
     Args:
@@ -32,7 +32,7 @@ def device_view(now: State, handle: int, *, writes: bool = False) -> memoryview:
     return now.memory.view(buffer.address, buffer.size, writes=writes)
 
 
-def write_result(now: State, handle: int, array: np.ndarray) -> None:
+def write_result(now: AclState, handle: int, array: np.ndarray) -> None:
     """Copy an output into its data buffer; one without memory gets it now.
 
     Raises:

@@ -22,9 +22,9 @@ from msdump.frontends.acl.buffers import device_view, write_result
 from msdump.frontends.acl.dumps import Configuration, context
 from msdump.frontends.acl.loaded import nbytes, to_array
 from msdump.frontends.acl.objects import OperatorAttributes, TensorDesc
-from msdump.frontends.acl.state import State
+from msdump.frontends.acl.state import AclState
 from msdump.graph import loader
-from msdump.graph.ge.body import Operand
+from msdump.graph.ge.body import CallOperand
 from msdump.graph.ge.model import InputCountError
 from msdump.graph.ge.single_operator import needed_values, single_operator
 from msdump.graph.graph import Graph
@@ -178,7 +178,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
 
 def _operands(
     op_type: str, described: Sequence[TensorDesc], arrays: Sequence[np.ndarray], given: Mapping[str, Any]
-) -> list[Operand]:
+) -> list[CallOperand]:
     """Return the inputs of a call, with the elements of those that it is built for."""
     needed = needed_values(op_type, len(arrays), given)
     return [
@@ -187,14 +187,14 @@ def _operands(
     ]
 
 
-def _operand(desc: TensorDesc, value: np.ndarray | None = None) -> Operand:
-    return Operand(_TYPES[desc.dtype], desc.shape, _FORMATS.get(desc.format, "ND"), value)
+def _operand(desc: TensorDesc, value: np.ndarray | None = None) -> CallOperand:
+    return CallOperand(_TYPES[desc.dtype], desc.shape, _FORMATS.get(desc.format, "ND"), value)
 
 
 def _network(
-    now: State,
+    now: AclState,
     op_type: str,
-    inputs: Sequence[Operand],
+    inputs: Sequence[CallOperand],
     expected: Sequence[TensorDesc],
     attributes: Mapping[str, Any],
 ) -> tuple[Network, SingleOperator]:
@@ -223,7 +223,7 @@ def _bytes(value: np.ndarray | None) -> bytes | None:
 
 
 def _graph(
-    op_type: str, inputs: Sequence[Operand], expected: Sequence[TensorDesc], attributes: Mapping[str, Any]
+    op_type: str, inputs: Sequence[CallOperand], expected: Sequence[TensorDesc], attributes: Mapping[str, Any]
 ) -> Graph:
     try:
         return loader.load(
@@ -247,7 +247,7 @@ def _built(
     return Network(graph, plan, dump.process, model=single), single
 
 
-def _array(now: State, index: int, handle: int, desc: TensorDesc) -> np.ndarray:
+def _array(now: AclState, index: int, handle: int, desc: TensorDesc) -> np.ndarray:
     dtype = _TYPES[desc.dtype]
     view, needed = device_view(now, handle), nbytes(dtype, desc.shape)
     if len(view) < needed:

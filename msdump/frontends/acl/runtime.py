@@ -8,7 +8,7 @@ from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.objects import AclContext, Stream
-from msdump.frontends.acl.state import DEVICES, State
+from msdump.frontends.acl.state import DEVICES, AclState
 
 _HOST_MODE: Final = 1  # programs run on the host, beside the device
 _KINDS: Final = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True, True)}
@@ -151,7 +151,7 @@ def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
         view[:] = bytes([value & 0xFF]) * size
 
 
-def _copy(now: State, to: tuple[Any, Any], source: tuple[Any, Any], kind: Any) -> None:
+def _copy(now: AclState, to: tuple[Any, Any], source: tuple[Any, Any], kind: Any) -> None:
     (dst, dst_size), (src, src_size) = to, source
     if not isinstance(kind, int) or kind not in _KINDS:
         raise AclError(AclCode.INVALID_PARAM, f"kind {kind!r}: 0 to 3 are allowed")

@@ -12,10 +12,10 @@ from msdump.capture.compiled.single_dump import SingleOperator
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import out_of_turn
 from msdump.errors import AclError
+from msdump.frontends.acl.allocations import Memory
 from msdump.frontends.acl.dumps import Dumps
 from msdump.frontends.acl.handles import Handles
 from msdump.frontends.acl.loaded import LoadedModel
-from msdump.frontends.acl.memory import Memory
 from msdump.frontends.acl.objects import Stream
 from msdump.session import Network
 
@@ -24,7 +24,7 @@ DEVICES: Final = 8
 
 
 @dataclass(slots=True)
-class State:
+class AclState:
     """One process's worth of pyACL; a test gives each case one of its own.
 
     Attributes:
@@ -93,21 +93,21 @@ class State:
         return getattr(self.contexts, "device_id", self.device_id)
 
 
-_current = State()
+_current = AclState()
 
 
-def current() -> State:
+def current() -> AclState:
     """Return the state of the process."""
     return _current
 
 
-def replace(state: State) -> None:
+def replace(state: AclState) -> None:
     """Start anew with a state, as a second process would."""
     global _current  # noqa: PLW0603 - the process has one
     _current = state
 
 
-def require_init(state: State, function: str) -> None:
+def require_init(state: AclState, function: str) -> None:
     """Refuse a function of the dump API before ``init`` (100001)."""
     if not state.is_initialised:
         reason = f"aclInit must be executed before {function} is called"

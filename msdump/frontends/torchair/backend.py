@@ -21,7 +21,7 @@ from msdump.config import torchair as options
 from msdump.frontends.acl import dumps
 from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
 from msdump.frontends.torchair.compiler_config import CompilerConfig
-from msdump.frontends.torchair.export import Exported, Fixed, Given, Result, export
+from msdump.frontends.torchair.export import Exported, FixedOutput, Given, Result, export
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.plan import Context, DumpPlan, PrecisionMode
@@ -69,7 +69,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ShapeModel:
     """A captured graph, exported and compiled for one set of shapes."""
 
     exported: Exported
@@ -92,7 +92,7 @@ class CapturedGraph:
         self.calls = 0
         self._gm = gm
         self._device = device
-        self._models: dict[Signature, Model] = {}
+        self._models: dict[Signature, ShapeModel] = {}
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """Run once.
@@ -116,7 +116,7 @@ class CapturedGraph:
             self._device.complete()
         return [_value(result, arguments, made) for result in model.exported.results]
 
-    def _model(self, arguments: Sequence[Any]) -> Model:
+    def _model(self, arguments: Sequence[Any]) -> ShapeModel:
         signature = tuple(_signature(item) for item in arguments)
         if signature not in self._models:
             if len(self._models) >= _MOST_SHAPES:
@@ -124,10 +124,10 @@ class CapturedGraph:
             self._models[signature] = self._compile(arguments)
         return self._models[signature]
 
-    def _compile(self, arguments: Sequence[Any]) -> Model:
+    def _compile(self, arguments: Sequence[Any]) -> ShapeModel:
         exported = export(self._gm, arguments, self.name)
         if not exported.makes_tensors:
-            return Model(exported, None)
+            return ShapeModel(exported, None)
         graph = loader.load(exported.model)
         device, shown = self._device, self._device.settings.graph_dump
         named = compile_graph(graph, fuses=False, keeps_node_names=True)
@@ -140,14 +140,14 @@ class CapturedGraph:
         network = Network(graph, plan, device.process, device.context, model=identity)
         if network.device is not None:
             graph_dump.write_optimized(self.name, network.device, shown, write)
-        return Model(exported, network)
+        return ShapeModel(exported, network)
 
 
 def _signature(item: Any) -> Any:
     return (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
 
 
-def _run(model: Model, arguments: Sequence[Any]) -> Mapping[str, Any]:
+def _run(model: ShapeModel, arguments: Sequence[Any]) -> Mapping[str, Any]:
     if model.network is None:
         return {}
     fed = {name: tensors.to_array(arguments[position]) for name, position in model.exported.inputs}
@@ -155,7 +155,7 @@ def _run(model: Model, arguments: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def _value(result: Result, arguments: Sequence[Any], made: Mapping[str, Any]) -> Any:
-    if isinstance(result, Fixed):
+    if isinstance(result, FixedOutput):
         return result.value
     if isinstance(result, Given):
         return arguments[result.position]

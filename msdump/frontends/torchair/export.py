@@ -38,7 +38,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ModelOutput:
     """An output that the model makes.
 
     Attributes:
@@ -53,13 +53,13 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedOutput:
     """An output that is no tensor: a number that follows from the shapes, or None."""
 
     value: Any
 
 
-Result = Given | Made | Fixed
+Result = Given | ModelOutput | FixedOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Exported:
     @property
     def makes_tensors(self) -> bool:
         """Tell whether there is anything to run."""
-        return any(isinstance(result, Made) for result in self.results)
+        return any(isinstance(result, ModelOutput) for result in self.results)
 
 
 def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
@@ -244,10 +244,10 @@ def _results(gm: GraphModule, values: Values, names: Sequence[str]) -> tuple[Res
 
 def _result(node: Any, values: Values, made: dict[str, str], positions: dict[str, int]) -> Result:
     if not isinstance(node, Node):
-        return Fixed(node)
+        return FixedOutput(node)
     if node.name in positions:
         return Given(positions[node.name])
     value = values[node.name]
     if node.name in made:
-        return Made(made[node.name], tuple(int(step) for step in value.stride()), value.device)
-    return Fixed(value)
+        return ModelOutput(made[node.name], tuple(int(step) for step in value.stride()), value.device)
+    return FixedOutput(value)

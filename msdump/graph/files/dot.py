@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msdump.graph.files.ir_model import Program, Statement, program
+from msdump.graph.files.ir_model import GraphStatements, Statement, program
 from msdump.graph.graph import Graph
 
 
@@ -19,7 +19,7 @@ def text(graph: Graph, name: str) -> str:
     return "\n".join((f"digraph {_quoted(name)} {{", *_boxes(code), *_arrows(code), "}", ""))
 
 
-def _boxes(code: Program) -> Iterator[str]:
+def _boxes(code: GraphStatements) -> Iterator[str]:
     for parameter in code.parameters:
         yield f"  para{parameter.number} [label={_quoted(parameter.name)}, shape=octagon];"
     for statement in code.statements:
@@ -27,7 +27,7 @@ def _boxes(code: Program) -> Iterator[str]:
         yield f"  node{statement.number} [label={_quoted(label)}, shape=box];"
 
 
-def _arrows(code: Program) -> Iterator[str]:
+def _arrows(code: GraphStatements) -> Iterator[str]:
     for statement in code.statements:
         yield from _arrows_to(statement)
 

@@ -61,7 +61,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class StatementOperand:
     """What a statement reads.
 
     Attributes:
@@ -95,7 +95,7 @@ class Statement:
     label: str
     op_type: str
     full_name: str
-    operands: tuple[Operand, ...]
+    operands: tuple[StatementOperand, ...]
     type: Type
     node: Node | None = None
 
@@ -106,7 +106,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class GraphStatements:
     """A whole graph; the last statement is the tuple of its outputs."""
 
     parameters: tuple[Parameter, ...]
@@ -157,7 +157,7 @@ def one_line(words: str) -> str:
     return words.replace("\n", "\\n").replace("\r", "\\r")
 
 
-def program(graph: Graph) -> Program:
+def program(graph: Graph) -> GraphStatements:
     """Number everything in a graph."""
     return _Builder(graph).build()
 
@@ -175,18 +175,21 @@ class _Builder:
         self._counts: Counter[str] = Counter()
         self._read = {name for node in graph.nodes for name in _operand_names(node)}
         self._read |= {value.name for value in graph.outputs}
-        self._operands = {p.name: Operand("parameter", p.number, p.name, p.type) for p in self._parameters}
+        self._operands = {
+            p.name: StatementOperand("parameter", p.number, p.name, p.type) for p in self._parameters
+        }
         self._operands |= {
-            c.name: Operand("constant", c.number, c.name, graph.type_of(c.name)) for c in self._constants
+            c.name: StatementOperand("constant", c.number, c.name, graph.type_of(c.name))
+            for c in self._constants
         }
 
-    def build(self) -> Program:
+    def build(self) -> GraphStatements:
         for node in self._graph.nodes:
             self._add_node(node)
         outputs = tuple(self._operand(value.name) for value in self._graph.outputs)
         types = tuple(_single(operand.type) for operand in outputs)
         self._add("", "MakeTuple", self._virtual_name("Default", "MakeTuple"), outputs, types)
-        return Program(self._parameters, tuple(self._constants), tuple(self._statements))
+        return GraphStatements(self._parameters, tuple(self._constants), tuple(self._statements))
 
     def _add_node(self, node: Node) -> None:
         outputs = outputs_of(node)
@@ -200,7 +203,7 @@ class _Builder:
             node,
         )
         if len(outputs) == 1:
-            self._operands[outputs[0]] = Operand("statement", statement.number, outputs[0], types[0])
+            self._operands[outputs[0]] = StatementOperand("statement", statement.number, outputs[0], types[0])
             return
         for slot, name in enumerate(outputs):
             if name and name in self._read:
@@ -210,20 +213,20 @@ class _Builder:
         index = Constant(len(self._constants) + 1, "", slot)
         self._constants.append(index)
         operands = (
-            Operand("statement", whole.number, whole.label, whole.type),
-            Operand("constant", index.number, "", INDEX),
+            StatementOperand("statement", whole.number, whole.label, whole.type),
+            StatementOperand("constant", index.number, "", INDEX),
         )
         full_name = self._virtual_name(whole.scope or "Default", "TupleGetItem")
         known = self._graph.type_of(name)
         item = self._add(name, "TupleGetItem", full_name, operands, known)
-        self._operands[name] = Operand("statement", item.number, name, known)
+        self._operands[name] = StatementOperand("statement", item.number, name, known)
 
     def _add(  # noqa: PLR0917 - the fields of a Statement in their order
         self,
         label: str,
         op_type: str,
         full_name: str,
-        operands: tuple[Operand, ...],
+        operands: tuple[StatementOperand, ...],
         known: Type,
         node: Node | None = None,
     ) -> Statement:
@@ -236,8 +239,8 @@ class _Builder:
         self._counts[stem] += 1
         return f"{stem}-op{self._counts[stem] - 1}"
 
-    def _operand(self, name: str) -> Operand:
-        return self._operands.get(name, Operand("absent", 0, name, ABSENT))
+    def _operand(self, name: str) -> StatementOperand:
+        return self._operands.get(name, StatementOperand("absent", 0, name, ABSENT))
 
 
 def _operand_names(node: Node) -> tuple[str, ...]:

@@ -17,7 +17,15 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import DumpReadError
 from msdump.graph.files.arguments import Argument, arguments
-from msdump.graph.files.ir_model import Operand, Statement, Type, body_names, graph_name, program, source_line
+from msdump.graph.files.ir_model import (
+    Statement,
+    StatementOperand,
+    Type,
+    body_names,
+    graph_name,
+    program,
+    source_line,
+)
 from msdump.graph.graph import Graph, ValueType
 
 if TYPE_CHECKING:
@@ -216,7 +224,7 @@ def _statement_name(number: int) -> str:
     return str(number + 1)
 
 
-def _operand_name(operand: Operand) -> str:
+def _operand_name(operand: StatementOperand) -> str:
     if operand.kind == "parameter":
         return operand.name
     return f"cst{operand.number}" if operand.kind == "constant" else _statement_name(operand.number)

@@ -24,10 +24,10 @@ import numpy as np
 from msdump.graph.files.arguments import Argument, arguments, number_text, tensor_text
 from msdump.graph.files.ir_model import (
     Constant,
-    Operand,
+    GraphStatements,
     Parameter,
-    Program,
     Statement,
+    StatementOperand,
     Type,
     body_names,
     graph_name,
@@ -77,7 +77,7 @@ def host_view(graph: Graph) -> DeviceView:
     return view
 
 
-def _head(code: Program, name: str) -> Iterator[str]:
+def _head(code: GraphStatements, name: str) -> Iterator[str]:
     statements = len(code.statements) + 1  # Return is one of them
     yield f"# IR entry: @{name}"
     yield "# Total subgraphs: 1"
@@ -99,7 +99,7 @@ def _head(code: Program, name: str) -> Iterator[str]:
     yield f"subgraph @{name}() {{"
 
 
-def _tail(code: Program, name: str) -> Iterator[str]:
+def _tail(code: GraphStatements, name: str) -> Iterator[str]:
     outputs = code.statements[-1]
     yield f"  Return(%{outputs.number})"
     yield f"{_INDENT}: ({_host(outputs.type)})"
@@ -123,7 +123,7 @@ def _parameter(parameter: Parameter) -> str:
     return f"%para{parameter.number}_{name}: {host}  :  {device}  :  IsWeight: {flag}"
 
 
-def _body(code: Program, graph: Graph, graph_id: int, view: DeviceView) -> Iterator[str]:
+def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) -> Iterator[str]:
     for statement in code.statements:
         yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}"
         operands = ", ".join(_host(operand.type) for operand in statement.operands)
@@ -133,13 +133,13 @@ def _body(code: Program, graph: Graph, graph_id: int, view: DeviceView) -> Itera
         yield from map(_source_line, statement.node.source if statement.node else ())
 
 
-def _call(code: Program, statement: Statement) -> str:
+def _call(code: GraphStatements, statement: Statement) -> str:
     label = one_line(statement.label) or f"CNode_{statement.number}"
     operands = ", ".join(_operand(code, operand) for operand in statement.operands)
     return f"%{statement.number}({label}) = {statement.op_type}({operands})"
 
 
-def _operand(code: Program, operand: Operand) -> str:
+def _operand(code: GraphStatements, operand: StatementOperand) -> str:
     if operand.kind == "statement":
         return f"%{operand.number}"
     if operand.kind == "parameter":

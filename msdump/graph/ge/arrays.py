@@ -8,7 +8,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import InputError
-from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Results
+from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator, Results
 
 _ANY: Final = (1, 1 << 20)
 _LAST: Final = 1 << 62
@@ -20,25 +20,25 @@ def _at(*slots: int) -> frozenset[int]:
     return frozenset(slots)
 
 
-def _joined(b: Body, axis: int, parts: tuple[str, ...]) -> str:
+def _joined(b: CallBody, axis: int, parts: tuple[str, ...]) -> str:
     return b.node("Concat", *parts, axis=axis)
 
 
-def _concat_first(b: Body) -> str:
+def _concat_first(b: CallBody) -> str:
     return _named(b, _joined(b, b.value(0)[0], b.x[1:]), 1)
 
 
-def _concat_last(b: Body) -> str:
+def _concat_last(b: CallBody) -> str:
     return _joined(b, b.value(len(b.x) - 1)[0], b.x[:-1])
 
 
-def _named(b: Body, name: str, slot: int) -> str:
+def _named(b: CallBody, name: str, slot: int) -> str:
     """Return a value that may be an output, of the type of an input."""
     b.types[name] = b.inputs[slot].dtype
     return name
 
 
-def _split(b: Body, axis: int, x: int, sizes: list[int] | None, count: int) -> Results:
+def _split(b: CallBody, axis: int, x: int, sizes: list[int] | None, count: int) -> Results:
     if sizes is None:
         length = b.inputs[x].shape[b.axis(axis, len(b.inputs[x].shape))]
         if count < 1 or length % count:
@@ -50,16 +50,16 @@ def _split(b: Body, axis: int, x: int, sizes: list[int] | None, count: int) -> R
     return tuple(_named(b, name, x) for name in made)
 
 
-def _permuted(b: Body, order: list[int]) -> str:
+def _permuted(b: CallBody, order: list[int]) -> str:
     return b.node("Transpose", b.x[0], perm=order)
 
 
-def _padded(b: Body, pairs: list[int], mode: str = "constant", value: str = "") -> str:
+def _padded(b: CallBody, pairs: list[int], mode: str = "constant", value: str = "") -> str:
     pads = [*pairs[0::2], *pairs[1::2]]
     return b.node("Pad", b.x[0], b.constant(pads), *filter(None, [value]), mode=mode)
 
 
-def _pad_v3(b: Body) -> str:
+def _pad_v3(b: CallBody) -> str:
     pairs = b.value(1)
     if not b["paddings_contiguous"]:
         half = len(pairs) // 2
@@ -73,37 +73,37 @@ def _flat(nested: Any) -> list[int]:
     return [int(nested)]
 
 
-def _tiled(b: Body, multiples: list[int]) -> str:
+def _tiled(b: CallBody, multiples: list[int]) -> str:
     return b.node("Tile", b.x[0], b.constant(multiples))
 
 
-def _reshaped(b: Body, shape: list[int]) -> str:
+def _reshaped(b: CallBody, shape: list[int]) -> str:
     return b.node("Reshape", b.x[0], b.constant(shape))
 
 
-def _squeezed(b: Body) -> str:
+def _squeezed(b: CallBody) -> str:
     axes = [b.axis(number) for number in b["axis"] or b["axes"]] or [
         index for index, size in enumerate(b.inputs[0].shape) if size == 1
     ]
     return b.node("Squeeze", b.x[0], b.constant(axes))
 
 
-def _gathered(b: Body, axis: int) -> str:
+def _gathered(b: CallBody, axis: int) -> str:
     return b.node("Gather", b.x[0], b.x[1], axis=axis)
 
 
-def _batched_gather(b: Body, axis: int) -> str:
+def _batched_gather(b: CallBody, axis: int) -> str:
     if b["batch_dims"]:
         raise InputError(f"operator {b.op_type!r}: batch_dims = {b['batch_dims']} is not supported, 0 is")
     return _gathered(b, axis)
 
 
-def _one_hot(b: Body, depth: str, on: str, off: str, x_slot: int) -> str:
+def _one_hot(b: CallBody, depth: str, on: str, off: str, x_slot: int) -> str:
     values = b.node("Concat", *(b.node("Reshape", name, b.constant([1])) for name in (off, on)), axis=0)
     return _named(b, b.node("OneHot", b.x[0], depth, values, axis=b["axis"]), x_slot)
 
 
-def _top(b: Body) -> Results:
+def _top(b: CallBody) -> Results:
     axis = b["dim"]
     count = b.node("Reshape", b.node("Cast", b.x[1], to=_INT64.onnx), b.constant([1]))
     flags = {"axis": axis, "largest": int(b["largest"]), "sorted": int(b["sorted"])}
@@ -111,12 +111,12 @@ def _top(b: Body) -> Results:
     return values, b.cast(indices, _INT32)
 
 
-def _sliced(b: Body, starts: list[int], sizes: list[int]) -> str:
+def _sliced(b: CallBody, starts: list[int], sizes: list[int]) -> str:
     ends = [_LAST if size == -1 else start + size for start, size in zip(starts, sizes, strict=True)]
     return b.node("Slice", b.x[0], *map(b.constant, (starts, ends, list(range(len(starts))))))
 
 
-def strided(shape: tuple[int, ...], b: Body, begin: list[int], end: list[int], strides: list[int]) -> str:
+def strided(shape: tuple[int, ...], b: CallBody, begin: list[int], end: list[int], strides: list[int]) -> str:
     """Write a slice with TensorFlow's masks, whose meaning numpy's indices have too."""
     index: list[object] = []
     for bit, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
@@ -134,7 +134,7 @@ def strided(shape: tuple[int, ...], b: Body, begin: list[int], end: list[int], s
     return _indexed(b, shape, index)
 
 
-def _indexed(b: Body, shape: tuple[int, ...], index: list[object]) -> str:
+def _indexed(b: CallBody, shape: tuple[int, ...], index: list[object]) -> str:
     """Write what numpy's index chooses: slices along the axes, then the shape that is left."""
     spent = sum(item is not None and item is not Ellipsis for item in index)
     at = index.index(Ellipsis) if Ellipsis in index else len(index)
@@ -160,7 +160,7 @@ def _indexed(b: Body, shape: tuple[int, ...], index: list[object]) -> str:
     return b.node("Reshape", chosen, b.constant(result)) if 0 not in result else _emptied(b, result)
 
 
-def _emptied(b: Body, shape: list[int]) -> str:
+def _emptied(b: CallBody, shape: list[int]) -> str:
     array = np.zeros(shape, b.inputs[0].dtype.numpy)
     return b.node("Identity", b.constant(array, array.dtype))
 
@@ -168,18 +168,18 @@ def _emptied(b: Body, shape: list[int]) -> str:
 _MASKS: Final = {f"{name}_mask": 0 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
 
 
-def _packed(b: Body) -> str:
+def _packed(b: CallBody) -> str:
     parts = [b.node("Unsqueeze", name, b.constant([b["axis"]])) for name in b.x]
     return b.node("Concat", *parts, axis=b["axis"])
 
 
-def _unpacked(b: Body) -> Results:
+def _unpacked(b: CallBody) -> Results:
     axis = b["axis"]
     parts = _split(b, axis, 0, None, b["num"])
     return tuple(_named(b, b.node("Squeeze", part, b.constant([axis])), 0) for part in parts)
 
 
-def _reversed(b: Body, axes: list[int]) -> str:
+def _reversed(b: CallBody, axes: list[int]) -> str:
     first, last, steps = ([number] * len(axes) for number in (-1, -_LAST, -1))
     return b.node("Slice", b.x[0], *map(b.constant, (first, last, axes, steps)))
 

@@ -22,7 +22,7 @@ BOOL: Final = dtypes.from_name("bool")
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class CallOperand:
     """An input or output of a call.
 
     Attributes:
@@ -54,14 +54,14 @@ class GeOperator:
         inputs: Fewest and most inputs.
     """
 
-    build: Callable[[Body], Results]
+    build: Callable[[CallBody], Results]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
     constants: frozenset[int] = frozenset()
     inputs: tuple[int, int] = (1, 1)
 
 
-class Body:
+class CallBody:
     """Takes the ONNX operators of one call in order.
 
     Attributes:
@@ -76,8 +76,8 @@ class Body:
     def __init__(
         self,
         op_type: str,
-        inputs: Sequence[Operand],
-        outputs: Sequence[Operand],
+        inputs: Sequence[CallOperand],
+        outputs: Sequence[CallOperand],
         attributes: Mapping[str, Any],
     ) -> None:
         """Begin with nothing written; attributes are complete."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msdump.errors import InputError
-from msdump.graph.ge.body import REQUIRED, Body, GeOperator
-from msdump.graph.ge.images import IMAGE, VOLUME, Layout, filters, layout
+from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator
+from msdump.graph.ge.images import IMAGE, VOLUME, AxisOrder, filters, layout
 
 
-def _steps(b: Body, images: Layout) -> dict[str, Any]:
+def _steps(b: CallBody, images: AxisOrder) -> dict[str, Any]:
     """Return the attributes that every convolution has."""
     return {
         "strides": images.window(b, "strides"),
@@ -19,8 +19,8 @@ def _steps(b: Body, images: Layout) -> dict[str, Any]:
     }
 
 
-def _convolution(rank: int) -> Callable[[Body], str]:
-    def build(b: Body) -> str:
+def _convolution(rank: int) -> Callable[[CallBody], str]:
+    def build(b: CallBody) -> str:
         images = layout(b, rank)
         made = b.node(
             "Conv",
@@ -35,7 +35,7 @@ def _convolution(rank: int) -> Callable[[Body], str]:
     return build
 
 
-def _depthwise(b: Body) -> str:
+def _depthwise(b: CallBody) -> str:
     images = layout(b)
     kernels = filters(b, images)
     # each channel's multiples stand together
@@ -52,10 +52,12 @@ def _depthwise(b: Body) -> str:
     return images.from_host(b, made)
 
 
-def _transposed(rank: int, size: Callable[[Body], Sequence[int]], first: int) -> Callable[[Body], str]:
+def _transposed(
+    rank: int, size: Callable[[CallBody], Sequence[int]], first: int
+) -> Callable[[CallBody], str]:
     """Return what transposes; ``size`` tells the output's shape, ``first`` is the image's slot."""
 
-    def build(b: Body) -> str:
+    def build(b: CallBody) -> str:
         images = layout(b, rank, first)
         kernels = filters(b, images, first + 1)
         steps = _steps(b, images)
@@ -74,7 +76,11 @@ def _transposed(rank: int, size: Callable[[Body], Sequence[int]], first: int) ->
 
 
 def _rest(
-    b: Body, images: Layout, kernels: Layout, steps: dict[str, Any], wanted: tuple[int, Sequence[int]]
+    b: CallBody,
+    images: AxisOrder,
+    kernels: AxisOrder,
+    steps: dict[str, Any],
+    wanted: tuple[int, Sequence[int]],
 ) -> list[int]:
     """Return what is added behind the places so that the output has the size that is wanted."""
     slot, size = wanted
@@ -98,11 +104,11 @@ def _rest(
     return [number - low for number, low in zip(found, least, strict=True)][2:]
 
 
-def _by_input(b: Body) -> list[int]:
+def _by_input(b: CallBody) -> list[int]:
     return b.value(0)
 
 
-def _by_attribute(rank: int) -> Callable[[Body], list[int]]:
+def _by_attribute(rank: int) -> Callable[[CallBody], list[int]]:
     return lambda b: b.listed("input_size", rank)
 
 

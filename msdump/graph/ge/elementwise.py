@@ -10,7 +10,7 @@ import numpy as np
 
 from msdump.dtypes import DTYPES
 from msdump.errors import InputError
-from msdump.graph.ge.body import REQUIRED, Body, GeOperator
+from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator
 
 _TANH: Final = math.sqrt(2 / math.pi)
 _CUBIC: Final = 0.044715
@@ -31,67 +31,67 @@ def _with_value(op_type: str) -> GeOperator:
 
 
 def _comparison(op_type: str, *, negated: bool = False) -> GeOperator:
-    def build(b: Body) -> str:
+    def build(b: CallBody) -> str:
         found = b.node(op_type, *b.x)
         return b.truth(b.node("Not", found) if negated else found)
 
     return GeOperator(build, inputs=_PAIR)
 
 
-def _of_one(write: Callable[[Body, str], str], **defaults: Any) -> GeOperator:
+def _of_one(write: Callable[[CallBody, str], str], **defaults: Any) -> GeOperator:
     return GeOperator(lambda b: write(b, b.x[0]), defaults)
 
 
-def _gelu(b: Body, x: str) -> str:
+def _gelu(b: CallBody, x: str) -> str:
     cube = b.node("Mul", b.node("Mul", x, x), x)
     inner = b.node("Mul", b.node("Add", x, b.node("Mul", cube, b.number(_CUBIC))), b.number(_TANH))
     grown = b.node("Add", b.node("Tanh", inner), b.number(1))
     return b.node("Mul", b.node("Mul", x, b.number(0.5)), grown)
 
 
-def _gelu_exact(b: Body, x: str) -> str:
+def _gelu_exact(b: CallBody, x: str) -> str:
     if b["approximate"] == "tanh":
         return _gelu(b, x)
     grown = b.node("Add", b.node("Erf", b.node("Mul", x, b.number(math.sqrt(0.5)))), b.number(1))
     return b.node("Mul", b.node("Mul", x, b.number(0.5)), grown)
 
 
-def _swish(b: Body, x: str, scale: float) -> str:
+def _swish(b: CallBody, x: str, scale: float) -> str:
     return b.node("Mul", x, b.node("Sigmoid", b.node("Mul", x, b.number(scale))))
 
 
-def _scaled(b: Body, x: str) -> str:
+def _scaled(b: CallBody, x: str) -> str:
     scaled = b.node("Mul", x, b.number(b["scale"])) if b["scale"] != 1 else x
     return b.node("Add", scaled, b.number(b["shift"])) if b["shift"] else scaled
 
 
-def _power(b: Body, x: str) -> str:
+def _power(b: CallBody, x: str) -> str:
     return b.node("Pow", _scaled(b, x), b.number(b["power"]))
 
 
-def _exponential(b: Body, x: str) -> str:
+def _exponential(b: CallBody, x: str) -> str:
     base = b["base"]
     inner = _scaled(b, x)
     return b.node("Exp", inner if base <= 0 else b.node("Mul", inner, b.number(math.log(base))))
 
 
-def _logarithm(b: Body, x: str) -> str:
+def _logarithm(b: CallBody, x: str) -> str:
     base, found = b["base"], b.node("Log", _scaled(b, x))
     return found if base <= 0 else b.node("Mul", found, b.number(1 / math.log(base)))
 
 
-def _clip_relu6(b: Body, x: str) -> str:
+def _clip_relu6(b: CallBody, x: str) -> str:
     return b.node("Clip", x, b.number(0), b.number(6))
 
 
-def _bias_add(b: Body) -> str:
+def _bias_add(b: CallBody) -> str:
     rank, (count,) = b.rank, b.inputs[1].shape
     is_last = rank <= 2 or b["data_format"] == "NHWC"  # noqa: PLR2004 - a matrix has its columns last
     shape = [count] if is_last else [count, *(1 for _ in range(rank - 2))]
     return b.node("Add", b.x[0], b.node("Reshape", b.x[1], b.constant(shape)))
 
 
-def _prelu(b: Body) -> str:
+def _prelu(b: CallBody) -> str:
     shape = b.inputs[1].shape
     if len(shape) == 1 and shape[0] > 1:
         around = [shape[0], *(1 for _ in range(b.rank - 2))]
@@ -99,7 +99,7 @@ def _prelu(b: Body) -> str:
     return b.node("PRelu", *b.x)
 
 
-def _divided_down(b: Body) -> str:
+def _divided_down(b: CallBody) -> str:
     if b.compute.kind == "f":
         return b.node("Floor", b.node("Div", *b.x))
     quotient = b.node("Div", *b.x)  # ONNX cuts towards zero
@@ -110,23 +110,23 @@ def _divided_down(b: Body) -> str:
     return b.node("Sub", quotient, b.node("Cast", is_below, to=b.inputs[0].dtype.onnx))
 
 
-def _remainder(b: Body) -> str:
+def _remainder(b: CallBody) -> str:
     if b.compute.kind != "f":
         return b.node("Mod", *b.x)
     return b.node("Sub", b.x[0], b.node("Mul", b.node("Floor", b.node("Div", *b.x)), b.x[1]))
 
 
-def _squared_difference(b: Body) -> str:
+def _squared_difference(b: CallBody) -> str:
     difference = b.node("Sub", *b.x)
     return b.node("Mul", difference, difference)
 
 
-def _axpy(b: Body) -> str:
+def _axpy(b: CallBody) -> str:
     return b.node("Add", b.x[0], b.node("Mul", b.x[1], b.number(b["alpha"])))
 
 
 def _filled(value: int) -> GeOperator:
-    def build(b: Body) -> str:
+    def build(b: CallBody) -> str:
         array = np.full(b.inputs[0].shape, value, b.compute)
         made = b.constant(array, array.dtype)
         return b.node("Identity", made)
@@ -134,7 +134,7 @@ def _filled(value: int) -> GeOperator:
     return GeOperator(build)
 
 
-def _checked_cast(b: Body) -> str:
+def _checked_cast(b: CallBody) -> str:
 
     wanted = next((row for row in DTYPES if row.acl == b["dst_type"]), None)
     if wanted is None:

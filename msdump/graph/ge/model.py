@@ -16,7 +16,7 @@ from onnx import helper
 
 from msdump.errors import InputError
 from msdump.graph.ge import arrays, convolutions, elementwise, networks, reductions
-from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Operand
+from msdump.graph.ge.body import REQUIRED, CallBody, CallOperand, GeOperator
 from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
 
 _log = logging.getLogger("msdump.graph")
@@ -72,8 +72,8 @@ def constant_slots(operator: GeOperator, inputs: int) -> frozenset[int]:
 def parts(
     op_type: str,
     operator: GeOperator,
-    inputs: Sequence[Operand],
-    outputs: Sequence[Operand],
+    inputs: Sequence[CallOperand],
+    outputs: Sequence[CallOperand],
     given: Mapping[str, Any],
 ) -> tuple[onnx.NodeProto, list[onnx.FunctionProto], list[int]]:
     """Return a call's node, the functions that it needs, and the element types of its results.
@@ -93,7 +93,7 @@ def parts(
     if not low <= len(inputs) <= high:
         count = str(low) if low == high else f"{low} to {high}"
         raise InputCountError(f"operator {op_type!r} has {count} inputs, {len(inputs)} are given")
-    body = Body(op_type, inputs, outputs, complete(op_type, operator.attributes, given))
+    body = CallBody(op_type, inputs, outputs, complete(op_type, operator.attributes, given))
     body.kind = operator.kind
     results = _built(body, operator)[: len(outputs)]
     types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
@@ -125,7 +125,7 @@ def complete(op_type: str, known: Mapping[str, Any], given: Mapping[str, Any]) -
     return {name: given.get(name, default) for name, default in known.items()}
 
 
-def _built(body: Body, operator: GeOperator) -> tuple[str, ...]:
+def _built(body: CallBody, operator: GeOperator) -> tuple[str, ...]:
     try:
         found = operator.build(body)
     except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from msdump.errors import InputError
-from msdump.graph.ge.body import REQUIRED, Body, GeOperator
-from msdump.graph.ge.images import Layout, layout
+from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator
+from msdump.graph.ge.images import AxisOrder, layout
 
 _MATRIX: Final = 2
 Window = tuple[list[int], list[int]]
@@ -15,17 +15,17 @@ Window = tuple[list[int], list[int]]
 _SAME: Final = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 
-def _swapped(b: Body, slot: int) -> str:
+def _swapped(b: CallBody, slot: int) -> str:
     rank = len(b.inputs[slot].shape)
     if rank < _MATRIX:
         raise InputError(f"operator {b.op_type!r}: input {slot} of {rank} dimensions cannot be transposed")
     return b.node("Transpose", b.x[slot], perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
-def _product(first: str, second: str) -> Callable[[Body], str]:
+def _product(first: str, second: str) -> Callable[[CallBody], str]:
     """Return what multiplies matrices, each transposed where an attribute says so; a bias is added."""
 
-    def build(b: Body) -> str:
+    def build(b: CallBody) -> str:
         flags = (b[first] or b["transpose_a"], b[second] or b["transpose_b"])
         sides = [_swapped(b, slot) if flag else b.x[slot] for slot, flag in enumerate(flags)]
         product = b.node("MatMul", *sides)
@@ -34,7 +34,7 @@ def _product(first: str, second: str) -> Callable[[Body], str]:
     return build
 
 
-def _gemm(b: Body) -> str:
+def _gemm(b: CallBody) -> str:
     sides = [
         _swapped(b, slot) if b[name] else b.x[slot]
         for slot, name in enumerate(("transpose_a", "transpose_b"))
@@ -43,11 +43,11 @@ def _gemm(b: Body) -> str:
     return b.node("Add", product, b.node("Mul", b.x[2], b.x[4]))
 
 
-def _by_attributes(b: Body, images: Layout) -> Window:
+def _by_attributes(b: CallBody, images: AxisOrder) -> Window:
     return images.window(b, "ksize"), images.window(b, "strides")
 
 
-def _by_inputs(b: Body, images: Layout) -> Window:
+def _by_inputs(b: CallBody, images: AxisOrder) -> Window:
     rank = len(images.name)
     numbers = [b.value(slot) for slot in (1, 2)]
     for slot, found in enumerate(numbers, 1):
@@ -56,10 +56,12 @@ def _by_inputs(b: Body, images: Layout) -> Window:
     return images.places(numbers[0]), images.places(numbers[1])
 
 
-def _pooled(op_type: str, window: Callable[[Body, Layout], Window] = _by_attributes) -> Callable[[Body], str]:
+def _pooled(
+    op_type: str, window: Callable[[CallBody, AxisOrder], Window] = _by_attributes
+) -> Callable[[CallBody], str]:
     """Return what pools windows whose padding is ``SAME`` or ``VALID``."""
 
-    def build(b: Body) -> str:
+    def build(b: CallBody) -> str:
         images = layout(b)
         if b["padding"] not in _SAME:
             raise InputError(
@@ -78,10 +80,10 @@ def _pooled(op_type: str, window: Callable[[Body, Layout], Window] = _by_attribu
     return build
 
 
-def _pooled_v3(op_type: str) -> Callable[[Body], str]:
+def _pooled_v3(op_type: str) -> Callable[[CallBody], str]:
     """Return what pools windows whose padding may be given in numbers."""
 
-    def build(b: Body) -> str:
+    def build(b: CallBody) -> str:
         images, mode = layout(b), b["padding_mode"]
         image = images.to_host(b, b.x[0])
         if b["global_pooling"]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import InputError
-from msdump.graph.ge.body import REQUIRED, Body, GeOperator, Results
+from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator, Results
 from msdump.graph.ge.images import IMAGE, VOLUME, described
 
 _INT32: Final = dtypes.from_name("int32")
@@ -21,23 +21,23 @@ def _listed(value: Any) -> list[int]:
     return [int(item) for item in value] if isinstance(value, (list, tuple)) else [int(value)]
 
 
-def _reduced(b: Body, op_type: str, axes: list[int]) -> str:
+def _reduced(b: CallBody, op_type: str, axes: list[int]) -> str:
     return b.node(op_type, b.x[0], b.constant(axes), keepdims=int(b["keep_dims"]))
 
 
-def _all_true(b: Body, op_type: str, axes: list[int]) -> str:
+def _all_true(b: CallBody, op_type: str, axes: list[int]) -> str:
     number = b.node("Cast", b.x[0], to=_INT32.onnx)
     found = b.node(op_type, number, b.constant(axes), keepdims=int(b["keep_dims"]))
     return b.node("Cast", found, to=b.inputs[0].dtype.onnx)
 
 
-def _by_attribute(write: Callable[[Body, str, list[int]], str], op_type: str) -> GeOperator:
+def _by_attribute(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
     return GeOperator(
         lambda b: write(b, op_type, _listed(b["axes"])), {"axes": REQUIRED, "keep_dims": False}, kind=op_type
     )
 
 
-def _by_input(write: Callable[[Body, str, list[int]], str], op_type: str) -> GeOperator:
+def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
     return GeOperator(
         lambda b: write(b, op_type, _axes(b)),
         {"keep_dims": False, "axes": None},
@@ -47,28 +47,28 @@ def _by_input(write: Callable[[Body, str, list[int]], str], op_type: str) -> GeO
     )
 
 
-def _axes(b: Body) -> list[int]:
+def _axes(b: CallBody) -> list[int]:
     """Return axes that are an input, or an attribute; without either they are all."""
     if len(b.x) > 1:
         return b.value(1)
     return list(range(b.rank)) if b["axes"] is None else _listed(b["axes"])
 
 
-def _index(b: Body, name: str) -> str:
+def _index(b: CallBody, name: str) -> str:
     """Return indices in the integer type that the caller expects, int32 where it expects none."""
     wanted = b.outputs[0].dtype if b.outputs else _INT32
     return b.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
 
 
-def _extreme(op_type: str, dimension: Callable[[Body], int]) -> Callable[[Body], str]:
-    def build(b: Body) -> str:
+def _extreme(op_type: str, dimension: Callable[[CallBody], int]) -> Callable[[CallBody], str]:
+    def build(b: CallBody) -> str:
         keeps = int(b["keep_dims"])
         return _index(b, b.node(op_type, b.x[0], axis=b.axis(dimension(b)), keepdims=keeps))
 
     return build
 
 
-def _dimension(b: Body) -> int:
+def _dimension(b: CallBody) -> int:
     if len(b.x) > 1:
         return b.value(1)[0]
     if b["dimension"] is None:
@@ -77,7 +77,7 @@ def _dimension(b: Body) -> int:
 
 
 def _with_value(op_type: str, reduction: str) -> GeOperator:
-    def build(b: Body) -> Results:
+    def build(b: CallBody) -> Results:
         axis, keeps = b.axis(b["dimension"]), int(b["keep_dims"])
         index = _index(b, b.node(op_type, b.x[0], axis=axis, keepdims=keeps))
         return index, b.node(reduction, b.x[0], b.constant([axis]), keepdims=keeps)
@@ -102,7 +102,7 @@ def _arg(op_type: str) -> dict[str, GeOperator]:
     }
 
 
-def _cumulated(b: Body, axis: int) -> str:
+def _cumulated(b: CallBody, axis: int) -> str:
     flags = {"exclusive": int(b["exclusive"]), "reverse": int(b["reverse"])}
     return b.node("CumSum", b.x[0], b.constant(axis), **flags)
 
@@ -110,7 +110,7 @@ def _cumulated(b: Body, axis: int) -> str:
 _SUMS: Final = {"exclusive": False, "reverse": False}
 
 
-def _softmax(b: Body) -> str:
+def _softmax(b: CallBody) -> str:
     axes = [b.axis(axis) for axis in _listed(b["axes"])]
     if len(axes) == 1:
         return b.node("Softmax", b.x[0], axis=axes[0])
@@ -118,7 +118,7 @@ def _softmax(b: Body) -> str:
     return b.node("Div", grown, b.node("ReduceSum", grown, b.constant(axes)))
 
 
-def _log_softmax(b: Body) -> str:
+def _log_softmax(b: CallBody) -> str:
     axes = [b.axis(axis) for axis in _listed(b["axes"])]
     if len(axes) == 1:
         return b.node("LogSoftmax", b.x[0], axis=axes[0])
@@ -126,12 +126,12 @@ def _log_softmax(b: Body) -> str:
     return b.node("Sub", shifted, b.node("ReduceLogSumExp", shifted, b.constant(axes)))
 
 
-def _shifted(b: Body, axes: list[int]) -> str:
+def _shifted(b: CallBody, axes: list[int]) -> str:
     return b.node("Sub", b.x[0], b.node("ReduceMax", b.x[0], b.constant(axes)))
 
 
-def _layer_norm(*, gives_deviation: bool) -> Callable[[Body], Results]:
-    def build(b: Body) -> Results:
+def _layer_norm(*, gives_deviation: bool) -> Callable[[CallBody], Results]:
+    def build(b: CallBody) -> Results:
         begin = b.axis(b["begin_norm_axis"])
         axes = b.constant(list(range(begin, b.rank)))
         mean = b.node("ReduceMean", b.x[0], axes)
@@ -144,18 +144,18 @@ def _layer_norm(*, gives_deviation: bool) -> Callable[[Body], Results]:
     return build
 
 
-def _rms_norm(b: Body) -> Results:
+def _rms_norm(b: CallBody) -> Results:
     axes = b.constant(list(range(b.rank - len(b.inputs[1].shape), b.rank)))
     square = b.node("ReduceMean", b.node("Mul", b.x[0], b.x[0]), axes)
     rstd = b.node("Reciprocal", b.node("Sqrt", b.node("Add", square, b.number(b["epsilon"]))))
     return b.node("Mul", b.node("Mul", b.x[0], rstd), b.x[1]), rstd
 
 
-def _bn_infer(b: Body) -> str:
+def _bn_infer(b: CallBody) -> str:
     return _batch_norm(b, b.x[0], b.x[1:])
 
 
-def _batch_norm(b: Body, x: str, parameters: Sequence[str]) -> str:
+def _batch_norm(b: CallBody, x: str, parameters: Sequence[str]) -> str:
     """Return channels normalised; parameters are scale, offset, mean and variance."""
     images = described(b, b.rank) if b.rank in {IMAGE, VOLUME} else None
     if images is None:
@@ -164,7 +164,7 @@ def _batch_norm(b: Body, x: str, parameters: Sequence[str]) -> str:
     return images.from_host(b, made)
 
 
-def _bn_inference(b: Body) -> str:
+def _bn_inference(b: CallBody) -> str:
     """Return x normalised; without scale and offset, momentum divides mean and variance."""
     mean, variance, momentum, *affine = b.x[1:]
     if not affine:
@@ -175,7 +175,7 @@ def _bn_inference(b: Body) -> str:
     return _batch_norm(b, b.x[0], (*affine, *fill, mean, variance))
 
 
-def _factor(b: Body, momentum: str) -> str:
+def _factor(b: CallBody, momentum: str) -> str:
     """Return one over a momentum's first element; of zero it is zero, as in Caffe, whose operator it is."""
     first = b.node("Gather", b.node("Reshape", momentum, b.constant([-1])), b.constant(0))
     zero = b.number(0)

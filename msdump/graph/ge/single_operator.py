@@ -10,7 +10,7 @@ from onnx import helper
 
 from msdump.errors import UnsupportedOpError
 from msdump.graph.ge import model as ge
-from msdump.graph.ge.body import REQUIRED, Operand
+from msdump.graph.ge.body import REQUIRED, CallOperand
 from msdump.graph.kernel.emulation import GE_DOMAIN
 from msdump.graph.primitives import PRIMITIVES
 
@@ -58,7 +58,7 @@ def needed_values(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> f
 
 
 def single_operator(
-    op_type: str, inputs: Sequence[Operand], outputs: Sequence[Operand], attributes: Mapping[str, Any]
+    op_type: str, inputs: Sequence[CallOperand], outputs: Sequence[CallOperand], attributes: Mapping[str, Any]
 ) -> bytes:
     """Return a serialised model of one operator; its inputs are x0, x1, ..., its outputs y0, y1, ...
 
@@ -95,7 +95,7 @@ def single_operator(
 
 
 def _onnx_node(
-    op_type: str, inputs: Sequence[Operand], outputs: int, attributes: Mapping[str, Any]
+    op_type: str, inputs: Sequence[CallOperand], outputs: int, attributes: Mapping[str, Any]
 ) -> onnx.NodeProto:
     target = onnx_name(op_type)
     given = dict(attributes)

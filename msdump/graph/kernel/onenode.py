@@ -39,7 +39,7 @@ _ELEMENTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RuntimeLimits:
     """The newest versions that the runtime reads."""
 
     ir_version: int
@@ -96,7 +96,7 @@ def build(
     graph: Graph,
     node: Node,
     bindings: Bindings,
-    limits: Limits,
+    limits: RuntimeLimits,
     roundings: Sequence[Rounding] | None = None,
 ) -> NodeModel:
     """Return the model of one operator, or of the chain that a fused one is.
@@ -178,7 +178,7 @@ def _version(model: onnx.ModelProto) -> int:
     return next((opset.version for opset in model.opset_import if not opset.domain), 1)
 
 
-def _message(graph: Graph, node: Node, limits: Limits) -> onnx.ModelProto:
+def _message(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto:
     model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
     versions = dict(graph.opsets)
     if versions.get("", 0) > limits.opset:

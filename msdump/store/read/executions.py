@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from msdump.store.names import TensorName
 from msdump.store.read import timeline
@@ -22,7 +21,7 @@ from msdump.store.read.cells import Row
 from msdump.store.read.records import Record
 from msdump.store.read.timeline import Moment, Span
 
-_log: Final = logging.getLogger("msdump.store")
+_log = logging.getLogger("msdump.store")
 
 PlaceOf = Callable[[str, str], int | None]
 """Gives the number of an operator in its graph's order, by op_type and op_name; None: unknown."""

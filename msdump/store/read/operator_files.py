@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msdump import dtypes
 from msdump.device import formats
 from msdump.encode import dump_data, dump_enums, op_debug
-from msdump.encode.dump_data import Block, DumpData, TensorInfo
+from msdump.encode.dump_data import DataSpan, DumpData, TensorInfo
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.store.names import OperatorName, TensorName
@@ -19,8 +19,8 @@ from msdump.store.read.records import Record
 if TYPE_CHECKING:
     import numpy as np
 
+    from msdump.encode.op_debug import DebugRecord as NewRecord
     from msdump.encode.op_debug import OldRecord
-    from msdump.encode.op_debug import Record as NewRecord
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class OperatorFile:
             if isinstance(block.info, TensorInfo)
         )
 
-    def _record(self, block: Block, info: TensorInfo, data: DumpData) -> OperatorRecord:
+    def _record(self, block: DataSpan, info: TensorInfo, data: DumpData) -> OperatorRecord:
         name = TensorName(
             self.name.op_type,
             self.name.op_name,

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump.store import names
-from msdump.store.layouts import Key, Kind
+from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
 from msdump.store.read.executions import Setting, Timeline
-from msdump.store.read.iterations import Iteration
 from msdump.store.read.records import Record
-from msdump.store.read.tree import Tree
+from msdump.store.read.tensor_directories import Iteration
+from msdump.store.read.tree import TreeListing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_COMPILED: Final = frozenset({Kind.IR, Kind.PB, Kind.EXECUTION_ORDER})
+_COMPILED: Final = frozenset({PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER})
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Rank:
     """
 
     number: int
-    _tree: Tree = field(repr=False, compare=False)
+    _tree: TreeListing = field(repr=False, compare=False)
     told: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @cached_property
-    def networks(self) -> Mapping[str, Network]:
+    def networks(self) -> Mapping[str, RankNetwork]:
         """Networks with tensors, by the name of their directory."""
-        keys = self._tree.of(Key(Kind.RANK, self.number), Kind.NETWORK)
-        found = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, Kind.GRAPH))
-        return {name: Network(name, self, self._tree) for name in found}
+        keys = self._tree.of(Key(PathKind.RANK, self.number), PathKind.NETWORK)
+        found = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, PathKind.GRAPH))
+        return {name: RankNetwork(name, self, self._tree) for name in found}
 
     @cached_property
     def called_graphs(self) -> frozenset[int]:
@@ -50,13 +50,13 @@ class Rank:
         Raises:
             DumpReadError: A graph file cannot be read.
         """
-        paths = [self.graph_file(Kind.IR, graph) for graph in self.compiled_graphs]
+        paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
         return frozenset().union(*(texts.read_called(path) for path in paths if path is not None))
 
     @cached_property
     def listed_graphs(self) -> frozenset[int]:
         """Numbers of the graphs with a list of their iterations (CPU, GPU): branches and bodies have none."""
-        found = (key for key in self._tree.paths if key.kind is Kind.ITERATIONS_RUN)
+        found = (key for key in self._tree.paths if key.kind is PathKind.ITERATIONS_RUN)
         return frozenset(key.graph for key in found if key.rank == self.number and key.graph is not None)
 
     @cached_property
@@ -72,7 +72,7 @@ class Rank:
         Raises:
             DumpReadError: The copy cannot be read.
         """
-        return self._json(Kind.CONFIG)
+        return self._json(PathKind.CONFIG)
 
     @cached_property
     def device(self) -> Any:
@@ -81,7 +81,7 @@ class Rank:
         Raises:
             DumpReadError: The file cannot be read.
         """
-        return self._json(Kind.DEVICE)
+        return self._json(PathKind.DEVICE)
 
     def execution_order(self, graph: int) -> tuple[str, ...] | None:
         """Return the full names of a graph's operators in order, None where there is no list.
@@ -89,7 +89,7 @@ class Rank:
         Raises:
             DumpReadError: The list cannot be read.
         """
-        path = self._tree.paths.get(Key(Kind.EXECUTION_ORDER, self.number, graph=graph))
+        path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self.number, graph=graph))
         return None if path is None else texts.read_execution_order(path)
 
     def iterations_run(self, graph: int) -> tuple[int, ...] | None:
@@ -98,20 +98,20 @@ class Rank:
         Raises:
             DumpReadError: The list cannot be read.
         """
-        path = self._tree.paths.get(Key(Kind.ITERATIONS_RUN, self.number, graph=graph))
+        path = self._tree.paths.get(Key(PathKind.ITERATIONS_RUN, self.number, graph=graph))
         return None if path is None else texts.read_iterations_run(path)
 
-    def graph_file(self, kind: Kind, graph: int) -> str | None:
+    def graph_file(self, kind: PathKind, graph: int) -> str | None:
         """Return the path of a graph's ``Kind.IR`` or ``Kind.PB`` file, None where there is none."""
         return self._tree.paths.get(Key(kind, self.number, graph=graph))
 
     @property
     def is_known(self) -> bool:
         """Whether its directory is there; else all that is known is one directory of tensors."""
-        key = Key(Kind.RANK, self.number)
+        key = Key(PathKind.RANK, self.number)
         return Path(self._tree.paths[key]).name == key.path
 
-    def _json(self, kind: Kind) -> Any:
+    def _json(self, kind: PathKind) -> Any:
         path = self._tree.paths.get(Key(kind, self.number))
         return None if path is None else texts.read_json(path)
 
@@ -121,7 +121,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Network:
+class RankNetwork:
     """The tensors of one network.
 
     Attributes:
@@ -130,14 +130,14 @@ class Network:
 
     name: str
     _rank: Rank = field(repr=False)
-    _tree: Tree = field(repr=False, compare=False)
+    _tree: TreeListing = field(repr=False, compare=False)
 
     @cached_property
-    def graphs(self) -> Mapping[int, Graph]:
+    def graphs(self) -> Mapping[int, RankGraph]:
         """Graphs with tensors, by number."""
-        keys = self._tree.of(Key(Kind.NETWORK, self._rank.number, self.name), Kind.GRAPH)
+        keys = self._tree.of(Key(PathKind.NETWORK, self._rank.number, self.name), PathKind.GRAPH)
         numbers = sorted(key.graph for key in keys if key.graph is not None)
-        return {number: Graph(number, self.name, self._rank, self._tree) for number in numbers}
+        return {number: RankGraph(number, self.name, self._rank, self._tree) for number in numbers}
 
     def __repr__(self) -> str:
         """Return name and graphs."""
@@ -145,7 +145,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Graph:
+class RankGraph:
     """The tensors of one graph.
 
     Attributes:
@@ -156,13 +156,13 @@ class Graph:
     number: int
     network: str
     _rank: Rank = field(repr=False)
-    _tree: Tree = field(repr=False, compare=False)
+    _tree: TreeListing = field(repr=False, compare=False)
 
     @cached_property
     def iterations(self) -> Mapping[int, Iteration]:
         """Dumped iterations by number."""
-        place = Key(Kind.GRAPH, self._rank.number, self.network, self.number)
-        found = [self._iteration(key) for key in self._tree.of(place, Kind.ITERATION)]
+        place = Key(PathKind.GRAPH, self._rank.number, self.network, self.number)
+        found = [self._iteration(key) for key in self._tree.of(place, PathKind.ITERATION)]
         return {each.number: each for each in sorted(found, key=lambda each: each.number)}
 
     @cached_property
@@ -200,7 +200,7 @@ class Graph:
     @cached_property
     def constants_folder(self) -> Iteration | None:
         """The directory of its constants, None where there is none."""
-        key = Key(Kind.CONSTANTS, self._rank.number, self.network, self.number)
+        key = Key(PathKind.CONSTANTS, self._rank.number, self.network, self.number)
         path = self._tree.paths.get(key)
         setting = Setting(loaded=self._loaded, told=self._rank.told)
         return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: setting)
@@ -229,12 +229,12 @@ class Graph:
     def _main_timeline(self, iteration: int) -> Timeline | None:
         if self.main is None:
             return None
-        graph = Graph(self.main, self.network, self._rank, self._tree)
-        place = Path(self._tree.paths[Key(Kind.GRAPH, self._rank.number, self.network, self.number)])
+        graph = RankGraph(self.main, self.network, self._rank, self._tree)
+        place = Path(self._tree.paths[Key(PathKind.GRAPH, self._rank.number, self.network, self.number)])
         path = place.parent / str(self.main) / str(iteration)
         if not os.path.isdir(path):
             return Timeline((), ())
-        key = Key(Kind.ITERATION, self._rank.number, self.network, self.main, iteration)
+        key = Key(PathKind.ITERATION, self._rank.number, self.network, self.main, iteration)
         return graph.iteration_at(key, str(path)).timeline
 
     def _listed(self, iteration: int) -> int | None:
@@ -269,12 +269,12 @@ class Graph:
 
     @cached_property
     def _loaded(self) -> int | None:
-        path = self._tree.paths.get(Key(Kind.EXECUTION_ORDER, self._rank.number, graph=self.number))
+        path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self._rank.number, graph=self.number))
         return None if path is None else texts.modified(path)
 
     @cached_property
     def _parameters(self) -> Mapping[str, str]:
-        path = self._rank.graph_file(Kind.IR, self.number)
+        path = self._rank.graph_file(PathKind.IR, self.number)
         found = () if path is None else texts.read_parameters(path)
         return _unique((names.sanitize(name), name) for name in found)
 

@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msdump.errors import DumpReadError
-from msdump.store.layouts import Key, Kind
+from msdump.store.layouts import Key, PathKind
 from msdump.store.read.executions import Execution
-from msdump.store.read.iterations import Iteration
-from msdump.store.read.models import Model, failures, models
+from msdump.store.read.model_trees import DumpedModel, failures, models
 from msdump.store.read.operator_files import OperatorFile
-from msdump.store.read.ranks import Graph, Network, Rank
+from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.records import Record
-from msdump.store.read.tree import Tree, locate, locate_below, scan
+from msdump.store.read.tensor_directories import Iteration
+from msdump.store.read.tree import TreeListing, locate, locate_below, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Dump", "Execution", "Graph", "Iteration", "Model", "Network", "Rank", "Record", "open_dump"]
+__all__ = ["Dump", "DumpedModel", "Execution", "Iteration", "Rank", "RankGraph", "Record", "open_dump"]
 
 
 def open_dump(path: str | os.PathLike[str]) -> Dump:
@@ -48,7 +48,7 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     place = locate(folder) or locate_below(folder)
     tree = _loose(folder) if place is None else scan(*place)
-    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, Kind.RANK) if key.rank is not None}
+    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}
     dump = Dump(folder, dict(sorted(ranks.items())), models(tree), failures(tree), tuple(tree.ignored))
     if place is None and not any(each.records or each.statistics for each in dump.iterations):
         raise DumpReadError(
@@ -86,7 +86,7 @@ class Dump:
 
     path: str
     ranks: Mapping[int, Rank]
-    models: tuple[Model, ...]
+    models: tuple[DumpedModel, ...]
     failures: tuple[OperatorFile, ...]
     _ignored: tuple[str, ...] = field(repr=False)
 
@@ -109,7 +109,7 @@ class Dump:
             yield from iteration.records
 
     @property
-    def _graphs(self) -> Iterator[Graph]:
+    def _graphs(self) -> Iterator[RankGraph]:
         for rank in self.ranks.values():
             for network in rank.networks.values():
                 yield from network.graphs.values()
@@ -132,16 +132,16 @@ class Dump:
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
 
 
-def _loose(folder: str) -> Tree:
+def _loose(folder: str) -> TreeListing:
     """Return the tree of one directory of tensors without anything around it."""
     number = Path(folder).name
     iteration = int(number) if number.isascii() and number.isdigit() else 0
-    rank = Key(Kind.RANK, 0)
-    network = Key(Kind.NETWORK, 0, "")
-    graph = Key(Kind.GRAPH, 0, "", 0)
-    tree = Tree()
+    rank = Key(PathKind.RANK, 0)
+    network = Key(PathKind.NETWORK, 0, "")
+    graph = Key(PathKind.GRAPH, 0, "", 0)
+    tree = TreeListing()
     tree.add(None, rank, folder)
     tree.add(rank, network, folder)
     tree.add(network, graph, folder)
-    tree.add(graph, Key(Kind.ITERATION, 0, "", 0, iteration), folder)
+    tree.add(graph, Key(PathKind.ITERATION, 0, "", 0, iteration), folder)
     return tree

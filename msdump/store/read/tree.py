@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.errors import DumpReadError
-from msdump.store.layouts import Key, Kind, parse
+from msdump.store.layouts import Key, PathKind, parse
 
-_LEAVES: Final = frozenset({Kind.ITERATION, Kind.CONSTANTS, Kind.EXECUTION, Kind.EXCEPTIONS})
-_TENSOR_PLACES: Final = frozenset({Kind.GRAPH, Kind.ITERATION, Kind.CONSTANTS})
+_LEAVES: Final = frozenset({PathKind.ITERATION, PathKind.CONSTANTS, PathKind.EXECUTION, PathKind.EXCEPTIONS})
+_TENSOR_PLACES: Final = frozenset({PathKind.GRAPH, PathKind.ITERATION, PathKind.CONSTANTS})
 _OPENABLE: Final = frozenset(
     {
-        *(Kind.RANK, Kind.NETWORK, *_TENSOR_PLACES),
-        *(Kind.TIME, Kind.SINGLE, Kind.MODEL, Kind.MODEL_NUMBER, Kind.EXECUTION),
+        *(PathKind.RANK, PathKind.NETWORK, *_TENSOR_PLACES),
+        *(PathKind.TIME, PathKind.SINGLE, PathKind.MODEL, PathKind.MODEL_NUMBER, PathKind.EXECUTION),
     }
 )
-_ROOTED: Final = frozenset({Kind.RANK, Kind.WORLD, Kind.TIME, Kind.ACL_CONFIG, Kind.EXTRA_INFO})
+_ROOTED: Final = frozenset(
+    {PathKind.RANK, PathKind.WORLD, PathKind.TIME, PathKind.ACL_CONFIG, PathKind.EXTRA_INFO}
+)
 """What stands in the root of a dump and nowhere else."""
 
 _DEPTH: Final = 7
@@ -33,7 +35,7 @@ _FAULTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class TreeListing:
     """What stands where.
 
     Attributes:
@@ -46,7 +48,7 @@ class Tree:
     children: dict[Key | None, list[Key]] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
-    def of(self, parent: Key | None, *kinds: Kind) -> list[Key]:
+    def of(self, parent: Key | None, *kinds: PathKind) -> list[Key]:
         """Return the keys of some kinds that stand in a directory."""
         return [key for key in self.children.get(parent, ()) if key.kind in kinds]
 
@@ -99,7 +101,7 @@ def _is_root(folder: str) -> bool:
         key = parse(entry.name, is_directory=entry.is_dir())
         if key is not None and key.kind in _ROOTED:
             return True
-        if key is not None and key.kind is Kind.STEP:
+        if key is not None and key.kind is PathKind.STEP:
             steps.append(entry.path)
     return any(_is_step(path) for path in steps[:_MOST_STEPS])
 
@@ -107,21 +109,21 @@ def _is_root(folder: str) -> bool:
 def _is_step(folder: str) -> bool:
     """Tell whether a directory whose name is a number holds times, as a step of Ascend O2 does."""
     keys = (parse(entry.name, is_directory=True) for entry in _entries(folder) if entry.is_dir())
-    return any(key is not None and key.kind is Kind.TIME for key in keys)
+    return any(key is not None and key.kind is PathKind.TIME for key in keys)
 
 
-def scan(root: str, only: Key | None) -> Tree:
+def scan(root: str, only: Key | None) -> TreeListing:
     """Walk a dump from its root; with ``only``, the part of it that this key holds.
 
     Raises:
         DumpReadError: A directory cannot be listed.
     """
-    tree = Tree()
+    tree = TreeListing()
     _scan(tree, root, "", None, only)
     return tree
 
 
-def _scan(tree: Tree, folder: str, prefix: str, parent: Key | None, only: Key | None) -> None:
+def _scan(tree: TreeListing, folder: str, prefix: str, parent: Key | None, only: Key | None) -> None:
     for entry in _entries(folder):
         is_directory = entry.is_dir()
         key = parse(f"{prefix}{entry.name}", is_directory=is_directory)

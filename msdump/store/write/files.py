@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump import reading
 from msdump.store.write.buffers import size_of, write_all
-from msdump.store.write.place import Place
+from msdump.store.write.place import OpenDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ class DiskFiles:
         """
         self._mode = mode
         self._root = root
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, OpenDirectory] = {}
         self._row_files: dict[tuple[str, str], RowFile] = {}
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
@@ -151,7 +151,7 @@ class DiskFiles:
         while self._places:
             self._places.popitem()[1].close()
 
-    def _standing(self, path: str) -> Place:
+    def _standing(self, path: str) -> OpenDirectory:
         """Return a directory that was not removed since it was opened."""
         place = self._places.get(path)
         if place is not None and place.is_linked():
@@ -160,10 +160,10 @@ class DiskFiles:
             self._forget(path)
         return self._open(path)
 
-    def _open(self, path: str) -> Place:
+    def _open(self, path: str) -> OpenDirectory:
         if len(self._places) >= _MOST_DIRECTORIES:
             self._forget(next(iter(self._places)))
-        place = self._places[path] = Place(path, self._root)
+        place = self._places[path] = OpenDirectory(path, self._root)
         return place
 
     def _forget(self, path: str) -> None:

@@ -34,7 +34,7 @@ Write = Callable[[int], None]
 """Writes the contents of a file to its descriptor."""
 
 
-class Place:
+class OpenDirectory:
     """An open directory.
 
     A new file is written without a name and linked under its name when it is complete

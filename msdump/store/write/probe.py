@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump.errors import DumpWriteError
-from msdump.store.write.place import Place
+from msdump.store.write.place import OpenDirectory
 from msdump.store.write.sinks import reason
 
 _BLOCK: Final = bytes(4096)
@@ -26,7 +26,7 @@ def probe(path: str) -> None:
             is at fault and what to do.
     """
     try:
-        place = Place(path)
+        place = OpenDirectory(path)
         try:
             place.prove(_BLOCK)
         finally:

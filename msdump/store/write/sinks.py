@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from msdump.record import Artifact, Buffer
     from msdump.store.write.files import Files
 
-_LOG: Final = logging.getLogger(__name__)
+_log = logging.getLogger("msdump.store")
 
 OVER_LIMIT: Final = "over max_bytes"
 
@@ -224,7 +224,7 @@ class SyncSink:
         """Write a file unless it exists, which is only logged."""
         with self._lock:
             if self._files.exists(artifact.directory, artifact.name):
-                _LOG.warning("%s already exists, kept", path_of(artifact))
+                _log.warning("%s already exists, kept", path_of(artifact))
                 return
             self.write(artifact)
 
@@ -309,7 +309,7 @@ class SyncSink:
 
     def _skip_over_limit(self, path: str, size: int) -> None:
         if OVER_LIMIT not in self._skipped:
-            _LOG.warning(
+            _log.warning(
                 "%s of %d bytes is skipped: %d of max_bytes %d are used; "
                 "it and every other file that does not fit is counted as skipped",
                 path,
@@ -323,7 +323,7 @@ class SyncSink:
         cause = error.strerror or str(error)
         message = f"cannot write {path!r}: {reason(error)}"
         if cause not in self._lost:
-            _LOG.error("%s", message)
+            _log.error("%s", message)
         self._lost[cause] += 1
         if self._raises:
             self._fail(message, error)

@@ -55,7 +55,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WriteFailure:
     """A file that could not be written.
 
     Attributes:
@@ -90,7 +90,7 @@ class WriterQueue:
         """
         self.files = 0
         self.bytes = 0
-        self.failures: tuple[Failure, ...] = ()
+        self.failures: tuple[WriteFailure, ...] = ()
         self._make_files = make_files
         self._most_bytes = most_bytes
         self._most_threads = most_threads
@@ -219,7 +219,7 @@ class WriterQueue:
             return job
 
     def _finish(self, job: Job, error: OSError | None) -> None:
-        failure = () if error is None else (Failure(job.path, job.budgeted, error),)
+        failure = () if error is None else (WriteFailure(job.path, job.budgeted, error),)
         is_written = error is None
         with self._lock:
             # No call in the next eight lines: no interrupt comes between them.

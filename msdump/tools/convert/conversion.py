@@ -21,9 +21,9 @@ from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.tools import parallel
 from msdump.tools.convert import scripts
 from msdump.tools.convert.file import convert_file
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import VERSION, FileResult, Target
-from msdump.tools.convert.sources import Found
+from msdump.tools.convert.sources import SourceFiles
 from msdump.tools.return_codes import ReturnCode
 
 FAILED_LIST: Final = "convert_failed_file_list.txt"
@@ -73,7 +73,7 @@ class Conversion:
 
 
 def convert(
-    found: Found,
+    found: SourceFiles,
     output: str,
     target: Target,
     *,
@@ -134,7 +134,7 @@ def check(target: Target, count: int) -> None:
         raise ToolError(ReturnCode.PARAMETER, f"-v {target.version} must be 1 or {VERSION}")
     if target.scripts:
         scripts.check(target.scripts)
-    if target.kind is Kind.PT and importlib.util.find_spec("torch") is None:
+    if target.kind is OutputKind.PT and importlib.util.find_spec("torch") is None:
         fault = "-t pt needs PyTorch, which is not installed; install torch or use -t npy"
         raise ToolError(ReturnCode.UNSUPPORTED, fault)
 

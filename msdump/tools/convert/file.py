@@ -18,15 +18,15 @@ import numpy as np
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.encode import dump_data, dump_enums, npy, op_debug
-from msdump.encode.dump_data import Block, DumpData, RawInfo, TensorInfo
+from msdump.encode.dump_data import DataSpan, DumpData, RawInfo, TensorInfo
 from msdump.errors import DumpReadError, FormatError, MsdumpError, ToolError
 from msdump.record import Buffer
 from msdump.store.read import mapped
 from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.tools.convert import format as convert_format
 from msdump.tools.convert import names, scripts
-from msdump.tools.convert.names import Kind
-from msdump.tools.convert.result import VERSION, Failure, FileResult, Source, Target
+from msdump.tools.convert.names import OutputKind
+from msdump.tools.convert.result import VERSION, ConvertFailure, FileResult, Source, Target
 from msdump.tools.convert.stretch import Stretch
 from msdump.tools.return_codes import ReturnCode
 
@@ -73,7 +73,7 @@ class _File:
     name: str
     view: memoryview
     op_name: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[DataSpan, ...]
 
 
 def _read(path: str, version: int) -> _File:
@@ -89,7 +89,7 @@ def _read(path: str, version: int) -> _File:
     return _File(name, view, data.op_name, blocks)
 
 
-def _array_block(view: memoryview, path: str) -> Block:
+def _array_block(view: memoryview, path: str) -> DataSpan:
     """Return the array of a .npy file as the output of an operator, as msaccucmp does."""
     header = npy.read_header(view, path)
     if header.is_fortran:
@@ -97,10 +97,10 @@ def _array_block(view: memoryview, path: str) -> Block:
     dtype = dtypes.from_numpy(header.dtype)
     size = math.prod(header.shape) * header.dtype.itemsize
     info = TensorInfo(dtype.dump or dump_enums.UNDEFINED, _RESERVED, header.shape, header.shape, size)
-    return Block("output", 0, info, header.offset)
+    return DataSpan("output", 0, info, header.offset)
 
 
-def _chosen(blocks: tuple[Block, ...], target: Target) -> list[Block]:
+def _chosen(blocks: tuple[DataSpan, ...], target: Target) -> list[DataSpan]:
     """Return the blocks that are converted."""
     if target.only is None:
         return list(blocks)
@@ -141,7 +141,7 @@ class _Converter:
     files: DiskFiles
     result: FileResult
 
-    def convert(self, block: Block) -> None:
+    def convert(self, block: DataSpan) -> None:
         """Write what a block becomes."""
         info = block.info
         if self.file.name.startswith(_RECORDS):
@@ -154,23 +154,23 @@ class _Converter:
         else:
             self._save(block, self._as_on_device(block, info), is_converted=False)
 
-    def _convert_record(self, block: Block) -> None:
+    def _convert_record(self, block: DataSpan) -> None:
         if block.section == "output":
             record = op_debug.decode(self._bytes(block), self.source.path, block.offset)
             self._write(names.of_record(self.file.name, block.index), (op_debug.to_json(record),))
 
-    def _convert_tensor(self, block: Block, info: TensorInfo) -> None:
+    def _convert_tensor(self, block: DataSpan, info: TensorInfo) -> None:
         try:
             elements = self._in_format(block, info)
         except (MsdumpError, ValueError):
             # vendor: MindSpore's names can tell that a tensor has another format; the others cannot
-            if self.target.kind is Kind.MSNPY:
+            if self.target.kind is OutputKind.MSNPY:
                 self._save(block, self._as_on_device(block, info), is_converted=False)
             raise
         self._save(block, elements, is_converted=True)
         self.result.kept += elements.is_kept
 
-    def _as_on_device(self, block: Block, info: TensorInfo) -> _Elements:
+    def _as_on_device(self, block: DataSpan, info: TensorInfo) -> _Elements:
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
         name = dump_enums.format_name(info.format)
@@ -180,7 +180,7 @@ class _Converter:
             pieces = _widened((array,), dtype)
         return _Elements(array.shape, name, dtype.saved, pieces)
 
-    def _in_format(self, block: Block, info: TensorInfo) -> _Elements:
+    def _in_format(self, block: DataSpan, info: TensorInfo) -> _Elements:
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
         if info.data_type == dump_enums.UNDEFINED:
@@ -195,7 +195,7 @@ class _Converter:
         pieces = _widened(found.parts(array), dtype)
         return _Elements(found.shape, found.format, dtype.saved, pieces, found.is_kept)
 
-    def _save(self, block: Block, elements: _Elements, *, is_converted: bool) -> None:
+    def _save(self, block: DataSpan, elements: _Elements, *, is_converted: bool) -> None:
         kind = self.target.kind
         tensor = names.Tensor(
             *(block.section, block.index, elements.shape, elements.dtype.name, elements.format),
@@ -203,9 +203,9 @@ class _Converter:
         )
         name = names.of_tensor(self.file.name, self.file.op_name, tensor, kind)
         match kind:
-            case Kind.BIN:
+            case OutputKind.BIN:
                 self._write(name, elements.pieces)
-            case Kind.PT:
+            case OutputKind.PT:
                 self._write(name, _torch_file(elements))
             case _:
                 head = npy.numpy_header(elements.dtype.newbyteorder("<").str, elements.shape)
@@ -224,10 +224,10 @@ class _Converter:
         if used != name:
             self.result.renamed.append((directory, used, name))
 
-    def _array(self, block: Block, info: TensorInfo) -> np.ndarray:
+    def _array(self, block: DataSpan, info: TensorInfo) -> np.ndarray:
         return dump_data.tensor(info, self._bytes(block), self.source.path, block.offset)
 
-    def _bytes(self, block: Block) -> memoryview:
+    def _bytes(self, block: DataSpan) -> memoryview:
         return self.file.view[block.offset : block.end]
 
 
@@ -259,7 +259,7 @@ def _torch_file(elements: _Elements) -> Iterator[Buffer]:
     yield file.getbuffer()
 
 
-def _failure(tensor: str, error: Exception) -> Failure:
+def _failure(tensor: str, error: Exception) -> ConvertFailure:
     match error:
         case ToolError():
             code = error.code
@@ -270,4 +270,4 @@ def _failure(tensor: str, error: Exception) -> Failure:
             code = ReturnCode.DATA_TYPE
         case _:
             code = ReturnCode.UNKNOWN
-    return Failure(tensor, code, str(error) or type(error).__name__)
+    return ConvertFailure(tensor, code, str(error) or type(error).__name__)

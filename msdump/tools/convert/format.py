@@ -38,7 +38,7 @@ Parts = Callable[[np.ndarray], Iterator[np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class TargetFormat:
     """How a tensor is converted.
 
     Attributes:
@@ -60,7 +60,7 @@ def source_of(info: TensorInfo) -> str:
     return ND if _RANKS.get(name, len(info.shape)) != len(info.shape) else name
 
 
-def plan(info: TensorInfo, dtype: DType, target: str, wanted: Dims = ()) -> Conversion:
+def plan(info: TensorInfo, dtype: DType, target: str, wanted: Dims = ()) -> TargetFormat:
     """Return how to convert a tensor.
 
     Args:
@@ -80,7 +80,7 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted: Dims = ()) -> Conv
             raise ToolError(
                 ReturnCode.FORMAT, f"no conversion from {ND} to {target} is known, as -s needs it"
             )
-        return Conversion(tensor.shape, ND, _whole, is_kept=True)
+        return TargetFormat(tensor.shape, ND, _whole, is_kept=True)
     if tensor.format in _RANKS:
         return _from_layout(tensor, target, wanted)
     if tensor.format == formats.FRACTAL_NZ:
@@ -121,28 +121,28 @@ class _Tensor:
         return formats.is_form(self.format, self.shape, host, self.groups_in(self.format))
 
 
-def _same(tensor: _Tensor, wanted: Dims) -> Conversion:
+def _same(tensor: _Tensor, wanted: Dims) -> TargetFormat:
     if not wanted:
-        return Conversion(tensor.shape, tensor.format, _whole)
+        return TargetFormat(tensor.shape, tensor.format, _whole)
     if math.prod(wanted) != math.prod(tensor.shape):
         raise ToolError(ReturnCode.SHAPE, f"-s {wanted} has not as many elements as the shape {tensor.shape}")
-    return Conversion(wanted, tensor.format, lambda array: iter((array.reshape(wanted),)))
+    return TargetFormat(wanted, tensor.format, lambda array: iter((array.reshape(wanted),)))
 
 
-def _from_layout(tensor: _Tensor, target: str, wanted: Dims) -> Conversion:
+def _from_layout(tensor: _Tensor, target: str, wanted: Dims) -> TargetFormat:
     source, rank = tensor.format, len(tensor.shape)
     if target == ND:
-        return Conversion(tensor.shape, ND, _whole)
+        return TargetFormat(tensor.shape, ND, _whole)
     if _RANKS.get(target) == rank:
         result = _part(_permuted(tensor.shape, source, target), wanted)
         box = tuple(slice(size) for size in result)
-        return Conversion(result, target, lambda array: iter((_transposed(array, source, target)[box],)))
+        return TargetFormat(result, target, lambda array: iter((_transposed(array, source, target)[box],)))
     layout = LAYOUTS[rank][0]
     host = _permuted(tensor.shape, source, layout)
     return _encoded(tensor, host, target, lambda array: iter((_transposed(array, source, layout),)))
 
 
-def _from_matrix(tensor: _Tensor, target: str, host: Dims) -> Conversion:
+def _from_matrix(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
     # vendor: msaccucmp gives NCHW and NHWC of a matrix in its original shape, whatever its rank
     if target not in {"NCHW", "NHWC", ND}:
         raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
@@ -150,14 +150,14 @@ def _from_matrix(tensor: _Tensor, target: str, host: Dims) -> Conversion:
         raise ToolError(ReturnCode.PARAMETER, f"{tensor.format} without an original shape needs -s")
     if not tensor.is_form_of(host):
         raise ToolError(ReturnCode.FRACTAL_NZ, f"{tensor.shape} is not the {tensor.format} form of {host}")
-    return Conversion(host, target, partial(_decoded, tensor, host))
+    return TargetFormat(host, target, partial(_decoded, tensor, host))
 
 
-def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> Conversion:
+def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
     layout = LAYOUTS[tensor.rank][0]
     decoded = partial(_decoded, tensor, host)
     if target in {ND, layout}:
-        return Conversion(host, target, decoded)
+        return TargetFormat(host, target, decoded)
     if len(host) != tensor.rank:
         raise ToolError(ReturnCode.SHAPE, f"a tensor of shape {host} has no {target} form")
     if _RANKS.get(target) != tensor.rank:
@@ -167,10 +167,10 @@ def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> Conversion:
         found = decoded(array) if target.startswith("N") else iter((_joined(decoded(array)),))
         return (_transposed(part, layout, target) for part in found)
 
-    return Conversion(_permuted(host, layout, target), target, parts)
+    return TargetFormat(_permuted(host, layout, target), target, parts)
 
 
-def _encoded(tensor: _Tensor, host: Dims, target: str, to_host: Parts) -> Conversion:
+def _encoded(tensor: _Tensor, host: Dims, target: str, to_host: Parts) -> TargetFormat:
     """Return the conversion of what is in the host's layout to a blocked format."""
     row = _BLOCKED.get(target)
     if row is None or row.most != len(host):
@@ -180,7 +180,7 @@ def _encoded(tensor: _Tensor, host: Dims, target: str, to_host: Parts) -> Conver
         shape = formats.shape(target, host, tensor.dtype, groups)
     except FormatError as error:
         raise ToolError(ReturnCode.SHAPE, str(error)) from error
-    return Conversion(
+    return TargetFormat(
         shape, target, lambda array: iter((formats.encode(target, _joined(to_host(array)), groups),))
     )
 

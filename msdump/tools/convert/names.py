@@ -23,7 +23,7 @@ LONGEST_NAME: Final = 254  # vendor: one less than file systems allow
 _DUMP_FIELDS: Final = 5  # type, name, task, stream, timestamp
 
 
-class Kind(enum.StrEnum):
+class OutputKind(enum.StrEnum):
     """What converted tensors are written as."""
 
     NPY = "npy"
@@ -53,7 +53,7 @@ class Tensor:
     is_converted: bool
 
 
-def of_tensor(dump: str, op_name: str, tensor: Tensor, kind: Kind) -> str:
+def of_tensor(dump: str, op_name: str, tensor: Tensor, kind: OutputKind) -> str:
     """Return the name of a tensor's file.
 
     Args:
@@ -63,9 +63,9 @@ def of_tensor(dump: str, op_name: str, tensor: Tensor, kind: Kind) -> str:
         kind: As what.
     """
     place = f"{tensor.section}.{tensor.index}"
-    if kind is Kind.MSNPY:
+    if kind is OutputKind.MSNPY:
         return f"{_with_plain_name(dump, op_name)}.{place}.{tensor.format}.npy"
-    if kind is Kind.BIN:
+    if kind is OutputKind.BIN:
         sizes = tensor.shape if tensor.is_converted else (math.prod(tensor.shape),)
         return f"{dump}.{place}.{'_'.join(map(str, sizes))}.{tensor.dtype}.{tensor.format}.bin"
     dims = f".{'x'.join(map(str, tensor.shape))}" if tensor.is_converted else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.return_codes import ReturnCode
 
 VERSION: Final = 2
@@ -26,7 +26,7 @@ class Target:
     """
 
     format: str = ""
-    kind: Kind = Kind.NPY
+    kind: OutputKind = OutputKind.NPY
     shape: tuple[int, ...] = ()
     only: tuple[str, int] | None = None
     scripts: str = ""
@@ -47,7 +47,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ConvertFailure:
     """A tensor, or a whole file, that was not converted.
 
     Attributes:
@@ -78,7 +78,7 @@ class FileResult:
     files: int = 0
     size: int = 0
     kept: int = 0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[ConvertFailure] = field(default_factory=list)
     renamed: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property

@@ -23,7 +23,7 @@ FOREIGN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceFiles:
     """Dump files.
 
     Attributes:
@@ -37,7 +37,7 @@ class Found:
     skipped: Counter[str]
 
 
-def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Found:
+def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> SourceFiles:
     """Return the dump files among files and in directories, sorted by path.
 
     Args:
@@ -58,7 +58,7 @@ def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Fou
         else:
             raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")
     _check_names(sources)
-    return Found(tuple(sources), sum(_size_of(Path(source.path)) for source in sources), skipped)
+    return SourceFiles(tuple(sources), sum(_size_of(Path(source.path)) for source in sources), skipped)
 
 
 def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:

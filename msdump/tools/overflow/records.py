@@ -23,7 +23,7 @@ _UNITS: Final = frozenset(unit.name for unit in Unit)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class OverflowFile:
     """A file that tells of an overflow.
 
     Attributes:
@@ -62,7 +62,7 @@ def _decoded(path: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class OverflowUnit:
     """Part of a device that reports an overflow.
 
     Attributes:
@@ -84,7 +84,7 @@ class Fault:
         return f"[{self.unit}][TaskId:{task}][StreamId:{stream}][Status:{self.fields.get('status')}]"
 
 
-def find(directory: str) -> list[Record]:
+def find(directory: str) -> list[OverflowFile]:
     """Return the records in a directory and everything below, oldest first.
 
     Raises:
@@ -106,17 +106,17 @@ def _raise(error: OSError) -> None:
     raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror or error}") from error
 
 
-def _records(folder: str, files: list[str]) -> Iterator[Record]:
+def _records(folder: str, files: list[str]) -> Iterator[OverflowFile]:
     """Yield the records of a directory; a JSON form counts where the record itself is not there."""
     found = {}
     for file in sorted(files, key=lambda name: not name.endswith(_JSON)):
         parsed = dump_folder.parse(f"{folder}/{file}", file.removesuffix(_JSON))
         if parsed is not None and parsed[1].op_type == names.OP_DEBUG.op_type:
-            found[parsed[1].name] = Record(parsed[1].timestamp, parsed[1].path)
+            found[parsed[1].name] = OverflowFile(parsed[1].timestamp, parsed[1].path)
     yield from found.values()
 
 
-def faults(record: Record, told: Mapping[str, Any]) -> list[Fault]:
+def faults(record: OverflowFile, told: Mapping[str, Any]) -> list[OverflowUnit]:
     """Return the parts of a device that report an overflow.
 
     Args:
@@ -127,7 +127,7 @@ def faults(record: Record, told: Mapping[str, Any]) -> list[Fault]:
         ToolError: None does.
     """
     if "magic" not in told:
-        found = [Fault(name, each) for name, each in told.items() if isinstance(each, dict)]
+        found = [OverflowUnit(name, each) for name, each in told.items() if isinstance(each, dict)]
         reporting = [fault for fault in found if fault.fields.get("status")]
         if not reporting:
             raise ToolError(ReturnCode.OVERFLOW_TYPE, f"{record.path}: no unit has a status other than 0")
@@ -141,4 +141,4 @@ def faults(record: Record, told: Mapping[str, Any]) -> list[Fault]:
         )
     if not np.any(fields.get("status", 0)):
         raise ToolError(ReturnCode.OVERFLOW_STATUS, f"{record.path}: the status of {unit} is 0: no overflow")
-    return [Fault(unit, fields)]
+    return [OverflowUnit(unit, fields)]

@@ -31,18 +31,18 @@ from msdump.store import names
 from msdump.store.read import mapped
 from msdump.tools.compare.pairing import dump_folder, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
-from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.convert.file import convert_file
 from msdump.tools.convert.result import Source, Target
 from msdump.tools.overflow import records as overflow_records
-from msdump.tools.overflow.records import Fault, Record
+from msdump.tools.overflow.records import OverflowFile, OverflowUnit
 from msdump.tools.return_codes import ReturnCode
 
 _BAR: Final = "=" * 49
 
 
 @dataclass(slots=True)
-class Report:
+class OverflowReport:
     """What a search for overflows found.
 
     Attributes:
@@ -63,7 +63,7 @@ class Report:
         self.code = self.code or code
 
 
-def analyse(records: list[Record], output: str, count: int = 0) -> Report:
+def analyse(records: list[OverflowFile], output: str, count: int = 0) -> OverflowReport:
     """Return a report of the oldest records; converted files go into a directory.
 
     Args:
@@ -71,7 +71,7 @@ def analyse(records: list[Record], output: str, count: int = 0) -> Report:
         output: Directory of the converted records and tensors.
         count: How many records, 0: all.
     """
-    report, results, folder_of = Report(found=len(records)), _Results(output), cache(_folder)
+    report, results, folder_of = OverflowReport(found=len(records)), _Results(output), cache(_folder)
     for record in records[: count or None]:
         try:
             block = _block(record, results, folder_of(str(Path(record.path).parent)))
@@ -112,7 +112,7 @@ class _Results:
             self.failures.append((ReturnCode(failure.code), f"{path}: {failure.tensor}: {failure.message}"))
 
 
-def _block(record: Record, results: _Results, folder: Folder | None) -> list[str]:
+def _block(record: OverflowFile, results: _Results, folder: Folder | None) -> list[str]:
     faults = overflow_records.faults(record, record.told())
     lines = [f" {fault}" for fault in faults] + [f" [timestamp:{record.timestamp}]"]
     if not record.is_json:
@@ -139,7 +139,7 @@ def _folder(path: str) -> Folder | None:
         raise
 
 
-def _runs(folder: Folder, fault: Fault) -> list[tuple[NamedFile, ...]]:
+def _runs(folder: Folder, fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
     """Return the files of the operator that overflowed, for each of its passes; none where it has none."""
     fitting = sorted((file for file in folder.files if _fits(file, fault)), key=_age)
     passes: dict[int, list[NamedFile]] = {}
@@ -159,12 +159,12 @@ def _age(file: NamedFile) -> tuple[int, str]:
     return file.timestamp, file.name
 
 
-def _fits(file: NamedFile, fault: Fault) -> bool:
+def _fits(file: NamedFile, fault: OverflowUnit) -> bool:
     is_record = file.op_type == names.OP_DEBUG.op_type
     return not is_record and (file.task_id, file.stream_id) == fault.task and _fits_part(file, fault)
 
 
-def _fits_part(file: NamedFile, fault: Fault) -> bool:
+def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
     """Tell whether context and thread are those of a fault, where it tells them and the file has them."""
     wanted = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     return not file.part or all(
@@ -183,7 +183,7 @@ def _full_name(folder: Folder, file: NamedFile) -> str:
     return header.op_name or file.op_name
 
 
-def _tensor_lines(folder: Folder, results: _Results, tensor: Operand) -> Iterator[str]:
+def _tensor_lines(folder: Folder, results: _Results, tensor: DumpedOperand) -> Iterator[str]:
     if folder.kind is FolderKind.DUMPS:
         yield f" {results.place(tensor.path)}.{tensor.io}.{tensor.index}.npy"
     else:
@@ -194,7 +194,7 @@ def _tensor_lines(folder: Folder, results: _Results, tensor: Operand) -> Iterato
         yield f" -[{error}]"
 
 
-def _summary(tensor: Operand) -> str:
+def _summary(tensor: DumpedOperand) -> str:
     raw = tensor.array
     array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
     head = f"[Shape: {array.shape}] [Dtype: {array.dtype}]"

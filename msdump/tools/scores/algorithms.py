@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from msdump.errors import FormatError
-from msdump.tools.scores.passes import ALMOST_ZERO, Findings, Need, Side, examine
+from msdump.tools.scores.passes import ALMOST_ZERO, Findings, ScoreNeed, TensorFacts, examine
 
 NAN: Final = "NaN"
 """What stands where there is no number."""
@@ -51,7 +51,7 @@ class Algorithm:
 
     name: str
     definition: str
-    need: Need
+    need: ScoreNeed
     score: Callable[[Findings], Score]
     takes_truths: bool = False
 
@@ -86,7 +86,7 @@ def _deviation(found: Findings) -> Score:
     return Score(f"{_mean_and_deviation(found.mine, found)},{_mean_and_deviation(found.golden, found)}")
 
 
-def _mean_and_deviation(side: Side, found: Findings) -> str:
+def _mean_and_deviation(side: TensorFacts, found: Findings) -> str:
     mean, deviation = side.total / found.count, math.sqrt(side.deviations / found.count)
     shown = [0.0 if abs(number) < _LEAST_SHOWN else number for number in (mean, deviation)]
     return f"({shown[0]:.3f};{shown[1]:.3f})"
@@ -100,63 +100,63 @@ ALGORITHMS: Final = (
     Algorithm(
         "CosineSimilarity",
         "sum(x / |x| * y / |y|), at most 1; 1.0 where both are zero",
-        Need.COSINE,
+        ScoreNeed.COSINE,
         _cosine,
         takes_truths=True,
     ),
     Algorithm(
         "MaxAbsoluteError",
         "max(abs(x - y))",
-        Need.DIFFERENCES,
+        ScoreNeed.DIFFERENCES,
         lambda found: _number(found.largest),
     ),
     Algorithm(
         "AccumulatedRelativeError",
         "sum of abs(x / y - 1) where y is not zero",
-        Need.RATIOS,
+        ScoreNeed.RATIOS,
         lambda found: _number(found.ratios),
     ),
     Algorithm(
         "RelativeEuclideanDistance",
         "sqrt(sum((x - y)^2) / sum(y^2)); 0 where y is zero",
-        Need.NORMS | Need.DIFFERENCES,
+        ScoreNeed.NORMS | ScoreNeed.DIFFERENCES,
         _euclidean,
         takes_truths=True,
     ),
     Algorithm(
         "KullbackLeiblerDivergence",
         "sum(p * log(p / q)) of the densities: moved to 0..1, at least 2^-23, divided by their sum",
-        Need.DIVERGENCE,
+        ScoreNeed.DIVERGENCE,
         _divergence,
     ),
     Algorithm(
         "StandardDeviation",
         "(mean of x;deviation of x),(mean of y;deviation of y)",
-        Need.DEVIATIONS,
+        ScoreNeed.DEVIATIONS,
         _deviation,
     ),
     Algorithm(
         "MeanAbsoluteError",
         "mean(abs(x - y))",
-        Need.DIFFERENCES,
+        ScoreNeed.DIFFERENCES,
         lambda found: _number(_mean(found.distances, found)),
     ),
     Algorithm(
         "RootMeanSquareError",
         "sqrt(mean((x - y)^2))",
-        Need.DIFFERENCES,
+        ScoreNeed.DIFFERENCES,
         lambda found: _number(np.sqrt(_mean(found.squares, found))),
     ),
     Algorithm(
         "MaxRelativeError",
         "max of abs(x / y - 1) where y is not zero, else 0",
-        Need.RATIOS,
+        ScoreNeed.RATIOS,
         lambda found: _number(found.largest_ratio),
     ),
     Algorithm(
         "MeanRelativeError",
         "mean over all elements of abs(x / y - 1), 0 where y is zero",
-        Need.RATIOS,
+        ScoreNeed.RATIOS,
         lambda found: _number(_mean(found.ratios, found)),
     ),
 )
@@ -193,7 +193,7 @@ def compare(
     chosen = [BY_NAME[name] for name in names]
     if mine.dtype == golden.dtype == np.bool_:
         chosen = [each if each.takes_truths else _refusing(each) for each in chosen]
-    need = reduce(or_, (each.need for each in chosen), Need(0))
+    need = reduce(or_, (each.need for each in chosen), ScoreNeed(0))
     found = examine(mine, golden, need)
     found.is_scalar = is_scalar
     with np.errstate(all="ignore"):
@@ -203,7 +203,7 @@ def compare(
 def _refusing(algorithm: Algorithm) -> Algorithm:
     """Return an algorithm that says that it is not defined for truth values."""
     refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
-    return replace(algorithm, need=Need(0), score=lambda _: refusal)
+    return replace(algorithm, need=ScoreNeed(0), score=lambda _: refusal)
 
 
 def _check(mine: np.ndarray, golden: np.ndarray) -> None:

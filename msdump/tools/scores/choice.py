@@ -17,7 +17,7 @@ from msdump.tools.scores.algorithms import Score
 from msdump.tools.scores.custom import CustomAlgorithm
 
 _ALL: Final = "all"
-_log: Final = logging.getLogger("msdump.tools.scores.choice")
+_log = logging.getLogger("msdump.tools")
 
 
 @dataclass(frozen=True, slots=True)

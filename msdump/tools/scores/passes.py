@@ -27,7 +27,7 @@ FLOOR: Final = np.finfo(np.float32).eps
 """Least density of a Kullback-Leibler divergence."""
 
 
-class Need(enum.Flag):
+class ScoreNeed(enum.Flag):
     """What is to be found out; each member holds what it is computed from."""
 
     NORMS = enum.auto()
@@ -45,7 +45,7 @@ class Need(enum.Flag):
 
 
 @dataclass(slots=True)
-class Side:
+class TensorFacts:
     """What is known of one tensor.
 
     Attributes:
@@ -90,8 +90,8 @@ class Findings:
 
     count: int
     is_scalar: bool = False
-    mine: Side = field(default_factory=Side)
-    golden: Side = field(default_factory=Side)
+    mine: TensorFacts = field(default_factory=TensorFacts)
+    golden: TensorFacts = field(default_factory=TensorFacts)
     largest: np.float32 = field(default_factory=lambda: np.float32(0))
     distances: float = 0.0
     squares: float = 0.0
@@ -101,7 +101,7 @@ class Findings:
     divergence: float = 0.0
 
 
-def examine(mine: np.ndarray, golden: np.ndarray, need: Need) -> Findings:
+def examine(mine: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings:
     """Return what is needed of two tensors.
 
     Args:
@@ -187,18 +187,18 @@ class _Block:
         self.floors = spare.floors[: len(x)]
 
 
-def _first(block: _Block, need: Need, found: Findings) -> None:
+def _first(block: _Block, need: ScoreNeed, found: Findings) -> None:
     for side, values in ((found.mine, block.x), (found.golden, block.y)):
-        if Need.NORMS in need:
+        if ScoreNeed.NORMS in need:
             side.squares += _total(np.multiply(values, values, out=block.s))
-        if Need.RANGES in need:
+        if ScoreNeed.RANGES in need:
             side.low = np.minimum(side.low, values.min())
             side.high = np.maximum(side.high, values.max())
-        if Need.MEANS in need:
+        if ScoreNeed.MEANS in need:
             side.total += float(np.add.reduce(values, dtype=np.float64))
-    if Need.DIFFERENCES in need:
+    if ScoreNeed.DIFFERENCES in need:
         _add_differences(block, found)
-    if Need.RATIOS in need:
+    if ScoreNeed.RATIOS in need:
         _add_ratios(block, found)
 
 
@@ -222,21 +222,21 @@ def _add_ratios(block: _Block, found: Findings) -> None:
     found.ratios += _total(ratios)
 
 
-def _second(block: _Block, need: Need, found: Findings) -> None:
-    if Need.COSINE in need:
+def _second(block: _Block, need: ScoreNeed, found: Findings) -> None:
+    if ScoreNeed.COSINE in need:
         units = np.divide(block.x, found.mine.norm, out=block.s)
         others = np.divide(block.y, found.golden.norm, out=block.t)
         found.product += _total(np.multiply(units, others, out=units))
     for side, values in ((found.mine, block.x), (found.golden, block.y)):
-        if Need.DIVERGENCE in need:
+        if ScoreNeed.DIVERGENCE in need:
             side.densities += _total(_raised(values, side, block.floors, block.s))
-        if Need.DEVIATIONS in need:
+        if ScoreNeed.DEVIATIONS in need:
             distances = np.subtract(values, side.total / found.count, out=block.doubles, dtype=np.float64)
             # not np.dot: BLAS would wake threads, which get in the way of the other processes
             side.deviations += _total(np.multiply(distances, distances, out=distances))
 
 
-def _third(block: _Block, need: Need, found: Findings) -> None:
+def _third(block: _Block, need: ScoreNeed, found: Findings) -> None:
     del need  # the only purpose of this pass
     mine, golden = found.mine, found.golden
     p = np.divide(_raised(block.x, mine, block.floors, block.s), np.float32(mine.densities), out=block.s)
@@ -245,7 +245,7 @@ def _third(block: _Block, need: Need, found: Findings) -> None:
     found.divergence += _total(np.multiply(p, logarithms, out=p))
 
 
-def _raised(values: np.ndarray, side: Side, floors: np.ndarray, out: np.ndarray) -> np.ndarray:
+def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Return the elements moved to 0..1, at least ``FLOOR``; equal elements are not moved."""
     extent = side.high - side.low
     if extent != 0:
@@ -259,8 +259,8 @@ def _total(values: np.ndarray) -> float:
     return float(np.add.reduce(values))
 
 
-_PASSES: Final[tuple[tuple[Need, Callable[[_Block, Need, Findings], None]], ...]] = (
-    (Need.NORMS | Need.DIFFERENCES | Need.RATIOS | Need.RANGES | Need.MEANS, _first),
-    (Need.PRODUCT | Need.DENSITIES | Need.SPREADS, _second),
-    (Need.LOGARITHMS, _third),
+_PASSES: Final[tuple[tuple[ScoreNeed, Callable[[_Block, ScoreNeed, Findings], None]], ...]] = (
+    (ScoreNeed.NORMS | ScoreNeed.DIFFERENCES | ScoreNeed.RATIOS | ScoreNeed.RANGES | ScoreNeed.MEANS, _first),
+    (ScoreNeed.PRODUCT | ScoreNeed.DENSITIES | ScoreNeed.SPREADS, _second),
+    (ScoreNeed.LOGARITHMS, _third),
 )

@@ -15,11 +15,11 @@ from hypothesis.extra import numpy as hnp
 from msdump import dtypes, env
 from msdump.capture.statistics import elements, passes
 from msdump.capture.statistics.elements import BLOCK
-from msdump.capture.statistics.passes import Need, measure
+from msdump.capture.statistics.passes import StatisticNeed, measure
 from msdump.capture.statistics.table import BY_CATEGORY
 from tests.capture.statistics.cases import HOST, literal, record
 
-ALL = Need(extremes=True, counts=True, total=True, squares=True)
+ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
 LENGTHS = st.integers(1, 80)  # up to ten short blocks
 
 BITS = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0")
@@ -161,7 +161,7 @@ def test_float32_sums_are_right_to_1e_8():
 def test_threads_share_large_tensors(monkeypatch, dtype, threads):
     """A tensor of three parts has the statistics of the whole, even with more threads than parts."""
     array = np.random.default_rng(3).integers(-9, 9, 100_003).astype(dtype)
-    need = Need(extremes=True, counts=True, total=True, squares=True)
+    need = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
     whole = measure(array, dtypes.from_numpy(array.dtype), need)
     monkeypatch.setenv(env.THREADS, threads)
     monkeypatch.setattr(passes, "_PART", 1 << 15)

@@ -84,7 +84,7 @@ def test_programs_of_one_second(script, monkeypatch):
         for run in range(2):
             assert 0 == script.run(model_id, (factor + run) * X)[0]
         state.current().dumps.stop()
-        state.replace(state.State())
+        state.replace(state.AclState())
 
     iterations = open_dump(script.path).iterations
 
@@ -240,7 +240,7 @@ def test_names_depend_on_the_model_alone(script, layer):
     """Whatever is dumped, Data operators too, has the tasks and streams that it has where everything is."""
     found = []
     for items in ([{}], [{"layer": [layer]}]):
-        state.replace(state.State())
+        state.replace(state.AclState())
         script.begin({"dump_list": items, "dump_mode": "all"})
         script.run(script.load(images(), "images"), IMAGE)
         script.run(script.load(THREE), X)
@@ -262,7 +262,7 @@ SELECTED = [
 
 def memory_of(script, item):
     """Dump two models; return model number and address of each tensor in the headers."""
-    state.replace(state.State())
+    state.replace(state.AclState())
     script.begin({"dump_list": [{"model_name": "images", **item}, {"model_name": "net"}], "dump_mode": "all"})
     script.run(script.load(images(), "images"), IMAGE)
     script.run(script.load(THREE), X)
@@ -443,7 +443,7 @@ def test_normal_exception_tells_types_and_shapes(script):
     """The norm scene keeps types, shapes and formats, the others bytes and their number."""
     shapes = {}
     for scene in ("aic_err_norm_dump", "aic_err_brief_dump"):
-        acl.state.replace(acl.state.State())
+        acl.state.replace(acl.state.AclState())
         script.begin({"dump_scene": scene}, **PLAIN)
         script.run(script.load(failing()), X, np.array([7]))
         newest = max(
@@ -519,7 +519,7 @@ def test_data_dump_with_collect_path_is_refused(script, monkeypatch, section):
 def test_exception_dump_ends_with_the_dump(script):
     """finalize_dump turns an exception dump off, but not the detail scene."""
     for scene, files in (("aic_err_norm_dump", 0), ("aic_err_detail_dump", 1)):
-        acl.state.replace(acl.state.State())
+        acl.state.replace(acl.state.AclState())
         script.begin({"dump_scene": scene})
         acl.mdl.finalize_dump()
 

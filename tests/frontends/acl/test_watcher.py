@@ -180,7 +180,7 @@ def test_device_types_and_formats_stay(script):
         {"dump_list": [{"layer": ["conv"]}], "dump_mode": "output"},
         {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["conv"]}], "dump_mode": "output"},
     ):
-        acl.state.replace(acl.state.State())
+        acl.state.replace(acl.state.AclState())
         script.begin(section)
         script.run(script.load(proto), image)
         contents.append(dict(outputs(script, "Conv2D.*")))

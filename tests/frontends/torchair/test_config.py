@@ -327,10 +327,14 @@ def test_options_of_the_documented_example(config, tmp_path):
         "ge.exec.dumpData": "stats",
     } == shared
     assert root.is_dir()
-    assert (str(root), IterationSet(((0, 1),))) == (meant.path, meant.iterations)
-    assert (ModelItem(layers=("Add_1Mul_1", "Add2")),) == meant.models
-    assert (True, True, True) == (meant.keeps_inputs, meant.keeps_outputs, meant.shows_graph)
-    assert meant.operator_statistics is not None
+    assert (str(root), IterationSet(((0, 1),))) == (meant.files.path, meant.when.iterations)
+    assert (ModelItem(layers=("Add_1Mul_1", "Add2")),) == meant.compiled.models
+    assert (True, True, True) == (
+        meant.what.keeps_inputs,
+        meant.what.keeps_outputs,
+        meant.compiled.shows_graph,
+    )
+    assert meant.compiled.operator_statistics is not None
 
 
 def test_options_left_out(config):

@@ -12,7 +12,7 @@ from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import legacy, loader
 from msdump.graph.kernel import onenode
 
-LIMITS = onenode.Limits(ir_version=10, opset=20)
+LIMITS = onenode.RuntimeLimits(ir_version=10, opset=20)
 FLOAT = "tensor(float)"
 
 

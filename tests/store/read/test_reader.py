@@ -19,7 +19,7 @@ from msdump.errors import DumpReadError
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import names
-from msdump.store.layouts import Kind, Layout
+from msdump.store.layouts import Layout, PathKind
 from msdump.store.write.sinks import SyncSink
 
 CONV = OperatorRef("Conv2D", "Default/conv1-Conv2d/Conv2D-op0")
@@ -201,8 +201,8 @@ class TestWhatWasWritten:
 
         rank = open_dump(root).ranks[0]
 
-        assert f"{root}/rank_0/graphs/ms_output_trace_code_graph_5.ir" == rank.graph_file(Kind.IR, 5)
-        assert rank.graph_file(Kind.PB, 5) is None
+        assert f"{root}/rank_0/graphs/ms_output_trace_code_graph_5.ir" == rank.graph_file(PathKind.IR, 5)
+        assert rank.graph_file(PathKind.PB, 5) is None
         assert rank.compiled_graphs == (0, 2, 5)
 
     def test_statistics(self, root):

@@ -406,6 +406,6 @@ def test_opening_a_directory_leaves_no_name(tmp_path, monkeypatch):
     """What the file system can do is found out without a name that a kill might leave."""
     monkeypatch.setattr(os, "link", lambda *_arguments, **_options: pytest.fail("linked"))
 
-    place.Place(str(tmp_path)).close()
+    place.OpenDirectory(str(tmp_path)).close()
 
     assert [] == names(tmp_path)

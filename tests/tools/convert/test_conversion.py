@@ -15,7 +15,7 @@ from msdump.encode import dump_data, dump_enums, npy, op_debug
 from msdump.encode.dump_data import RawInfo, TensorInfo
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import Target
 from tests.tools import dumped
 from tests.tools.dumped import IMAGE, NAME, NC1HWC0, convert, names
@@ -29,9 +29,9 @@ def image(tmp_path):
 
 MSNPY = "Conv2D.Conv2D-op12.1.2.1612439563338030"
 NAMES = {
-    "npy": (Kind.NPY, "", [f"{NAME}.input.0.npy", f"{NAME}.input.1.npy", f"{NAME}.output.0.npy"]),
+    "npy": (OutputKind.NPY, "", [f"{NAME}.input.0.npy", f"{NAME}.input.1.npy", f"{NAME}.output.0.npy"]),
     "bin": (
-        Kind.BIN,
+        OutputKind.BIN,
         "",
         [
             f"{NAME}.input.0.1280.float16.NC1HWC0.bin",
@@ -40,17 +40,17 @@ NAMES = {
         ],
     ),
     "msnpy": (
-        Kind.MSNPY,
+        OutputKind.MSNPY,
         "",
         [f"{MSNPY}.input.0.NC1HWC0.npy", f"{MSNPY}.input.1.ND.npy", f"{MSNPY}.output.0.ND.npy"],
     ),
     "npy, converted": (
-        Kind.NPY,
+        OutputKind.NPY,
         "NCHW",
         [f"{NAME}.input.0.2x20x5x4.npy", f"{NAME}.input.1.3.npy", f"{NAME}.output.0..npy"],
     ),
     "bin, converted": (
-        Kind.BIN,
+        OutputKind.BIN,
         "NCHW",
         [
             f"{NAME}.input.0.2_20_5_4.float16.NCHW.bin",
@@ -59,7 +59,7 @@ NAMES = {
         ],
     ),
     "msnpy, converted": (
-        Kind.MSNPY,
+        OutputKind.MSNPY,
         "NCHW",
         [f"{MSNPY}.input.0.NCHW.npy", f"{MSNPY}.input.1.ND.npy", f"{MSNPY}.output.0.ND.npy"],
     ),
@@ -74,7 +74,7 @@ def test_names(image, tmp_path, kind, form, expected):
     first = (tmp_path / "out" / expected[0]).read_bytes()
     array = (IMAGE if form else NC1HWC0).tobytes()
     assert expected == names(tmp_path / "out")
-    assert array == (first if kind is Kind.BIN else npy.decode(first).tobytes())
+    assert array == (first if kind is OutputKind.BIN else npy.decode(first).tobytes())
     assert (3, 0 if not form else 2, 0) == (done.files, done.kept, done.code)
 
 
@@ -94,7 +94,7 @@ def test_other_names_of_msnpy(tmp_path):
     dumped.file(tmp_path / "in" / more, dumped.tensor(np.zeros(2)))
     dumped.file(tmp_path / "in" / NAME, dumped.tensor(np.zeros(2)), op_name="")
 
-    convert([tmp_path / "in"], tmp_path / "out", Target(kind=Kind.MSNPY))
+    convert([tmp_path / "in"], tmp_path / "out", Target(kind=OutputKind.MSNPY))
 
     assert [f"{NAME}.4.1.2.0.output.0.ND.npy", f"{NAME}.output.0.ND.npy"] == names(tmp_path / "out")
 
@@ -119,7 +119,7 @@ def test_types_that_numpy_lacks_are_widened(tmp_path, dtype, saved, form):
     array = (np.arange(2 * 3 * 5 * 7) % 2).astype(dtype).reshape(2, 3, 5, 7)
     path = dumped.file(tmp_path / NAME, dumped.tensor(array, "NCHW" if form else "ND"))
 
-    convert([path], tmp_path / "out", Target("NHWC" if form else "", Kind.NPY))
+    convert([path], tmp_path / "out", Target("NHWC" if form else "", OutputKind.NPY))
 
     (found,) = names(tmp_path / "out")
     loaded = np.load(tmp_path / "out" / found)
@@ -132,7 +132,7 @@ def test_bin_names_tell_the_type_of_the_bytes(tmp_path):
     """A bfloat16 tensor's .bin holds float32 and says so."""
     path = dumped.file(tmp_path / NAME, dumped.tensor(np.array([1.5, -2], ml_dtypes.bfloat16)))
 
-    convert([path], tmp_path / "out", Target(kind=Kind.BIN))
+    convert([path], tmp_path / "out", Target(kind=OutputKind.BIN))
 
     data = (tmp_path / "out" / f"{NAME}.output.0.2.float32.ND.bin").read_bytes()
     assert [1.5, -2] == np.frombuffer(data, "<f4").tolist()
@@ -182,7 +182,7 @@ def test_buffers_and_workspaces(tmp_path):
 @pytest.mark.parametrize("form", ["", "NCHW"])
 def test_overflow_records(tmp_path, form):
     """An Opdebug file becomes the JSON of its record."""
-    record = op_debug.Record(op_debug.Unit.AIC, {"task_id": 9}, (32,))
+    record = op_debug.DebugRecord(op_debug.Unit.AIC, {"task_id": 9}, (32,))
     path = tmp_path / "Opdebug.Node_OpDebug.3.1.1612439563338030"
     path.write_bytes(dump_data.header(op_debug.header_data(1)) + op_debug.encode(record))
 
@@ -212,7 +212,7 @@ def test_an_npy_file_is_an_output(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(3, dtype="f4"))
     np.save(tmp_path / "f.npy", np.asfortranarray(np.zeros((2, 3))))
 
-    convert([tmp_path / "x.npy"], tmp_path / "out", Target(kind=Kind.BIN))
+    convert([tmp_path / "x.npy"], tmp_path / "out", Target(kind=OutputKind.BIN))
     refused = convert([tmp_path / "f.npy"], tmp_path / "none")
 
     data = (tmp_path / "out" / "x.npy.output.0.3.float32.RESERVED.bin").read_bytes()
@@ -242,7 +242,7 @@ def test_results_in_the_directory_of_the_dump_are_skipped_the_next_time(tmp_path
     """Converting a directory into itself twice gives the same files."""
     dumped.file(tmp_path / NAME, dumped.tensor(np.zeros(2)))
 
-    first, second = (convert([tmp_path], tmp_path, Target(kind=Kind.BIN)) for _ in range(2))
+    first, second = (convert([tmp_path], tmp_path, Target(kind=OutputKind.BIN)) for _ in range(2))
 
     assert first.files == second.files == 1
     assert 2 == len(names(tmp_path))

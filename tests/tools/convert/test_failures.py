@@ -20,7 +20,7 @@ from msdump.store.write.files import DiskFiles
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import file as convert_file
 from msdump.tools.convert import sources
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import Source, Target
 from msdump.tools.convert.stretch import Stretch
 from tests.tools import dumped
@@ -119,7 +119,7 @@ def test_msnpy_keeps_what_cannot_be_converted(tmp_path):
     """With MindSpore's names a tensor that fails is saved in its own format, and listed."""
     path = dumped.file(tmp_path / NAME, dumped.tensor(np.zeros((1, 1, 16, 16)), "FRACTAL_Z", ()))
 
-    done = convert([path], tmp_path / "out", Target("NCHW", Kind.MSNPY))
+    done = convert([path], tmp_path / "out", Target("NCHW", OutputKind.MSNPY))
 
     assert [f"{MSNPY}.output.0.FRACTAL_Z.npy", tool.FAILED_LIST] == names(tmp_path / "out")
     assert done.code == 26
@@ -266,7 +266,7 @@ def test_flipped_bits_never_raise(tmp_path_factory, bits, form):
     path = folder / NAME
     path.write_bytes(data)
 
-    result = convert_file.convert_file(Target(form, Kind.MSNPY), Source(str(path), str(folder / "out")))
+    result = convert_file.convert_file(Target(form, OutputKind.MSNPY), Source(str(path), str(folder / "out")))
 
     assert result.files + len(result.failures) >= 1
     for written in (folder / "out").glob("*.npy"):

@@ -13,7 +13,7 @@ import pytest
 
 from msdump.errors import ToolError
 from msdump.tools.convert import conversion as tool
-from msdump.tools.convert.names import Kind
+from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import Target
 from tests.tools import dumped
 from tests.tools.dumped import IMAGE, NAME, convert
@@ -115,7 +115,7 @@ class TestTorch:
         torch.save = lambda array, file: file.write(b"pt" + array.tobytes())
         monkeypatch.setitem(sys.modules, "torch", torch)
 
-        convert([image], tmp_path / "out", Target("NCHW", Kind.PT))
+        convert([image], tmp_path / "out", Target("NCHW", OutputKind.PT))
 
         assert b"pt" + IMAGE.tobytes() == (tmp_path / "out" / f"{NAME}.input.0.2x20x5x4.pt").read_bytes()
 
@@ -125,4 +125,4 @@ class TestTorch:
         monkeypatch.setattr(tool.importlib.util, "find_spec", lambda _: None)
 
         with pytest.raises(ToolError, match=r"needs PyTorch, which is not installed; install torch or"):
-            convert([image], tmp_path / "out", Target(kind=Kind.PT))
+            convert([image], tmp_path / "out", Target(kind=OutputKind.PT))

@@ -14,7 +14,7 @@ from msdump.cli import main
 from msdump.cli.accucmp import program
 from msdump.device import formats
 from msdump.encode import dump_data, op_debug
-from msdump.encode.op_debug import OldRecord, Record, Unit
+from msdump.encode.op_debug import DebugRecord, OldRecord, Unit
 from msdump.errors import ToolError
 from msdump.tools.overflow import records
 from msdump.tools.overflow import report as overflow
@@ -23,7 +23,7 @@ from tests.tools import dumped
 START = 1612439563338030
 BAR = "=" * 49
 NONE = 65535
-AIC = Record(Unit.AIC, {"task_id": 9, "stream_id": 2, "context_id": NONE, "thread_id": NONE}, (2048,))
+AIC = DebugRecord(Unit.AIC, {"task_id": 9, "stream_id": 2, "context_id": NONE, "thread_id": NONE}, (2048,))
 HALVES = np.array([[1, np.inf, 2]], "f2")
 
 
@@ -86,8 +86,8 @@ def test_record_and_tensors_are_converted(tmp_path):
 def test_oldest_overflow_comes_first(tmp_path):
     """Records anywhere below the directory are told by their time, as many as asked for."""
     record(tmp_path / "dump" / "1", AIC, 50)
-    record(tmp_path / "dump" / "2" / "deep", Record(Unit.AICPU, {"task_id": 5}, (1,)), 40)
-    record(tmp_path / "dump", Record(Unit.SDMA, {"task_id": 6}, (1,)), 60)
+    record(tmp_path / "dump" / "2" / "deep", DebugRecord(Unit.AICPU, {"task_id": 5}, (1,)), 40)
+    record(tmp_path / "dump", DebugRecord(Unit.SDMA, {"task_id": 6}, (1,)), 60)
 
     report = analyse(tmp_path / "dump", 2)
 
@@ -135,7 +135,7 @@ def test_files_of_the_same_name_do_not_meet(tmp_path):
     ("told", "lines"),
     [
         (
-            Record(
+            DebugRecord(
                 Unit.AIV,
                 {"task_id": 9, "stream_id": 2, "context_id": NONE, "thread_id": NONE},
                 (0, 0, 3, 4),
@@ -243,7 +243,7 @@ def test_json_form_beside_its_record_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "code", "message"),
     [
-        (lambda path: record(path.parent, Record(Unit.AIC, {}, (0,))), 36, "the status of AIC is 0"),
+        (lambda path: record(path.parent, DebugRecord(Unit.AIC, {}, (0,))), 36, "the status of AIC is 0"),
         (lambda path: record(path.parent, OldRecord({})), 35, "no unit has a status other than 0"),
         (lambda path: path.write_bytes(b"\xff" * 30), 4, "no dump file"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), 4, "truncated"),

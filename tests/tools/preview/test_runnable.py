@@ -53,7 +53,7 @@ def call(tmp_path, monkeypatch):
     (tmp_path / "dump.json").write_text(json.dumps(config(tmp_path / "dump")))
 
     def call(command, proto):
-        monkeypatch.setattr(mindspore, "_state", mindspore.State(Process()))
+        monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
         onnx.save(proto, tmp_path / "net.onnx")
         given = ["run", "net.onnx", "--config"] if command == "run" else ["check", "--model", "net.onnx"]
         monkeypatch.chdir(tmp_path)

@@ -8,7 +8,7 @@ from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import null_pointer, out_of_turn
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.arguments import path_text
-from msdump.frontends.acl.state import State
+from msdump.frontends.acl.state import AclState
 
 _REPEATED: Final = "This API cannot be called repeatedly"
 
@@ -56,7 +56,7 @@ def finalize_dump() -> None:
     now.dumps.stop()
 
 
-def _require_dump(now: State, function: str) -> None:
+def _require_dump(now: AclState, function: str) -> None:
     state.require_init(now, function)
     if not now.dumps.is_initialised:
         reason = f"aclmdlInitDump must be executed before {function} is called"

@@ -16,7 +16,7 @@ from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.arguments import path_text
 from msdump.frontends.acl.dumps import context
 from msdump.frontends.acl.loaded import LoadedModel
-from msdump.frontends.acl.state import State
+from msdump.frontends.acl.state import AclState
 from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.session import Network
@@ -75,7 +75,7 @@ def _load(read: Callable[[], Graph], file_name: str) -> int:
     return model_id
 
 
-def _loaded(now: State, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
+def _loaded(now: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
     device_id = now.current_device
     dump = now.dumps.current(device_id)
     if dump is None:

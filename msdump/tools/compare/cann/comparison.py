@@ -13,7 +13,7 @@ from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.tools import parallel
 from msdump.tools.compare.pairing import counterparts
-from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.pairing.pairs import Pair
 from msdump.tools.compare.pairing.sides import Item, Sides
 from msdump.tools.return_codes import ReturnCode
@@ -111,7 +111,9 @@ def _row(sides: Sides, options: Options, pair: Pair) -> Row:
     )
 
 
-def _arrays(sides: Sides, pair: Pair, mine: Operand, golden: Operand) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(
+    sides: Sides, pair: Pair, mine: DumpedOperand, golden: DumpedOperand
+) -> tuple[np.ndarray, np.ndarray]:
     if sides.rules is None:
         ours, theirs = counterparts.alike(mine, golden)
         if ours.dtype == theirs.dtype == np.bool_:
@@ -126,7 +128,7 @@ def _without_numbers(options: Options, pair: Pair, reason: str, code: ReturnCode
     return replace(row, reason=reason)
 
 
-def _described(options: Options, pair: Pair, mine: Operand | None) -> Row:
+def _described(options: Options, pair: Pair, mine: DumpedOperand | None) -> Row:
     """Return a row of what is known without comparing."""
     plain = replace(pair, mine_tensor=None, golden_tensor=None)
     row = Row(plain, (NAN,) * len(options.choice.names))
@@ -140,7 +142,7 @@ def _described(options: Options, pair: Pair, mine: Operand | None) -> Row:
     )
 
 
-def _overflow(operand: Operand) -> str:
+def _overflow(operand: DumpedOperand) -> str:
     if operand.dtype != "float16":
         return NAN
     try:
@@ -155,7 +157,7 @@ def _saved(array: np.ndarray) -> str:
     return str(dtypes.from_numpy(array.dtype).saved)
 
 
-def _address(operand: Operand) -> str:
+def _address(operand: DumpedOperand) -> str:
     return str(operand.address) if operand.address else NAN
 
 

@@ -28,7 +28,7 @@ _NONE: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class ElementPairs:
     """A tensor and its counterpart, element by element.
 
     Attributes:
@@ -61,7 +61,7 @@ class Elements:
         return absolute, relative
 
 
-def elements(sides: Sides, operator: str, io: IO, index: int) -> Elements:
+def elements(sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
     """Return a tensor of an operator and its counterpart.
 
     Args:
@@ -86,7 +86,7 @@ def elements(sides: Sides, operator: str, io: IO, index: int) -> Elements:
     except FormatError as error:
         raise ToolError(ReturnCode.DATA_TYPE, str(error)) from error
     layout = pair.layout or host_layout(pair.mine_tensor, mine.ndim)
-    return Elements(pair, mine, golden.reshape(mine.shape), _axes(layout, mine.shape))
+    return ElementPairs(pair, mine, golden.reshape(mine.shape), _axes(layout, mine.shape))
 
 
 def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
@@ -124,7 +124,7 @@ def prefix(operator: str, io: IO, index: int) -> str:
     return f"{operator.replace('/', '_')}_{io}_{index}"
 
 
-def tables(found: Elements, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
+def tables(found: ElementPairs, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
     """Yield the number of the first element and the text of each file of elements.
 
     Args:
@@ -136,7 +136,7 @@ def tables(found: Elements, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
         yield start, _table(found, errors, range(start, min(start + lines, found.mine.size)))
 
 
-def most_different(found: Elements, count: int) -> tuple[Iterator[str], Iterator[str]]:
+def most_different(found: ElementPairs, count: int) -> tuple[Iterator[str], Iterator[str]]:
     """Return the tables of the largest absolute and the largest relative errors, largest first."""
     errors = found.errors()
     absolute, relative = (_largest(error, count) for error in errors)
@@ -154,7 +154,9 @@ def _largest(errors: np.ndarray, count: int) -> list[int]:
     return sorted(map(int, places), key=lambda place: (known[place], place), reverse=True)
 
 
-def _table(found: Elements, errors: tuple[np.ndarray, np.ndarray], places: Sequence[int]) -> Iterator[str]:
+def _table(
+    found: ElementPairs, errors: tuple[np.ndarray, np.ndarray], places: Sequence[int]
+) -> Iterator[str]:
     yield f"Index,{found.axes},NPUDump,GroundTruth,AbsoluteError,RelativeError\n"
     shape = (*found.mine.shape, *(1,) * (_AXES - found.mine.ndim))
     at = np.fromiter(places, np.int64, len(places))
@@ -172,7 +174,7 @@ def _text(value: float | bool) -> str:  # noqa: FBT001 - an element of a tensor
     return _NONE if value != value else f"{value:.6f}\t"  # noqa: PLR0124 - only NaN differs from itself
 
 
-def summary(found: Elements) -> str:
+def summary(found: ElementPairs) -> str:
     """Return the text of the summary: names, axes, smallest and largest errors."""
     lines = [
         f"TotalCount:{found.mine.size}",
@@ -187,6 +189,6 @@ def summary(found: Elements) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def tensor_file(found: Elements) -> tuple[bytes, ...]:
+def tensor_file(found: ElementPairs) -> tuple[bytes, ...]:
     """Return the contents of the .npy file of the tensor on the host."""
     return tuple(map(bytes, npy.encode(np.ascontiguousarray(found.mine))))

@@ -10,7 +10,7 @@ from typing import Final
 
 from msdump.tools.compare.cann.comparison import Row
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
-from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.pairing.pairs import Pair
 from msdump.tools.compare.pairing.sides import Sides
 from msdump.tools.scores.algorithms import NAN
@@ -98,7 +98,7 @@ def _mapping_lines(found: Iterable[Pair], *, has_sequence: bool) -> Iterator[Seq
         yield [str(pair.index), *sequence, pair.op_type, pair.mine, pair.golden, pair.tensor, *paths]
 
 
-def _path(tensor: Operand | None) -> str:
+def _path(tensor: DumpedOperand | None) -> str:
     return NAN if tensor is None else tensor.path
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from msdump.errors import FormatError, ToolError
-from msdump.tools.compare.pairing.operands import Operand, host_layout, in_layout
+from msdump.tools.compare.pairing.operands import DumpedOperand, host_layout, in_layout
 from msdump.tools.convert.format import LAYOUTS
 from msdump.tools.return_codes import ReturnCode
 
 
-def alike(mine: Operand, golden: Operand) -> tuple[np.ndarray, np.ndarray]:
+def alike(mine: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
     """Return two dumped tensors in the host's layout, or as they are where only that can be.
 
     Raises:
@@ -34,7 +34,9 @@ def alike(mine: Operand, golden: Operand) -> tuple[np.ndarray, np.ndarray]:
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
 
 
-def in_golden_layout(mine: Operand, golden: Operand, layout: str) -> tuple[np.ndarray, np.ndarray]:
+def in_golden_layout(
+    mine: DumpedOperand, golden: DumpedOperand, layout: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a dumped tensor in the layout of a golden one, and that one.
 
     Args:
@@ -62,7 +64,7 @@ def in_golden_layout(mine: Operand, golden: Operand, layout: str) -> tuple[np.nd
     return _checked(mine, golden, chosen, theirs)
 
 
-def _candidates(ours: np.ndarray, mine: Operand, layout: str) -> Iterator[np.ndarray]:
+def _candidates(ours: np.ndarray, mine: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
     """Yield an array in the layout that is told, then in others that it could have been saved in."""
     here = host_layout(mine, ours.ndim)
     yield in_layout(ours, here, layout)
@@ -78,12 +80,12 @@ def _host_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     return tuple(shape[layout.index(axis)] for axis in LAYOUTS[len(shape)][0])
 
 
-def _plain_shape(operand: Operand) -> tuple[int, ...]:
+def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
     return () if operand.is_converted else operand.shape
 
 
 def _checked(
-    mine: Operand, golden: Operand, ours: np.ndarray, theirs: np.ndarray
+    mine: DumpedOperand, golden: DumpedOperand, ours: np.ndarray, theirs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Refuse arrays whose shapes differ in more than axes of length 1."""
     sizes = [[size for size in array.shape if size != 1] for array in (ours, theirs)]

@@ -29,7 +29,7 @@ from msdump.tools.return_codes import ReturnCode
 FAILED_FILES: Final = "convert_failed_file_list.txt"
 """What a conversion leaves beside its results."""
 
-_log: Final = logging.getLogger("msdump.tools.compare.pairing.dump_folder")
+_log = logging.getLogger("msdump.tools")
 
 _NOT_DUMPS: Final = frozenset({MAPPING, FAILED_FILES, STATISTICS})
 _OPERATOR: Final = re.compile(

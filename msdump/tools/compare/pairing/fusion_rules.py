@@ -47,7 +47,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class RuleOperator:
     """An operator of the compiled graph.
 
     Attributes:
@@ -73,11 +73,11 @@ class Operator:
     is_added: bool = False
 
 
-IsPassing = Callable[[Operator], bool]
+IsPassing = Callable[[RuleOperator], bool]
 """Tells whether an operator only passes its input on, in another element type or format."""
 
 
-def _has_passing_type(operator: Operator) -> bool:
+def _has_passing_type(operator: RuleOperator) -> bool:
     return operator.op_type in PASSING
 
 
@@ -91,15 +91,15 @@ class FusionRules:
     """
 
     source: str
-    operators: tuple[Operator, ...]
+    operators: tuple[RuleOperator, ...]
 
     @cached_property
-    def by_name(self) -> Mapping[str, Operator]:
+    def by_name(self) -> Mapping[str, RuleOperator]:
         """Operators by their names."""
         return {operator.name: operator for operator in self.operators}
 
     @cached_property
-    def by_key(self) -> Mapping[str, Operator]:
+    def by_key(self) -> Mapping[str, RuleOperator]:
         """Operators by their names in the names of files."""
         return {names.sanitize(operator.name): operator for operator in self.operators}
 
@@ -119,9 +119,9 @@ class FusionRules:
         return {original: operator.name for operator in self.operators for original in operator.originals}
 
     @property
-    def groups(self) -> Mapping[int, tuple[Operator, ...]]:
+    def groups(self) -> Mapping[int, tuple[RuleOperator, ...]]:
         """Operators by the number that those with the same originals share."""
-        found: dict[int, list[Operator]] = {}
+        found: dict[int, list[RuleOperator]] = {}
         for operator in self.operators:
             found.setdefault(operator.index, []).append(operator)
         return {index: tuple(members) for index, members in sorted(found.items())}
@@ -137,7 +137,7 @@ class FusionRules:
         return max((operator.sequence for operator in self.operators), default=0)
 
     def output_origin(
-        self, operator: Operator, index: int, is_passing: IsPassing = _has_passing_type
+        self, operator: RuleOperator, index: int, is_passing: IsPassing = _has_passing_type
     ) -> Origin | None:
         """Return where an output comes from, looking through casts and changes of format.
 
@@ -155,17 +155,17 @@ class FusionRules:
         return source.outputs[number if number < len(source.outputs) else 0]
 
     def input_origin(
-        self, operator: Operator, index: int, is_passing: IsPassing = _has_passing_type
+        self, operator: RuleOperator, index: int, is_passing: IsPassing = _has_passing_type
     ) -> Origin | None:
         """Return where an input comes from, as ``output_origin`` does of its producer."""
         producer, output = self._producer(operator, index)
         return None if producer is None else self.output_origin(producer, output, is_passing)
 
     def _behind_casts(
-        self, operator: Operator, index: int, is_passing: IsPassing
-    ) -> tuple[Operator | None, int]:
+        self, operator: RuleOperator, index: int, is_passing: IsPassing
+    ) -> tuple[RuleOperator | None, int]:
         """Return what a cast or change of format passes on; nothing where such operators go in a ring."""
-        source: Operator | None = operator
+        source: RuleOperator | None = operator
         seen: set[str] = set()
         while source is not None and is_passing(source):
             if source.name in seen:
@@ -174,7 +174,7 @@ class FusionRules:
             source, index = self._producer(source, index)
         return source, index
 
-    def _producer(self, operator: Operator, index: int) -> tuple[Operator | None, int]:
+    def _producer(self, operator: RuleOperator, index: int) -> tuple[RuleOperator | None, int]:
         if index >= len(operator.inputs):
             return None, 0
         name, output = operator.inputs[index]
@@ -197,7 +197,7 @@ def read(path: str) -> FusionRules:
 def parse(value: Any, source: str) -> FusionRules:
     """Return the rules of a decoded graph file; see ``read``."""
     groups: dict[tuple[str, ...], int] = {}
-    operators: dict[str, Operator] = {}
+    operators: dict[str, RuleOperator] = {}
     for place in _operators(_Place(source, "$", value)):
         operator = _operator(place, groups)
         operators.setdefault(operator.name, operator)
@@ -208,7 +208,7 @@ def parse(value: Any, source: str) -> FusionRules:
     return FusionRules(source, tuple(sorted(told, key=lambda operator: operator.sequence)))
 
 
-def _renamed(operator: Operator) -> Operator:
+def _renamed(operator: RuleOperator) -> RuleOperator:
     """Let the only operator of one original give that one's outputs where it does not tell their origin."""
     if len(operator.originals) != 1:
         return operator
@@ -251,7 +251,7 @@ def _operators(root: _Place) -> Iterator[_Place]:
         yield from graph.member("op", list).items()
 
 
-def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> Operator:
+def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator:
     name: str = place.member("name", str).value
     attributes = _Attributes(place)
     listed = attributes.texts(_ORIGINAL_NAMES)
@@ -259,7 +259,7 @@ def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> Operator:
     is_told = listed is not None
     outputs = tuple(_outputs(place, "" if is_told else name)) or (() if is_told else (Origin(name, 0),))
     op_type: str = place.member("type", str).value
-    return Operator(
+    return RuleOperator(
         groups.setdefault(originals or ("", name), len(groups)),
         place.member("id", int, 0).value,
         name,

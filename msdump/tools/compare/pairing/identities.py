@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msdump.record import IO
 from msdump.tools.compare.pairing import dump_folder, fusion_rules
 from msdump.tools.compare.pairing.dump_folder import FolderKind
-from msdump.tools.compare.pairing.fusion_rules import FusionRules, Operator
+from msdump.tools.compare.pairing.fusion_rules import FusionRules, RuleOperator
 from msdump.tools.compare.pairing.pairs import GOLDEN_INPUT
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class _Rules:
         return by_name(name, io, slot)
 
 
-def _is_added(operator: Operator) -> bool:
+def _is_added(operator: RuleOperator) -> bool:
     return operator.is_added
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.device import formats
 from msdump.encode import dump_data, dump_enums, npy
-from msdump.encode.dump_data import Block, TensorInfo
+from msdump.encode.dump_data import DataSpan, TensorInfo
 from msdump.errors import FormatError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store.read import mapped
@@ -23,7 +23,7 @@ _LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class DumpedOperand:
     """An input or output of a dumped operator.
 
     Attributes:
@@ -84,7 +84,7 @@ class Operand:
 _AS_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "", "ND", "RESERVED", "NC", "CN", "MD"}) | _LAYOUTS
 
 
-def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[Operand, ...]:
+def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[DumpedOperand, ...]:
     """Return the tensors of an operator, inputs first; their elements are not read yet.
 
     Args:
@@ -100,7 +100,7 @@ def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[Operand, ...]:
     return tuple(sorted(found, key=lambda operand: (operand.io, operand.index)))
 
 
-def _dumped(path: str, version: int) -> tuple[Operand, ...]:
+def _dumped(path: str, version: int) -> tuple[DumpedOperand, ...]:
     view = mapped.load(path)
     if version == 1:
         _, blocks = dump_data.read_message(view, path)
@@ -111,12 +111,12 @@ def _dumped(path: str, version: int) -> tuple[Operand, ...]:
     )
 
 
-def _from_block(path: str, view: memoryview, block: Block, info: TensorInfo) -> Operand:
+def _from_block(path: str, view: memoryview, block: DataSpan, info: TensorInfo) -> DumpedOperand:
     def load() -> np.ndarray:
         return dump_data.tensor(info, view[block.offset : block.end], path, block.offset)
 
     is_scalar = not info.original_shape and math.prod(info.shape) == 1
-    return Operand(
+    return DumpedOperand(
         IO(block.section),
         block.index,
         path,
@@ -137,7 +137,7 @@ def _type_name(info: TensorInfo) -> str:
         return dump_enums.data_type_name(info.data_type)
 
 
-def _saved(file: NamedFile) -> Operand:
+def _saved(file: NamedFile) -> DumpedOperand:
     view = mapped.load(file.path)
     header = npy.read_header(view, file.path)
 
@@ -146,7 +146,7 @@ def _saved(file: NamedFile) -> Operand:
 
     dtype = file.dtype.lower() if file.dtype else dtypes.from_numpy(header.dtype).name
     io = file.io or IO.OUTPUT
-    return Operand(io, file.slot, file.path, dtype, file.format, header.shape, _load=load)
+    return DumpedOperand(io, file.slot, file.path, dtype, file.format, header.shape, _load=load)
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray:
@@ -166,7 +166,7 @@ def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray:
     return array.transpose([source.index(axis) for axis in target])
 
 
-def host_layout(operand: Operand, rank: int) -> str:
+def host_layout(operand: DumpedOperand, rank: int) -> str:
     """Return the order of the axes of an operand on the host, "" where it has no names.
 
     Args:

@@ -10,8 +10,8 @@ from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.tools.compare.pairing import dump_folder, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
-from msdump.tools.compare.pairing.fusion_rules import FusionRules, Operator, Origin
-from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.compare.pairing.fusion_rules import FusionRules, Origin, RuleOperator
+from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores.algorithms import NAN
 
@@ -42,8 +42,8 @@ class Pair:
     mine: str
     golden: str
     tensor: str = NAN
-    mine_tensor: Operand | None = None
-    golden_tensor: Operand | None = None
+    mine_tensor: DumpedOperand | None = None
+    golden_tensor: DumpedOperand | None = None
     layout: str = ""
     fault: str = ""
     code: ReturnCode = ReturnCode.DONE
@@ -80,7 +80,9 @@ def last_execution(files: Sequence[NamedFile]) -> tuple[NamedFile, ...]:
     return tuple({(file.io, file.slot): file for file in files}.values())
 
 
-def _of_side(whole: Pair, io: IO, mine: Sequence[Operand], golden: Sequence[Operand]) -> Iterator[Pair]:
+def _of_side(
+    whole: Pair, io: IO, mine: Sequence[DumpedOperand], golden: Sequence[DumpedOperand]
+) -> Iterator[Pair]:
     """Yield the pairs of an operator's inputs or outputs, by their numbers."""
     ours = {operand.index: operand for operand in mine if operand.io is io}
     theirs = {operand.index: operand for operand in golden if operand.io is io}
@@ -116,7 +118,7 @@ class Ruled:
     rules: FusionRules
     unfused: FusionRules | None = None
 
-    def pairs(self, group: Sequence[Operator]) -> list[Pair]:
+    def pairs(self, group: Sequence[RuleOperator]) -> list[Pair]:
         """Return the pairs of the operators with the same originals."""
         mine = ",".join(operator.name for operator in group)
         whole = Pair(group[0].index, group[0].op_type, mine, ",".join(self._golden_names(group)) or ANY)
@@ -126,7 +128,7 @@ class Ruled:
         missing = f"mine has no file of operator {group[0].name}, type {group[0].op_type}"
         return [_missing(replace(whole, sequence=group[0].sequence), missing)]
 
-    def _golden_names(self, group: Sequence[Operator]) -> Sequence[str]:
+    def _golden_names(self, group: Sequence[RuleOperator]) -> Sequence[str]:
         """Return the operators that a group is compared with: its originals, or what became of them."""
         originals = group[0].originals
         if self.unfused is None:
@@ -134,7 +136,7 @@ class Ruled:
         found = (self.unfused.by_original.get(name, name) for name in originals)
         return tuple(dict.fromkeys(found))
 
-    def _of_operator(self, whole: Pair, operator: Operator, members: int) -> Iterator[Pair]:
+    def _of_operator(self, whole: Pair, operator: RuleOperator, members: int) -> Iterator[Pair]:
         files = self.mine.operators.get(dump_folder.key(operator.name))
         whole = replace(whole, op_type=operator.op_type, sequence=operator.sequence)
         if files is None or (members > 1 and operator.is_inner):
@@ -147,7 +149,7 @@ class Ruled:
         for tensor in tensors:
             yield self._of_tensor(whole, operator, tensor)
 
-    def _of_tensor(self, whole: Pair, operator: Operator, tensor: Operand) -> Pair:
+    def _of_tensor(self, whole: Pair, operator: RuleOperator, tensor: DumpedOperand) -> Pair:
         name = f"{operator.name}:{tensor.io}:{tensor.index}"
         pair = replace(whole, tensor=name, mine_tensor=tensor)
         is_input = tensor.io is IO.INPUT
@@ -164,13 +166,13 @@ class Ruled:
             return replace(pair, fault=f"golden has no counterpart of {name}{whose}")
         return replace(pair, golden_tensor=golden, layout=origin.format if origin else "")
 
-    def _golden(self, origin: Origin) -> Operand | None:
+    def _golden(self, origin: Origin) -> DumpedOperand | None:
         if self.unfused is None:
             return _output(self.golden, origin.name, origin.index)
         found = self.unfused.by_origin.get((origin.name, origin.index))
         return None if found is None else _output(self.golden, *found)
 
-    def _graph_input(self, operator: Operator, index: int) -> Operand | None:
+    def _graph_input(self, operator: RuleOperator, index: int) -> DumpedOperand | None:
         """Return a golden tensor that an offline dump of onnxruntime keeps as an input of an operator."""
         for original in operator.originals[:1]:
             found = _output(self.golden, f"{GOLDEN_INPUT}{original}", index)
@@ -183,7 +185,7 @@ GOLDEN_INPUT: Final = "input_"
 """What the names of golden tensors start with that are graph inputs or weights of an operator."""
 
 
-def _output(folder: Folder, name: str, index: int) -> Operand | None:
+def _output(folder: Folder, name: str, index: int) -> DumpedOperand | None:
     files = folder.operators.get(dump_folder.key(name), ())
     if folder.kind is not FolderKind.DUMPS:
         files = tuple(file for file in files if file.io is IO.OUTPUT and file.slot == index)

@@ -10,7 +10,7 @@ from msdump.tools.compare.pairing.fusion_rules import FusionRules
 from msdump.tools.return_codes import ReturnCode
 
 _TO_THE_END: Final = "-1"
-_log: Final = logging.getLogger("msdump.tools.compare.pairing.places")
+_log = logging.getLogger("msdump.tools")
 
 
 def of_range(text: str, rules: FusionRules) -> frozenset[int]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from msdump.errors import ToolError
 from msdump.tools.compare.pairing import dump_folder, dump_folders, fusion_rules, pairs
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
-from msdump.tools.compare.pairing.fusion_rules import FusionRules, Operator
+from msdump.tools.compare.pairing.fusion_rules import FusionRules, RuleOperator
 from msdump.tools.compare.pairing.pairs import Pair, Ruled
 from msdump.tools.return_codes import ReturnCode
 
-Item = tuple[int, str] | tuple[Operator, ...]
+Item = tuple[int, str] | tuple[RuleOperator, ...]
 """Number and name of an operator, or the operators with the same originals."""
 
 

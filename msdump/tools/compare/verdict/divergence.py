@@ -13,20 +13,20 @@ from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.record import IO
 from msdump.tools import parallel
-from msdump.tools.compare.cann import files as file_compare
+from msdump.tools.compare.cann import two_files as file_compare
 from msdump.tools.compare.pairing import counterparts, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
-from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.verdict import agreement
 from msdump.tools.compare.verdict.limits import Limits
-from msdump.tools.compare.verdict.matching import Execution, Place
+from msdump.tools.compare.verdict.matching import OperatorExecution, Place
 from msdump.tools.compare.verdict.verdicts import Compared, Judge, OperatorResult, TensorResult, Verdict
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms
 
 
 def results(
-    mine: Folder, golden: Folder, executions: Sequence[Execution], limits: Limits, *, jobs: int = 0
+    mine: Folder, golden: Folder, executions: Sequence[OperatorExecution], limits: Limits, *, jobs: int = 0
 ) -> Iterator[OperatorResult]:
     """Yield what is said of executions of operators, in their order.
 
@@ -69,7 +69,7 @@ def files(mine: str, golden: str, limits: Limits) -> TensorResult:
     return Judge(limits).results((found,))[0]
 
 
-def _compared(mine: Folder, golden: Folder, execution: Execution) -> tuple[Compared, ...]:
+def _compared(mine: Folder, golden: Folder, execution: OperatorExecution) -> tuple[Compared, ...]:
     """Return what is found of an execution's tensors; runs in a process of its own."""
     places = execution.counterparts
     found: list[Compared] = []
@@ -93,7 +93,7 @@ def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[Na
         yield from ((file,) for file in files)
 
 
-def _pair(mine: Operand, folder: Folder, place: Place | None, execution: Execution) -> Compared:
+def _pair(mine: DumpedOperand, folder: Folder, place: Place | None, execution: OperatorExecution) -> Compared:
     plain = Compared(mine.io, mine.index, mine.host_shape or mine.shape, mine.dtype)
     if place is None:
         return replace(plain, fault=Verdict.ALONE)
@@ -109,13 +109,15 @@ def _pair(mine: Operand, folder: Folder, place: Place | None, execution: Executi
         return replace(plain, fault=Verdict.FAILED, note=str(error))
 
 
-def _golden(folder: Folder, place: Place) -> Operand:
+def _golden(folder: Folder, place: Place) -> DumpedOperand:
     file, io, slot = place
     found = operands.read(folder, (file,))
     return next(each for each in found if (each.io, each.index) == (io, slot))
 
 
-def _in_one_layout(mine: Operand, golden: Operand, folder: Folder) -> tuple[np.ndarray, np.ndarray]:
+def _in_one_layout(
+    mine: DumpedOperand, golden: DumpedOperand, folder: Folder
+) -> tuple[np.ndarray, np.ndarray]:
     if folder.kind is FolderKind.GOLDEN:  # its layout is not told: the one whose shape fits
         return counterparts.in_golden_layout(mine, golden, "")
     return counterparts.alike(mine, golden)

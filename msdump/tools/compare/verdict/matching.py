@@ -19,7 +19,7 @@ Place = tuple[NamedFile, IO, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class OperatorExecution:
     """An execution of an operator, and where the counterparts of its tensors stand.
 
     Attributes:
@@ -71,7 +71,7 @@ class Matched:
         uneven: Operators that did not run equally often.
     """
 
-    executions: tuple[Execution, ...]
+    executions: tuple[OperatorExecution, ...]
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     uneven: tuple[Uneven, ...] = ()
@@ -194,16 +194,18 @@ class _Known:
 
 def _execution(
     run: _Run, known: _Known, identify: Identify, torn: Mapping[tuple[str, int | None], _Run]
-) -> Execution:
+) -> OperatorExecution:
     """Return an execution; without counterparts its tensors meet a bad golden file of its name."""
     found = known.counterparts(run, identify)
     bad = torn.get((run.name, run.number))
     if bad is not None and not found:
         found = {(io, slot): (bad.files[-1], io, slot) for _, io, slot in run.tensors}
-    return Execution(run.files, run.number, found)
+    return OperatorExecution(run.files, run.number, found)
 
 
-def _with_replacements(executions: Sequence[Execution], golden: Sequence[_Run]) -> list[Execution]:
+def _with_replacements(
+    executions: Sequence[OperatorExecution], golden: Sequence[_Run]
+) -> list[OperatorExecution]:
     """Return executions of which some are compared with what stood in their place on the golden side."""
     positions = {file.path: position for position, run in enumerate(golden) for file in run.files}
     anchors = [_anchor(execution, positions) for execution in executions]
@@ -225,7 +227,7 @@ def _with_replacements(executions: Sequence[Execution], golden: Sequence[_Run]) 
     return found
 
 
-def _anchor(execution: Execution, positions: Mapping[str, int]) -> int | None:
+def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:
     """Return the place of an execution's counterpart: where its outputs were written, or its inputs read."""
     for io in (IO.OUTPUT, IO.INPUT):
         found = [

@@ -9,7 +9,7 @@ import numpy as np
 
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder
-from msdump.tools.compare.pairing.operands import Operand
+from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.verdict.matching import Place
 
 
@@ -47,23 +47,23 @@ def writer(read: tuple[Folder, Place], outputs: Iterable[Output]) -> tuple[str, 
     return next(((output.name, output.slot) for output in found), None)
 
 
-def _read(golden: Folder, place: Place) -> Operand | None:
+def _read(golden: Folder, place: Place) -> DumpedOperand | None:
     file, io, slot = place
     return next(
         (each for each in operands.read(golden, (file,)) if (each.io, each.index) == (io, slot)), None
     )
 
 
-def _is_told_apart(operand: Operand) -> bool:
+def _is_told_apart(operand: DumpedOperand) -> bool:
     """Return whether an operand has elements that tell it from others."""
     elements = operand.array.reshape(-1)
     return elements.size > 1 and bool(np.any(elements != elements[0]))
 
 
-def _holds(output: Output, wanted: Operand) -> bool:
+def _holds(output: Output, wanted: DumpedOperand) -> bool:
     found = _read(output.folder, output.place)
     return found is not None and _form(found) == _form(wanted) and np.array_equal(found.array, wanted.array)
 
 
-def _form(operand: Operand) -> tuple[tuple[int, ...], str, str]:
+def _form(operand: DumpedOperand) -> tuple[tuple[int, ...], str, str]:
     return operand.shape, operand.dtype, operand.format

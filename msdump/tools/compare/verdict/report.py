@@ -76,7 +76,7 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
 
 
 @dataclass(slots=True)
-class Report:
+class DifferenceReport:
     """A comparison as a whole.
 
     Attributes:

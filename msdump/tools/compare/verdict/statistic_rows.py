@@ -51,7 +51,7 @@ class RowResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RowSide:
     """The rows of one directory.
 
     Attributes:
@@ -65,7 +65,7 @@ class Side:
     executions: int
 
 
-def read(path: str, execution: int | None = None) -> Side:
+def read(path: str, execution: int | None = None) -> RowSide:
     """Return the rows of a directory, those of one execution.
 
     Args:
@@ -77,10 +77,10 @@ def read(path: str, execution: int | None = None) -> Side:
     """
     iteration = open_iteration(path)
     if iteration is None:
-        return Side({}, 0, 1)
+        return RowSide({}, 0, 1)
     taken = iteration.timeline.last_whole if execution is None else execution
     rows = iteration.execution(taken).statistics
-    return Side(dict(_placed(rows)), taken, max(len(iteration.timeline.spans), 1))
+    return RowSide(dict(_placed(rows)), taken, max(len(iteration.timeline.spans), 1))
 
 
 def _placed(rows: Iterable[Row]) -> Iterator[tuple[Place, Row]]:
@@ -95,7 +95,7 @@ def _tensor(row: Row) -> tuple[str, str, int]:
     return str(row.get("Op Name")), str(row.get("IO")), slot if isinstance(slot, int) else 0
 
 
-def compare(label: str, mine: Side, golden: Side, limits: Limits) -> Iterator[RowResult]:
+def compare(label: str, mine: RowSide, golden: RowSide, limits: Limits) -> Iterator[RowResult]:
     """Yield what is said of each tensor of one side, in order, then of those that only the other has."""
     for place, row in mine.rows.items():
         other = golden.rows.get(place)

@@ -120,7 +120,7 @@ def _dumped(root, feeds, monkeypatch):
     (root / "dump.json").write_text(json.dumps({"common_dump_settings": settings}))
     monkeypatch.setenv(env.DUMP_CONFIG, str(root / "dump.json"))
     process = Process()
-    monkeypatch.setattr(mindspore, "_state", mindspore.State(process))
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process))
     msdump.set_context(device_target="Ascend", jit_level="O2")
     msdump.load(MODEL).run(feeds)
     process.close()

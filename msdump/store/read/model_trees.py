@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from msdump.store import names
-from msdump.store.layouts import Key, Kind
-from msdump.store.read.iterations import Iteration
+from msdump.store.layouts import Key, PathKind
 from msdump.store.read.operator_files import OperatorFile
-from msdump.store.read.tree import Tree
+from msdump.store.read.tensor_directories import Iteration
+from msdump.store.read.tree import TreeListing
 
 
 @dataclass(frozen=True)
-class Model:
+class DumpedModel:
     """The executions of one compiled model.
 
     Attributes:
@@ -28,15 +28,17 @@ class Model:
     iterations: tuple[Iteration, ...] = field(repr=False)
 
 
-def models(tree: Tree) -> tuple[Model, ...]:
+def models(tree: TreeListing) -> tuple[DumpedModel, ...]:
     """Return the models of a dump by device, name and number; operators called alone come first."""
     found: dict[tuple[int, str, int | None], list[Iteration]] = {}
     for key, path in tree.paths.items():
-        is_single = key.kind is Kind.SINGLE and bool(tree.of(key, Kind.SINGLE_OPERATOR))
-        if (key.kind is Kind.EXECUTION or is_single) and key.device is not None:
+        is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
+        if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
             model = (key.device, key.model or "", key.model_id)
             found.setdefault(model, []).append(Iteration(key, path, _no_name))
-    return tuple(Model(*model, tuple(sorted(found[model], key=_order))) for model in sorted(found, key=str))
+    return tuple(
+        DumpedModel(*model, tuple(sorted(found[model], key=_order))) for model in sorted(found, key=str)
+    )
 
 
 def _order(iteration: Iteration) -> tuple[int, str, int]:
@@ -44,10 +46,10 @@ def _order(iteration: Iteration) -> tuple[int, str, int]:
     return (-1 if key.step is None else key.step, key.time or "", key.iteration or 0)
 
 
-def failures(tree: Tree) -> tuple[OperatorFile, ...]:
+def failures(tree: TreeListing) -> tuple[OperatorFile, ...]:
     """Return what operators that failed left behind."""
-    places = [path for key, path in tree.paths.items() if key.kind is Kind.EXCEPTIONS]
-    key = Key(Kind.EXCEPTIONS)
+    places = [path for key, path in tree.paths.items() if key.kind is PathKind.EXCEPTIONS]
+    key = Key(PathKind.EXCEPTIONS)
     return tuple(file for path in sorted(places) for file in Iteration(key, path, _no_name).files)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msdump.errors import DumpReadError
 from msdump.store import names
-from msdump.store.layouts import MAPPING, STATISTICS, Key, Kind
+from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind
 from msdump.store.names import OperatorName
 from msdump.store.read import executions, texts, timeline
 from msdump.store.read.cells import Row
@@ -178,7 +178,7 @@ class Iteration:
     @property
     def ignored(self) -> tuple[str, ...]:
         """Paths in its directory that belong to no dump."""
-        if self.key.kind is Kind.SINGLE:  # models have directories there
+        if self.key.kind is PathKind.SINGLE:  # models have directories there
             return tuple(path for path in self._files.ignored if not Path(path).is_dir())
         return tuple(self._files.ignored)
 

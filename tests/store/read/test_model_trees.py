@@ -48,7 +48,7 @@ def conv():
 
 def overflow(task_id):
     """Return an overflow file."""
-    record = op_debug.Record(op_debug.Unit.AIC, {"task_id": task_id}, (2048,))
+    record = op_debug.DebugRecord(op_debug.Unit.AIC, {"task_id": task_id}, (2048,))
     return dump_data.header(op_debug.header_data(STAMP)) + op_debug.encode(record)
 
 

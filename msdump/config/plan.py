@@ -1,0 +1,188 @@
+"""The plan that MindSpore's settings mean, once they are read, corrected and complete."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path as File
+from typing import Final
+
+from msdump import env
+from msdump.config.acl import environment
+from msdump.config.rules import Mode
+from msdump.config.settings import Settings
+from msdump.config.source import Document
+from msdump.plan import (
+    Context,
+    DumpPlan,
+    ExceptionDump,
+    Existing,
+    FileFormat,
+    FilePlan,
+    ModelDump,
+    Naming,
+    OnWriteError,
+    PrecisionMode,
+    Scene,
+    StatisticSpec,
+    Tree,
+    Trigger,
+    What,
+    When,
+)
+from msdump.selector import DumpMode, KernelPattern, Selector
+
+_log = logging.getLogger("msdump.config")
+
+_ON_ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
+_WITH_INPUTS: Final = (0, 1)  # of input_output
+_WITH_OUTPUTS: Final = (0, 2)
+_CATEGORY_ALIASES: Final = {"hash": "sha1", "hash:sha1": "sha1", "hash:md5": "md5"}
+
+
+def plan(
+    document: Document,
+    context: Context,
+    mode: Mode,
+    settings: Settings,
+    *,
+    root: str,
+    patterns: tuple[KernelPattern, ...],
+) -> DumpPlan:
+    """Return the plan of a document.
+
+    Args:
+        document: The configuration file.
+        context: Where the network runs.
+        mode: The same, as the rules between keys know it.
+        settings: The values of its keys.
+        root: Absolute root of the dump.
+        patterns: Items of ``kernels``.
+    """
+    return DumpPlan(
+        source=document.source,
+        source_bytes=document.data,
+        context=replace(context, fuses=context.fuses and settings["fusion_switch"] == "on"),
+        files=_files(root, mode, settings),
+        what=_what(mode, settings, patterns),
+        when=When(
+            iterations=settings["iteration"],
+            initial_iteration=settings["initial_iteration"],
+            trigger=Trigger(settings["op_debug_mode"]),
+            overflow_limit=settings["overflow_number"],
+        ),
+        statistics=_statistics(settings),
+        compiled=_compiled(mode, context, settings),
+        is_enabled=settings["is_enabled"],
+        precision_mode=_precision_mode(context, settings),
+    )
+
+
+def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:
+    return FilePlan(
+        path=root,
+        net_name=settings["net_name"],
+        tree=_tree(mode, settings),
+        file_format=_file_format(mode, settings),
+        keeps_tensors=settings["saved_data"] != "statistic",
+        naming=Naming(settings["naming"]),
+        existing=Existing(settings["existing"]),
+        on_write_error=OnWriteError(settings["on_write_error"]),
+        is_async=mode in _ON_ASCEND and not settings["enable"],
+        queue_bytes=settings["queue_bytes"],
+        writer_threads=settings["writer_threads"],
+        max_bytes=settings["max_bytes"],
+    )
+
+
+def _file_format(mode: Mode, settings: Settings) -> FileFormat:
+    return FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY
+
+
+def _what(mode: Mode, settings: Settings, patterns: tuple[KernelPattern, ...]) -> What:
+    dump_mode = DumpMode(settings["dump_mode"])
+    return What(
+        selector=Selector(dump_mode, patterns if dump_mode is DumpMode.KERNELS else ()),
+        keeps_inputs=settings["input_output"] in _WITH_INPUTS,
+        keeps_outputs=settings["input_output"] in _WITH_OUTPUTS,
+        drops_useless=_drops_useless(mode),
+        sample_count=settings["sample_num"] if settings["sample_mode"] else None,
+        keeps_device_format=_keeps_device_format(mode, _file_format(mode, settings), settings),
+        saves_kernel_args=settings["save_kernel_args"],
+    )
+
+
+def _compiled(mode: Mode, context: Context, settings: Settings) -> ModelDump:
+    is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
+    is_exception_dump = mode is Mode.O2 and (is_failure or _dumps_exceptions(context))
+    return ModelDump(
+        scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
+        exception_path=environment.path() or str(File.cwd()) if is_exception_dump else "",
+        shows_graph=bool(settings["uses_ge_options"]),
+    )
+
+
+def _dumps_exceptions(context: Context) -> bool:
+    """Tell whether a failing operator is dumped beside everything else, under Ascend O2."""
+    if context.exception_dump is ExceptionDump.LITE:
+        _log.warning(
+            "ascend_config['exception_dump'] = '2' is not supported where Ascend O2 dumps; "
+            "use '1', or op_debug_mode 4"
+        )
+    return context.exception_dump is ExceptionDump.FULL
+
+
+def _tree(mode: Mode, settings: Settings) -> Tree:
+    if mode is not Mode.O2:
+        return Tree.RANKS
+    return Tree.MODELS if settings["uses_ge_options"] else Tree.STEPS
+
+
+def _statistics(settings: Settings) -> StatisticSpec | None:
+    if settings["saved_data"] == "tensor":
+        return None
+    return StatisticSpec(
+        categories=_categories(settings["statistic_category"]),
+        on_device=settings["stat_calc_mode"] == "device",
+        high_precision=settings["device_stat_precision_mode"] == "high",
+    )
+
+
+def _categories(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the user's list; one that is there gets no second one by a name of hashes."""
+    columns: list[str] = []
+    for name in names:
+        column = _CATEGORY_ALIASES.get(name, name)
+        if column == name or column not in columns:
+            columns.append(column)
+    return tuple(columns)
+
+
+def _precision_mode(context: Context, settings: Settings) -> PrecisionMode | None:
+    if context.jit_level is None or not settings.has("precision_mode"):
+        return None
+    return PrecisionMode(settings["precision_mode"])
+
+
+def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings) -> bool:
+    """Tell whether tensors keep the device's format; on CPU and GPU it is the host's."""
+    if mode is Mode.O2:
+        return file_format is FileFormat.BIN
+    return mode is Mode.O0_O1 and not settings["trans_flag"]
+
+
+def _drops_useless(mode: Mode) -> bool:
+    """Return what MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT says: all but "0" is "1"."""
+    given = env.read(env.IGNORE_USELESS_OUTPUT)
+    text = given or "1"
+    if text not in {"0", "1"}:
+        _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
+    elif given and mode in {Mode.CPU, Mode.O2}:
+        _log.warning(
+            "%s = %r has no effect under %s, which dumps every output",
+            env.IGNORE_USELESS_OUTPUT,
+            given,
+            mode.value,
+        )
+    return text != "0"
