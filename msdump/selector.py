@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msdump.errors import ConfigValueError, Problem
 from msdump.expressions import expression
+from msdump.reasons import Reason
 
 
 class DumpMode(enum.IntEnum):
@@ -86,11 +87,16 @@ class Selector:
 
     def selects(self, full_name: str, *, is_marked: bool = False) -> bool:
         """Tell whether an operator or parameter is dumped."""
+        return self.refusal(full_name, is_marked=is_marked) is None
+
+    def refusal(self, full_name: str, *, is_marked: bool = False) -> Reason | None:
+        """Return why an operator or parameter is not dumped, None where it is."""
         if self.mode is DumpMode.MARKED:
-            return is_marked
+            return None if is_marked else Reason.NOT_MARKED
         if self.mode is DumpMode.ALL or not self.patterns:
-            return True
-        return any(pattern.matches(full_name) for pattern in self.patterns)
+            return None
+        is_named = any(pattern.matches(full_name) for pattern in self.patterns)
+        return None if is_named else Reason.NOT_IN_KERNELS
 
     def unused(self, full_names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the items that select none of these names, as the user wrote them."""

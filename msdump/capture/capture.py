@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
-from msdump import dtypes, env
+from msdump import dtypes
 from msdump.capture import device_steps, steps
 from msdump.capture.sampling import sample
-from msdump.capture.selection import Selection
+from msdump.capture.selection import Selection, is_useless
 from msdump.capture.statistics.rows import Statistics
-from msdump.capture.steps import Skip, Step
+from msdump.capture.steps import Step
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.encode import npy
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
+from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import layouts, names
 from msdump.store.clock import Clock
@@ -26,25 +26,15 @@ from msdump.store.write.sinks import Sink
 
 Arrays = Sequence[np.ndarray | None]
 
-_USELESS: Final[Mapping[str, frozenset[int] | None]] = {
-    "Print": None,
-    "Send": None,
-    "FlashAttentionScore": frozenset({2}),
-}
-"""Outputs that an operator declares useless, by primitive; None: all."""
 
-_USELESS_REASON: Final = f"useless to other operators; {env.IGNORE_USELESS_OUTPUT}=0 dumps them"
-
-
-def compile_steps(plan: DumpPlan, device: Ascend | None, skip: Skip) -> tuple[Step, ...]:
+def compile_steps(plan: DumpPlan, device: Ascend | None) -> tuple[Step, ...]:
     """Return what every tensor of a plan walks through.
 
     Args:
         plan: The plan.
         device: The emulated device, None on CPU and GPU.
-        skip: Told the reason of every tensor that is not written on purpose.
     """
-    made: list[Step] = [steps.drop_text(skip), steps.drop_empty(skip)]
+    made: list[Step] = [steps.drop_text(), steps.drop_empty]
     if device is not None:
         made.append(
             device_steps.to_device(device) if plan.what.keeps_device_format else device_steps.to_host(device)
@@ -98,7 +88,7 @@ class Capture:
         self._sink = sink
         self._clock = clock
         self._trigger = trigger
-        self._steps = compile_steps(plan, device, sink.skip)
+        self._steps = compile_steps(plan, device)
         self._file_name = names.namer(plan.files.naming, plan.context.device_target)
         self._statistics = _statistics(plan)
         self._drops_useless = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
@@ -120,24 +110,22 @@ class Capture:
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""
         operator = self._operators[position]
-        if self._trigger is not None and not self._trigger.fires(
-            operator,
-            self._iteration,
-            inputs,
-            outputs,
-            saturated=saturated,
-            names=self._graph.nodes[position].inputs,
-        ):
-            return
+        if self._trigger is not None:
+            value_names = self._graph.nodes[position].inputs
+            refusal = self._trigger.refusal(
+                operator, self._iteration, inputs, outputs, saturated=saturated, names=value_names
+            )
+            if refusal is not None:
+                return
         if self._plan.what.saves_kernel_args:
             self._write_args(position)
         for _ in range(self._no_tensors[position]):
-            self._sink.skip(steps.NO_TENSOR)
+            self._sink.skip(Reason.NO_TENSOR)
         for slot, array in _present(inputs):
             self._write(operator, IO.INPUT, slot, array, self._directory)
         for slot, array in _present(outputs):
-            if self._drops_useless and _is_useless(operator, slot):
-                self._sink.skip(_USELESS_REASON)
+            if self._drops_useless and is_useless(operator, slot):
+                self._sink.skip(Reason.USELESS)
             else:
                 self._write(operator, IO.OUTPUT, slot, array, self._directory)
 
@@ -167,7 +155,8 @@ class Capture:
         dtype = dtypes.from_numpy(array.dtype)
         record = TensorRecord(operator, io, slot, dtype, array, self._clock.now())
         kept = steps.walk(record, self._steps)
-        if kept is None:
+        if isinstance(kept, Reason):
+            self._sink.skip(kept)
             return
         if self._plan.files.keeps_tensors:
             wide = steps.widened(kept)
@@ -196,10 +185,3 @@ def _statistics(plan: DumpPlan) -> Statistics | None:
 
 def _present(arrays: Arrays) -> Iterator[tuple[int, np.ndarray]]:
     return ((slot, array) for slot, array in enumerate(arrays) if array is not None)
-
-
-def _is_useless(operator: OperatorRef, slot: int) -> bool:
-    if operator.op_type not in _USELESS:
-        return False
-    slots = _USELESS[operator.op_type]
-    return slots is None or slot in slots

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from msdump.graph.files import ir_model
 from msdump.graph.graph import Graph
 from msdump.graph.names import ROOT
 from msdump.plan import DeviceTarget, DumpPlan
+from msdump.record import OperatorRef
 from msdump.selector import DumpMode
 from msdump.store import names
+
+_USELESS: Final[Mapping[str, frozenset[int] | None]] = {
+    "Print": None,
+    "Send": None,
+    "FlashAttentionScore": frozenset({2}),
+}
+"""Outputs that an operator declares useless, by primitive; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,14 @@ def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
         return frozenset()
     known = tuple(full_names)
     return frozenset(p.item for p in plan.what.selector.patterns if any(p.matches(name) for name in known))
+
+
+def is_useless(operator: OperatorRef, slot: int) -> bool:
+    """Tell whether an operator declares an output useless to others."""
+    if operator.op_type not in _USELESS:
+        return False
+    slots = _USELESS[operator.op_type]
+    return slots is None or slot in slots
 
 
 def inside(name: str, fused: str) -> str:

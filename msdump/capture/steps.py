@@ -1,6 +1,6 @@
 """The steps that every tensor walks through before it is measured and becomes a file.
 
-A step takes a record and returns it, another one, or None to drop it.
+A step takes a record and returns it, another one, or the reason for which it gets no file.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import Final
 
 from msdump.dtypes import STRING, widen
 from msdump.graph.graph import Graph, Node
+from msdump.reasons import Reason
 from msdump.record import TensorRecord
 
 _log = logging.getLogger("msdump.capture")
 
-Step = Callable[[TensorRecord], TensorRecord | None]
-Skip = Callable[[str], None]
+Step = Callable[[TensorRecord], TensorRecord | Reason]
+Skip = Callable[[Reason], None]
 
-NO_ELEMENTS = "no elements"
-TEXT = "text"
-NO_TENSOR = "sequences and maps"
 _NO_TENSORS: Final = frozenset({"sequence", "map"})
 
 
@@ -38,41 +36,33 @@ def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -
     return sum(graph.type_of(name).kind in _NO_TENSORS for name in names if name)
 
 
-def walk(record: TensorRecord, steps: tuple[Step, ...]) -> TensorRecord | None:
-    """Return a record after all steps, None where one of them dropped it."""
+def walk(record: TensorRecord, steps: tuple[Step, ...]) -> TensorRecord | Reason:
+    """Return a record after all steps, or the reason for which one of them dropped it."""
     for step in steps:
         kept = step(record)
-        if kept is None:
-            return None
+        if isinstance(kept, Reason):
+            return kept
         record = kept
     return record
 
 
-def drop_empty(skip: Skip) -> Step:
-    """Drop tensors without elements: no file, but counted."""
-
-    def step(record: TensorRecord) -> TensorRecord | None:
-        if record.array.size:
-            return record
-        skip(NO_ELEMENTS)
-        return None
-
-    return step
+def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
+    """Drop tensors without elements."""
+    return record if record.array.size else Reason.NO_ELEMENTS
 
 
-def drop_text(skip: Skip) -> Step:
+def drop_text() -> Step:
     """Drop string tensors, which .npy files cannot hold; each operator is named once."""
     warned: set[str] = set()
 
-    def step(record: TensorRecord) -> TensorRecord | None:
+    def step(record: TensorRecord) -> TensorRecord | Reason:
         if record.dtype is not STRING:
             return record
-        skip(TEXT)
         name = record.operator.full_name
         if name not in warned:
             warned.add(name)
             _log.warning("%s: %s.%d is text, which a dump cannot hold; skipped", name, record.io, record.slot)
-        return None
+        return Reason.TEXT
 
     return step
 

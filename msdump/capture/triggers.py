@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from msdump import dtypes
+from msdump.reasons import Reason
 from msdump.record import OperatorRef
 
 _log = logging.getLogger("msdump.capture")
@@ -59,7 +60,7 @@ class OverflowTrigger:
         self._read = read or (lambda _operator, _slot, array: array)
         self._warned: set[str] = set()
 
-    def fires(
+    def refusal(
         self,
         operator: OperatorRef,
         step: int,
@@ -68,8 +69,8 @@ class OverflowTrigger:
         *,
         saturated: bool,
         names: Sequence[str] = (),
-    ) -> bool:
-        """Tell whether an operator is to be dumped, and log what it did.
+    ) -> Reason | None:
+        """Return why an operator is not dumped; None where it is, and what it did is logged.
 
         Args:
             operator: The operator.
@@ -82,12 +83,14 @@ class OverflowTrigger:
         seen = self._seen(operator, outputs)
         if saturated:
             seen.append((0, "saturated"))
-        if not seen or not self._limit.take():
-            return False
+        if not seen:
+            return Reason.NO_OVERFLOW
+        if not self._limit.take():
+            return Reason.OVERFLOW_LIMIT
         what = ", ".join(f"output.{slot} {kinds}" for slot, kinds in seen)
         cause = self._cause(operator, inputs, names)
         _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, what, cause)
-        return True
+        return None
 
     def _cause(self, operator: OperatorRef, inputs: Arrays, names: Sequence[str]) -> str:
         bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(operator, slot, array)]

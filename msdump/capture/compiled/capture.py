@@ -19,6 +19,7 @@ from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan, Tree, Trigger
+from msdump.reasons import Reason
 from msdump.record import IO, OperatorRef
 from msdump.store import names
 from msdump.store.clock import CLOCK
@@ -106,7 +107,7 @@ class CompiledCapture:
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write an operator that has just run."""
         for _ in range(self._no_tensors[position]):
-            self._skip(steps.NO_TENSOR)
+            self._skip(Reason.NO_TENSOR)
         task = self._tasks[position]
         if task is None:
             return
@@ -114,9 +115,10 @@ class CompiledCapture:
         if self._overflow is not None:
             trigger, op_debug = self._overflow
             names = self._nodes[position].inputs
-            if not trigger.fires(
+            refusal = trigger.refusal(
                 operator, self._iteration, inputs, outputs, saturated=saturated, names=names
-            ):
+            )
+            if refusal is not None:
                 return
             op_debug.write(self._directory, task, CLOCK.now())
         for name in self._data.get(position, ()):

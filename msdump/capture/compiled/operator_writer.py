@@ -21,6 +21,7 @@ from msdump.capture.statistics.rows import Statistics
 from msdump.encode import dump_data, dump_enums, npy, packing
 from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
 from msdump.errors import FormatError
+from msdump.reasons import Reason
 from msdump.record import IO, Artifact, Buffer, OperatorRef, TensorRecord
 from msdump.store import layouts, names
 from msdump.store.names import OperatorName, Style
@@ -53,13 +54,13 @@ class DumpDataWriter:
     def __init__(self, sink: Sink) -> None:
         """Write into a sink."""
         self._sink = sink
-        self._drop_text = steps.drop_text(sink.skip)
+        self._steps = (steps.drop_text(),)
 
     def write(
         self, directory: str, operator: OperatorRef, name: OperatorName, tensors: Sequence[Held]
     ) -> None:
         """Write the file of an operator; nothing where it has no tensors."""
-        kept = [held for held in tensors if self._drop_text(_record(operator, name, held)) is not None]
+        kept = [held for held in tensors if self._keeps(_record(operator, name, held))]
         if not kept:
             return
         parts = [(held.io, *device_tensor(held)) for held in kept]
@@ -74,6 +75,14 @@ class DumpDataWriter:
         buffers = [buffer for _, info, buffer in parts if info.size]
         size = sum(info.size for _, info, _ in parts)
         self._sink.write(Artifact(directory, str(name), (header, *buffers), size))
+
+    def _keeps(self, record: TensorRecord) -> bool:
+        """Tell whether the steps keep a tensor; one that they drop is counted."""
+        kept = steps.walk(record, self._steps)
+        if isinstance(kept, Reason):
+            self._sink.skip(kept)
+            return False
+        return True
 
 
 class NpyWriter:
@@ -94,7 +103,7 @@ class NpyWriter:
         self._style = style
         self._statistics = statistics
         self._keeps_tensors = keeps_tensors
-        self._steps = (steps.drop_text(sink.skip), steps.drop_empty(sink.skip))
+        self._steps = (steps.drop_text(), steps.drop_empty)
 
     def write(
         self, directory: str, operator: OperatorRef, name: OperatorName, tensors: Sequence[Held]
@@ -108,7 +117,8 @@ class NpyWriter:
             numbered = replace(_record(operator, name, held), slot=numbers[held.io])
             record = steps.walk(numbered, self._steps)
             numbers[held.io] += held.dtype is not dtypes.STRING
-            if record is None:
+            if isinstance(record, Reason):
+                self._sink.skip(record)
                 continue
             wide = steps.widened(record)
             if self._keeps_tensors:

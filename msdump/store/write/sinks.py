@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
+from msdump.reasons import Reason
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.store.write.memory_files import MemoryFiles
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from msdump.store.write.files import Files
 
 _log = logging.getLogger("msdump.store")
-
-OVER_LIMIT: Final = "over max_bytes"
 
 REMEDIES: Final = {
     errno.ENOSPC: "free space, dump less or choose another path",
@@ -59,7 +58,7 @@ class Summary:
         files: Complete files written, files of rows and ``mapping.csv`` with their first row; one that
             is written again and again counts once.
         bytes: Bytes of these files and of rows.
-        skipped: Tensors not written on purpose, by reason.
+        skipped: Tensors not written on purpose, by `msdump.reasons.Reason`, which equals its text.
         lost: Files that could not be written, by cause.
     """
 
@@ -113,7 +112,7 @@ class Sink(Protocol):
             pieces: Its contents.
         """
 
-    def skip(self, reason: str) -> None:
+    def skip(self, reason: Reason) -> None:
         """Count a tensor that is not written on purpose."""
 
     @property
@@ -265,7 +264,7 @@ class SyncSink:
             taken.append(size)
             yield piece
 
-    def skip(self, reason: str) -> None:
+    def skip(self, reason: Reason) -> None:
         """Count a tensor that is not written on purpose."""
         with self._lock:
             self._skipped[reason] += 1
@@ -308,7 +307,7 @@ class SyncSink:
         return artifact.name
 
     def _skip_over_limit(self, path: str, size: int) -> None:
-        if OVER_LIMIT not in self._skipped:
+        if Reason.OVER_LIMIT not in self._skipped:
             _log.warning(
                 "%s of %d bytes is skipped: %d of max_bytes %d are used; "
                 "it and every other file that does not fit is counted as skipped",
@@ -317,7 +316,7 @@ class SyncSink:
                 self._budget.used,
                 self._budget.most,
             )
-        self._skipped[OVER_LIMIT] += 1
+        self._skipped[Reason.OVER_LIMIT] += 1
 
     def _lose(self, path: str, error: OSError) -> None:
         cause = error.strerror or str(error)

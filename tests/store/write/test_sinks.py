@@ -15,10 +15,11 @@ import pytest
 
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
+from msdump.reasons import Reason
 from msdump.record import Artifact
 from msdump.store.write import place
 from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.sinks import OVER_LIMIT, Budget, MemorySink, SyncSink
+from msdump.store.write.sinks import Budget, MemorySink, SyncSink
 
 LONG = f"ReLU.{'very_long_' * 25}ReLU-op0.0.0.1795216920861338.output.0.DefaultFormat.npy"
 
@@ -269,7 +270,7 @@ class TestEverySink:
         sink.replace(tensor(folder, "g.ir", bytes(1000)))
         sink.flush()
 
-        assert sink.summary.skipped == {OVER_LIMIT: 2}
+        assert sink.summary.skipped == {Reason.OVER_LIMIT: 2}
         assert sink.summary.files == 3
         assert len(caplog.messages) == 1
         assert f"{folder}/1.npy of 13 bytes is skipped: 12 of max_bytes 24 are used" in caplog.text

@@ -1,0 +1,25 @@
+"""The reasons for which a tensor has no file."""
+
+from __future__ import annotations
+
+import pytest
+
+from msdump.reasons import Reason
+
+
+def test_texts_of_summaries():
+    """The texts that summaries of runs show stay as users' programs know them."""
+    assert ["sequences and maps", "text", "no elements", "over max_bytes"] == [
+        Reason.NO_TENSOR,
+        Reason.TEXT,
+        Reason.NO_ELEMENTS,
+        Reason.OVER_LIMIT,
+    ]
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_sentences(reason):
+    """Every reason has a text that fits behind a count, and a whole sentence."""
+    assert reason == str(reason) == Reason(reason.value)
+    assert not reason.endswith(".")
+    assert reason.sentence.endswith(".")
