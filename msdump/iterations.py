@@ -1,4 +1,13 @@
-"""Sets of iteration numbers."""
+"""Sets of iteration numbers.
+
+>>> numbers = IterationSet.of([(5, 8), (0, 0), (7, 9)])
+>>> str(numbers), 8 in numbers, 3 in numbers
+('0|5-9', True, False)
+>>> str(numbers.including(10)), numbers.first_outside(5)
+('0|5-10', 10)
+>>> str(IterationSet()), 10**9 in IterationSet()
+('all', True)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,20 @@
-"""Which operators are dumped: ``dump_mode`` and the items of ``kernels``."""
+"""Which operators are dumped: ``dump_mode`` and the items of ``kernels``.
+
+>>> operators = ("Default/conv1-Conv2d/Conv2D-op0", "Default/fc-Dense/MatMul-op0")
+>>> by_type = KernelPattern(PatternKind.TYPE, "conv2d", "Conv2D")
+>>> [by_type.matches(name) for name in operators]
+[True, False]
+>>> by_name = KernelPattern(PatternKind.NAME, "Default/fc-Dense/MatMul-op0", "Default/fc-Dense/MatMul-op0")
+>>> [by_name.matches(name) for name in operators]
+[False, True]
+>>> regex = KernelPattern(PatternKind.REGEX, "fc", 'name-regex(fc)', searches=True, translated="fc")
+>>> [regex.matches(name) for name in operators]
+[False, True]
+>>> [Selector(DumpMode.KERNELS, (by_type, by_name)).selects(name) for name in operators]
+[True, True]
+>>> [Selector(DumpMode.MARKED).selects(name, is_marked=name == operators[1]) for name in operators]
+[False, True]
+"""
 
 from __future__ import annotations
 

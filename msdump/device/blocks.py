@@ -5,6 +5,16 @@ axes. Each word of the right side is one device axis; "*" merges axes, the last
 one running fastest; "C/c" counts the blocks of C and "C%c" is the place within a
 block. The letter c as a size is C0, which depends on the element type. "..." stands
 for any number of axes, which stay as they are.
+
+    >>> matrix = np.arange(6).reshape(2, 3)
+    >>> Blocks("H W -> W H").encode(matrix, c0=2).tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    >>> Blocks("H W -> W/c H W%c").encode(matrix, c0=2).tolist()  # blocks of two columns, the last one padded
+    [[[0, 1], [3, 4]], [[2, 0], [5, 0]]]
+    >>> Blocks("H W -> W/c*H*W%c").encode(matrix, c0=2).tolist()
+    [0, 1, 3, 4, 2, 0, 5, 0]
+    >>> Blocks("... W -> ... W/2 W%2").shape((7, 5, 3), c0=16)
+    (7, 5, 2, 2)
 """
 
 from __future__ import annotations

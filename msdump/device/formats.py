@@ -2,6 +2,66 @@
 
 The rules are those of MindSpore's format conversion and CANN's dump tools. Padding
 is zero. Arrays of packed types hold one element per item on both sides.
+
+An image of one row of two pixels, with two channels (N, C, H, W = 1, 2, 1, 2):
+
+    >>> image = np.array([[[[1, 2]], [[3, 4]]]], np.float16)
+    >>> encode("NHWC", image).tolist()
+    [[[[1.0, 3.0], [2.0, 4.0]]]]
+    >>> encode("ChannelLast", image).tolist()
+    [[[[1.0, 3.0], [2.0, 4.0]]]]
+    >>> encode("HWCN", image).tolist()
+    [[[[1.0], [3.0]], [[2.0], [4.0]]]]
+
+NC1HWC0 puts C0 channels of a pixel beside each other, 16 of float16; four of them in NC1HWC0_C04:
+
+    >>> device = encode("NC1HWC0", image)
+    >>> device.shape
+    (1, 1, 1, 2, 16)
+    >>> device[0, 0, 0, :, :5].tolist()
+    [[1.0, 3.0, 0.0, 0.0, 0.0], [2.0, 4.0, 0.0, 0.0, 0.0]]
+    >>> encode("NC1HWC0_C04", image).tolist()
+    [[[[[1.0, 3.0, 0.0, 0.0], [2.0, 4.0, 0.0, 0.0]]]]]
+    >>> encode("NDC1HWC0", image.reshape(1, 2, 1, 1, 2)).shape  # N, D, C1, H, W, C0
+    (1, 1, 1, 1, 2, 16)
+
+FRACTAL_NZ cuts a matrix into blocks of 16 rows and C0 columns, stored one column of blocks after the other:
+
+    >>> device = encode("FRACTAL_NZ", np.array([[1, 2], [3, 4]], np.float16))
+    >>> device.shape
+    (1, 1, 16, 16)
+    >>> device[0, 0, :2, :3].tolist()
+    [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]
+    >>> encode("FRACTAL_NZ", np.zeros((40, 20), np.float16)).shape
+    (2, 3, 16, 16)
+
+FRACTAL_Z does so with weights: a fractal has 16 outputs by C0 channels, one for each place of the window:
+
+    >>> weight = np.array([[[[1, 2]]], [[[3, 4]]]], np.float16)  # two outputs, one channel, a 1x2 window
+    >>> device = encode("FRACTAL_Z", weight)
+    >>> device.shape  # C1 * H * W, N1, N0, C0
+    (2, 1, 16, 16)
+    >>> device[:, 0, :2, :2].tolist()
+    [[[1.0, 0.0], [3.0, 0.0]], [[2.0, 0.0], [4.0, 0.0]]]
+    >>> encode("FRACTAL_Z", weight, groups=2)[:, 0, :2, :2].tolist()  # each group in columns of its own
+    [[[1.0, 0.0], [0.0, 3.0]], [[2.0, 0.0], [0.0, 4.0]]]
+    >>> encode("FRACTAL_Z_3D", weight.reshape(2, 1, 1, 1, 2)).shape  # D * C1 * H * W, N1, N0, C0
+    (2, 1, 16, 16)
+    >>> encode("FRACTAL_Z_C04", weight)[0, 0, :2, :5].tolist()  # four channels of each place, in a row
+    [[1.0, 0.0, 0.0, 0.0, 2.0], [3.0, 0.0, 0.0, 0.0, 4.0]]
+
+C1HWNCoC0 holds the channels of a block on a diagonal:
+
+    >>> device = encode("C1HWNCoC0", image)
+    >>> device.shape
+    (1, 1, 2, 1, 16, 16)
+    >>> device[0, 0, 0, 0, :2, :2].tolist()
+    [[1.0, 0.0], [0.0, 3.0]]
+
+Every codec has its inverse:
+
+    >>> decode("FRACTAL_Z", encode("FRACTAL_Z", weight), weight.shape).tolist() == weight.tolist()
+    True
 """
 
 from __future__ import annotations

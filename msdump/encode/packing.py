@@ -19,6 +19,13 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     Two int4 share a byte, the first in the low half; eight uint1 share a byte, the
     first in the highest bit.
 
+    >>> from msdump import dtypes
+    >>> int4, uint1 = dtypes.from_name("int4"), dtypes.from_name("uint1")
+    >>> [f"{byte:08b}" for byte in pack(np.array([1, -1, 7]), int4)]
+    ['11110001', '00000111']
+    >>> [f"{byte:08b}" for byte in pack(np.array([1, 1, 0, 1]), uint1)]
+    ['11010000']
+
     Args:
         array: One element per item, of the type itself or of one that holds its values.
         dtype: What to pack; its ``per_byte`` is more than 1.
@@ -36,6 +43,10 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
     """Return the elements of packed bytes, one per item, in ml_dtypes' type.
+
+    >>> from msdump import dtypes
+    >>> unpack(np.array([0b11110001, 0b00000111], np.uint8), dtypes.from_name("int4"), (3,)).tolist()
+    [1, -1, 7]
 
     Args:
         data: Bytes, uint8; those beyond the last element do not count.

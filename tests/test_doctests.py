@@ -1,0 +1,45 @@
+"""Examples in docstrings: they are run, and the modules of formats and grammars have some."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_SOURCES = {
+    ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((_ROOT / "msdump").rglob("*.py"))
+}
+_WITH_EXAMPLES = [name for name, path in _SOURCES.items() if ">>> " in path.read_text()]
+
+SHOWN_BY_EXAMPLE = (
+    "msdump.device.blocks",
+    "msdump.device.formats",
+    "msdump.dtypes",
+    "msdump.encode.packing",
+    "msdump.iterations",
+    "msdump.selector",
+)
+"""Modules of formats, names, grammars and layouts: an example says more than their rules."""
+
+
+@pytest.mark.parametrize("name", _WITH_EXAMPLES)
+def test_examples_hold(name):
+    """What an example shows is what the code returns."""
+    if "torchair" in name:
+        pytest.importorskip("torch")
+    module = importlib.import_module(name)
+
+    failed, attempted = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+
+    assert failed == 0
+    assert attempted > 0
+
+
+@pytest.mark.parametrize("name", SHOWN_BY_EXAMPLE)
+def test_formats_and_grammars_have_examples(name):
+    """Each module of a format or a grammar shows an example."""
+    assert name in _WITH_EXAMPLES
