@@ -29,13 +29,17 @@ def thread_count() -> int:
     """
     text = env.read(env.THREADS)
     if text is None:
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return min(usable or 1, _MOST)
+        return min(cores(), _MOST)
     count = env.number(text, MOST_THREADS)
     if not count:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         raise InputError(f"{env.THREADS} = {shown!r}: a number from 1 to {MOST_THREADS} is expected")
     return count
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:

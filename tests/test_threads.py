@@ -29,6 +29,11 @@ def test_threads_are_the_cores_of_the_process(monkeypatch):
     assert 3 == threads.thread_count()
 
 
+def test_there_is_a_core():
+    """At least one core may be used."""
+    assert threads.cores() >= 1
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "99999999", "٣"])
 def test_faulty_threads(monkeypatch, text):
     """A number of threads that is none is refused with its variable."""

@@ -12,7 +12,7 @@ from msdump.cli import messages
 from msdump.cli.program import FAILED
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
-from msdump.tools.convert.names import OutputKind
+from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import Target
 
 _MOST_ERRORS: Final = 10
@@ -130,7 +130,7 @@ def _report(done: tool.Conversion, target: Target) -> None:
     if done.failed:
         failures = sum(len(result.failures) for result in done.failed)
         print(f"failed    {_plural(len(done.failed), 'dump file')}, {_plural(failures, 'error')};")
-        print(f"          see {done.output}/{tool.FAILED_LIST}")
+        print(f"          see {done.output}/{FAILED_LIST}")
 
 
 def _errors(done: tool.Conversion) -> Iterator[str]:

@@ -24,11 +24,8 @@ from typing import Final
 import numpy as np
 
 from msdump.dtypes import BFLOAT16, DType
-from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, OVERFLOWS_FROM, Rounding
+from msdump.graph.kernel.emulation import FLOAT16, FLOAT16_MOST, FLOAT32, OVERFLOWS_FROM, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
-
-FLOAT16_MOST: Final = 65504.0
-
 
 _NARROW: Final[Mapping[PrecisionMode, DType]] = {
     PrecisionMode.ALLOW_FP32_TO_FP16: FLOAT16,

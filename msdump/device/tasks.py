@@ -12,17 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import CONTROL_FLOW, SEQUENCES
 
-CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""Operators that the host, or tasks of other kinds, decide."""
-
-DATA_FLOW: Final = frozenset(
-    {
-        *("Concat", "Split", "ConcatFromSequence", "SplitToSequence"),
-        *("SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceAt"),
-        *("SequenceLength", "Optional", "OptionalGetElement", "OptionalHasElement"),
-    }
-)
+DATA_FLOW: Final = SEQUENCES | {"Concat", "Split"}
 """Operators that only hand tensors on; parts of a Concat are made where they end up in it."""
 
 _VIEWS: Final = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
@@ -30,7 +22,6 @@ SETTLED: Final = _VIEWS | {"Constant", "Shape", "Size"}
 """Operators that the graph engine settles: constants, names and shapes of what is already there."""
 
 _WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
-_STANDARD: Final = ("", "ai.onnx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +73,9 @@ def runs_on_device(node: Node) -> bool:
     """Tell whether an operator has a task of its own."""
     if node.is_added:
         return True
-    return not (node.bodies or (node.domain in _STANDARD and node.op_type in _WITHOUT_TASK))
+    return not (node.bodies or (not node.domain and node.op_type in _WITHOUT_TASK))
 
 
 def moves_nothing(node: Node) -> bool:
     """Tell whether the first input is the output by another name or shape, where a graph is compiled."""
-    return node.domain in _STANDARD and node.op_type in _VIEWS and not (node.parts or node.is_added)
+    return not node.domain and node.op_type in _VIEWS and not (node.parts or node.is_added)

@@ -22,6 +22,7 @@ from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.emulation import HALVES, Rounding
 from msdump.graph.kernel.reference import ReferenceNode
+from msdump.graph.operator_types import CONTROL_FLOW
 from msdump.graph.order import reads
 from msdump.graph.weights import forget_pages
 
@@ -29,7 +30,7 @@ _log = logging.getLogger("msdump.execute")
 
 _HALF_TYPES: Final = frozenset(onenode.type_text(dtype) for dtype in HALVES)
 
-_MAY_BE_ABSENT: Final = frozenset({"If", "Loop", "Scan", "Optional", "Identity", "SequenceMap"})
+_MAY_BE_ABSENT: Final = CONTROL_FLOW | {"Optional", "Identity"}
 """Operators whose outputs may be optionals without a value."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import canonical_domain
 
 if TYPE_CHECKING:
     import onnx
@@ -21,13 +22,12 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
 LOOP_HEAD: Final = 2
 """Inputs of a Loop, and of its body, before the values that it carries: number and condition."""
 
-_STANDARD: Final = ("", "ai.onnx")
 _SCAN_WITHOUT_BATCHES: Final = 9
 
 
 def protos(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
     """Return the graphs of a control flow node by attribute, in order; of any other node none."""
-    if node.domain not in _STANDARD:
+    if canonical_domain(node.domain):
         return {}
     held = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
     return {name: held[name] for name in ATTRIBUTES.get(node.op_type, ()) if name in held}

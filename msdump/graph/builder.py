@@ -13,6 +13,7 @@ from msdump import dtypes
 from msdump.errors import FormatError, GraphError
 from msdump.graph import bodies, names, validity, weights
 from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType
+from msdump.graph.operator_types import canonical_domain
 from msdump.graph.order import execution_order, free_names, used_values
 from msdump.graph.primitives import Use, primitive_name
 from msdump.record import OperatorRef
@@ -188,7 +189,7 @@ class Builder:
 
     def _node(self, proto: onnx.NodeProto, scope: str) -> Node:
         attributes = {attribute.name: _attribute(attribute) for attribute in proto.attribute}
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        domain = canonical_domain(proto.domain)
         primitive = primitive_name(proto.op_type, domain, self._use(proto, attributes))
         self._producers |= dict.fromkeys(proto.output, proto.op_type)
         return Node(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from msdump.graph.operator_types import canonical_domain
 from msdump.graph.order import subgraphs
 
 if TYPE_CHECKING:
     import onnx
-
-_STANDARD: Final = ("", "ai.onnx")
 
 
 def take_out(graph: onnx.GraphProto) -> None:
@@ -34,7 +33,7 @@ def take_out(graph: onnx.GraphProto) -> None:
 def _is_identity(node: onnx.NodeProto) -> bool:
     return (
         node.op_type == "Identity"
-        and node.domain in _STANDARD
+        and not canonical_domain(node.domain)
         and (len(node.input), len(node.output)) == (1, 1)
     )
 

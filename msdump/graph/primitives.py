@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
+from msdump.graph.operator_types import canonical_domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,12 @@ def primitive_name(op_type: str, domain: str, use: Use) -> str:
     An operator without an entry in the table keeps its ONNX name. Unknown ranks give the
     commonest form (``Conv2D``, ``MatMul``).
     """
+    domain = canonical_domain(domain)
     if domain == GE_DOMAIN:
         op_type, domain = op_type.removeprefix(GE_PREFIX), ""
-    entry = PRIMITIVES.get(op_type if domain in _STANDARD else f"{domain}::{op_type}", op_type)
+    entry = PRIMITIVES.get(f"{domain}::{op_type}" if domain else op_type, op_type)
     return entry if isinstance(entry, str) else entry(use)
 
-
-_STANDARD: Final = ("", "ai.onnx")
 
 PASSING: Final = frozenset({"Cast", "TransData"})
 """Types whose output CANN's comparers take for their input in another element type or format.

@@ -13,9 +13,9 @@ from onnx import defs
 
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError, UnsupportedIRVersionError
+from msdump.graph.operator_types import canonical_domain
 from msdump.graph.order import subgraphs
 
-_STANDARD: Final = ("", "ai.onnx")
 _Kind: Final = onnx.AttributeProto.AttributeType
 _FIELDS: Final = {
     _Kind.TENSOR: "t",
@@ -53,7 +53,7 @@ def parsed(message: bytes) -> onnx.ModelProto:
 
 def opsets(model: onnx.ModelProto) -> dict[str, int]:
     """Return the version of each domain; "" is ONNX's own."""
-    return {"" if o.domain in _STANDARD else o.domain: o.version for o in model.opset_import}
+    return {canonical_domain(opset.domain): opset.version for opset in model.opset_import}
 
 
 def inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -145,7 +145,7 @@ def _check_versions(model: onnx.ModelProto) -> None:
         )
     newest = defs.onnx_opset_version()
     for opset in model.opset_import:
-        if opset.domain in _STANDARD and opset.version > newest:
+        if not canonical_domain(opset.domain) and opset.version > newest:
             raise UnsupportedIRVersionError(
                 f"opset {opset.version} is newer than the installed onnx package knows ({newest});"
                 " upgrade onnx or export the model with an older opset"
@@ -153,7 +153,7 @@ def _check_versions(model: onnx.ModelProto) -> None:
 
 
 def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
-    domain = "" if node.domain in _STANDARD else node.domain
+    domain = canonical_domain(node.domain)
     wanted: Mapping[str, Any] = {}
     with contextlib.suppress(defs.SchemaError):
         wanted = defs.get_schema(node.op_type, versions.get(domain, 1), domain).attributes

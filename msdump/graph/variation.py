@@ -7,13 +7,14 @@ from typing import Final
 
 from msdump.graph.bodies import LOOP_HEAD
 from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import CONTROL_FLOW, RANDOM
 from msdump.graph.order import reads
 
 _ALL: Final = frozenset(range(16))
 
 _SIZES_FROM: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("NonMaxSuppression", "Range", "Unique", "MelWeightMatrix"), _ALL),
-    **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), _ALL),  # those that run as one operator
+    **dict.fromkeys(CONTROL_FLOW, _ALL),  # those that run as one operator
     **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer"), _ALL),
     **dict.fromkeys(("NonZero", "ConstantOfShape", "ImageDecoder"), frozenset({0})),
     **dict.fromkeys(("StringNormalizer", "StringSplit"), frozenset({0})),
@@ -38,10 +39,6 @@ _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "com.microsoft"})
 
 _SHAPES: Final = frozenset({"Shape", "Size"})
 """Operators whose results depend on the shape of their input alone."""
-
-_RANDOM: Final = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
 
 
 def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
@@ -88,7 +85,7 @@ class _Walk:
             varies = bool(told) and not all(_is_fixed(graph, name) for name in node.outputs)
         else:
             varies = not told.isdisjoint(_SIZES_FROM.get(node.op_type, ()))
-        if (told and node.op_type not in _SHAPES) or node.op_type in _RANDOM:
+        if (told and node.op_type not in _SHAPES) or node.op_type in RANDOM:
             self._told.update(filter(None, node.outputs))
         return varies
 

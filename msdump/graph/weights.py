@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from msdump import dtypes, reading
 from msdump.errors import FormatError, GraphError
+from msdump.graph.operator_types import canonical_domain
 
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -188,11 +189,7 @@ def constant(node: onnx.NodeProto) -> np.ndarray | None:
     Raises:
         GraphError: A faulty tensor.
     """
-    if (
-        node.op_type != "Constant"
-        or node.domain not in {"", "ai.onnx"}
-        or not (node.attribute and node.output)
-    ):
+    if node.op_type != "Constant" or canonical_domain(node.domain) or not (node.attribute and node.output):
         return None
     attribute = node.attribute[0]
     make = _CONSTANTS.get(attribute.name)

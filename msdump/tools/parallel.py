@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Final, TypeVar
 
 from msdump.errors import ToolError
+from msdump.threads import cores
 from msdump.tools.return_codes import ReturnCode
 
 _Item = TypeVar("_Item")
@@ -47,8 +47,3 @@ def each(
         raise ToolError(ReturnCode.UNKNOWN, fault) from error
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

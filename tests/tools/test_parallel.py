@@ -62,8 +62,3 @@ def test_killed_process_is_told():
 def test_nothing_to_do():
     """Without items there are no results."""
     assert [] == list(parallel.each(failing, [], amount=MUCH))
-
-
-def test_there_is_a_core():
-    """At least one core may be used."""
-    assert parallel.cores() >= 1

@@ -19,7 +19,7 @@ from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
 from msdump.tools import reports
 from msdump.tools.compare.cann import two_files
 from msdump.tools.convert import conversion, sources
-from msdump.tools.convert.names import OutputKind
+from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import Target
 from msdump.tools.overflow import records as overflow_records
 from msdump.tools.overflow import report as overflow
@@ -128,7 +128,7 @@ def _convert(given: argparse.Namespace) -> ReturnCode:
             _log.error("%s: %s: %s", result.path, failure.tensor or "file", failure.message)
     _log.info("Converted %d dump files to %d files in %r.", len(done.results), done.files, output)
     if done.failed:
-        _log.warning("%d dump files failed; see %s/%s", len(done.failed), output, conversion.FAILED_LIST)
+        _log.warning("%d dump files failed; see %s/%s", len(done.failed), output, FAILED_LIST)
     return ReturnCode(done.code)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import MsdumpError
 from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph.operator_types import RANDOM
 from msdump.graph.order import reads
 
 _log = logging.getLogger("msdump.graph")
@@ -27,12 +28,7 @@ Compute = Callable[[Graph], Sequence[np.ndarray]]
 
 _LARGEST: Final = 1 << 20
 
-_RANDOM: Final = frozenset(
-    {
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-        *("Bernoulli", "Multinomial", "Dropout"),
-    }
-)
+_VARYING: Final = RANDOM | {"Dropout"}
 """Operators that may give other results in the next run."""
 
 _ASKING: Final[Mapping[str, Callable[[tuple[int, ...], Mapping[str, Any]], Any]]] = {
@@ -112,7 +108,7 @@ class _Search:
         )
 
     def _folds(self, node: Node) -> bool:
-        if node.domain or node.op_type in _RANDOM or _has_subgraph(node):
+        if node.domain or node.op_type in _VARYING or _has_subgraph(node):
             return False
         if self._is_told(node):
             return True

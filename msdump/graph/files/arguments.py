@@ -16,7 +16,6 @@ from msdump.graph.graph import Graph, Node
 Argument = bool | int | float | str | tuple[Any, ...] | list[Any] | np.ndarray
 """The value of an argument; lists are name lists, everything else that repeats is a tuple."""
 
-_STANDARD: Final = ("", "ai.onnx")
 _SHOWN: Final = 16  # elements of a tensor that are written out
 
 
@@ -37,7 +36,7 @@ def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
 
 
 def _rows(node: Node) -> tuple[_Row, ...]:
-    if node.domain not in _STANDARD:
+    if node.domain:
         return ()
     return _ROWS.get(node.operator.op_type) or _ROWS.get(node.op_type, ())
 

@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
+from msdump.graph.operator_types import CONTROL_FLOW, SEQUENCES
 
 FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
@@ -26,7 +27,9 @@ HALVES: Final = (FLOAT16, dtypes.BFLOAT16)
 STATUS: Final = "status"
 """Name of the extra output that tells whether anything that was rounded left float16's range."""
 
-_MOST: Final = 65504.0
+FLOAT16_MOST: Final = 65504.0
+"""The largest number of float16."""
+
 OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
 _CLIP_INPUTS_SINCE: Final = 11
 _IS_NAN_SINCE: Final = 9
@@ -36,10 +39,8 @@ MOVES: Final = frozenset(
         *("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Expand", "Tile", "Pad"),
         *("Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Shape", "Size", "Cast"),
         *("CastLike", "ScatterElements", "ScatterND", "Scatter", "SpaceToDepth", "DepthToSpace", "OneHot"),
-        *("If", "Loop", "Scan", "SequenceMap", "ConstantOfShape", "Compress", "Trilu", "ReverseSequence"),
-        *("Optional", "OptionalGetElement", "OptionalHasElement", "SequenceConstruct", "SequenceEmpty"),
-        *("SequenceInsert", "SequenceErase", "SequenceAt", "SequenceLength", "ConcatFromSequence"),
-        *("SplitToSequence", "QuantizeLinear", "DequantizeLinear", "EyeLike", "Unique", "NonZero"),
+        *("ConstantOfShape", "Compress", "Trilu", "ReverseSequence", "EyeLike", "Unique", "NonZero"),
+        *("QuantizeLinear", "DequantizeLinear", *SEQUENCES, *CONTROL_FLOW),
     }
 )
 """Operators that move elements, or that convert on purpose: they keep the types they are given."""
@@ -49,9 +50,6 @@ GE_DOMAIN: Final = "ge"
 
 GE_PREFIX: Final = "GE_"
 """Begins their names: onnxruntime takes a function for ONNX's operator of the same name, and crashes."""
-
-CONTROL: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""Those of ``MOVES`` whose subgraphs compute: what they give is rounded all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class _Writer:
         own.CopyFrom(proto)
         is_foreign = own.domain not in {"", GE_DOMAIN}
         moves = is_foreign or own.op_type.removeprefix(GE_PREFIX) in MOVES
-        is_control = moves and own.op_type in CONTROL and not own.domain
+        is_control = own.op_type in CONTROL_FLOW and not own.domain  # what its graphs compute is rounded
         had_half = not moves and any(self.types.get(name) in HALVES for name in own.input)
         for slot, name in enumerate(proto.input):
             own.input[slot] = self._read(name, rounding, moves=moves)
@@ -195,9 +193,9 @@ class _Writer:
             zero = self._constant("zero", np.array(0, np.float32))
             clean = self._node("Where", [self._node("IsNaN", [name]), zero, name])
         if self.opset < _CLIP_INPUTS_SINCE:
-            return self._node("Clip", [clean], min=-_MOST, max=_MOST)
-        least = self._constant("least", np.array(-_MOST, np.float32))
-        most = self._constant("most", np.array(_MOST, np.float32))
+            return self._node("Clip", [clean], min=-FLOAT16_MOST, max=FLOAT16_MOST)
+        least = self._constant("least", np.array(-FLOAT16_MOST, np.float32))
+        most = self._constant("most", np.array(FLOAT16_MOST, np.float32))
         return self._node("Clip", [clean, least, most])
 
     def _flag(self, name: str) -> None:

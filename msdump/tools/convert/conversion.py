@@ -21,13 +21,10 @@ from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.tools import parallel
 from msdump.tools.convert import scripts
 from msdump.tools.convert.file import convert_file
-from msdump.tools.convert.names import OutputKind
+from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import VERSION, FileResult, Target
 from msdump.tools.convert.sources import SourceFiles
 from msdump.tools.return_codes import ReturnCode
-
-FAILED_LIST: Final = "convert_failed_file_list.txt"
-"""Lists the dump files that were not converted as a whole, in the directory of the results."""
 
 _FILE_COST: Final = 1 << 17  # bytes that are converted in the time that a file costs by itself
 

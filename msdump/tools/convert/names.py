@@ -19,6 +19,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
+FAILED_LIST: Final = "convert_failed_file_list.txt"
+"""Lists the dump files that were not converted as a whole, in the directory of the results."""
+
 LONGEST_NAME: Final = 254  # vendor: one less than file systems allow
 _DUMP_FIELDS: Final = 5  # type, name, task, stream, timestamp
 

@@ -20,7 +20,7 @@ from msdump.store.write.files import DiskFiles
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import file as convert_file
 from msdump.tools.convert import sources
-from msdump.tools.convert.names import OutputKind
+from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import Source, Target
 from msdump.tools.convert.stretch import Stretch
 from tests.tools import dumped
@@ -85,11 +85,11 @@ def test_failures(tmp_path, request, data, target, tensor, code, message):
     done = convert([path], tmp_path / "out", target)
 
     (failure,) = done.results[0].failures
-    listed = (tmp_path / "out" / tool.FAILED_LIST).read_text()
+    listed = (tmp_path / "out" / FAILED_LIST).read_text()
     assert (code, tensor) == (done.code, failure.tensor)
     assert message in failure.message
     assert f"{path}{',' if tensor else ''}{tensor}\n" == listed
-    assert [tool.FAILED_LIST] == names(tmp_path / "out")
+    assert [FAILED_LIST] == names(tmp_path / "out")
 
 
 def test_the_rest_of_a_file_is_converted(tmp_path):
@@ -99,8 +99,8 @@ def test_the_rest_of_a_file_is_converted(tmp_path):
 
     done = convert([path], tmp_path / "out")
 
-    assert [f"{NAME}.output.0.npy", tool.FAILED_LIST] == names(tmp_path / "out")
-    assert f"{path},input:0,output:1\n" == (tmp_path / "out" / tool.FAILED_LIST).read_text()
+    assert [f"{NAME}.output.0.npy", FAILED_LIST] == names(tmp_path / "out")
+    assert f"{path},input:0,output:1\n" == (tmp_path / "out" / FAILED_LIST).read_text()
     assert [21, 21] == [failure.code for failure in done.results[0].failures]
 
 
@@ -121,7 +121,7 @@ def test_msnpy_keeps_what_cannot_be_converted(tmp_path):
 
     done = convert([path], tmp_path / "out", Target("NCHW", OutputKind.MSNPY))
 
-    assert [f"{MSNPY}.output.0.FRACTAL_Z.npy", tool.FAILED_LIST] == names(tmp_path / "out")
+    assert [f"{MSNPY}.output.0.FRACTAL_Z.npy", FAILED_LIST] == names(tmp_path / "out")
     assert done.code == 26
 
 

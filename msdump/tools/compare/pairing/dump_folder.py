@@ -24,14 +24,12 @@ from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.read import texts, timeline
 from msdump.store.read.reader import open_iteration
 from msdump.store.write.standins import parse_mapping
+from msdump.tools.convert.names import FAILED_LIST
 from msdump.tools.return_codes import ReturnCode
-
-FAILED_FILES: Final = "convert_failed_file_list.txt"
-"""What a conversion leaves beside its results."""
 
 _log = logging.getLogger("msdump.tools")
 
-_NOT_DUMPS: Final = frozenset({MAPPING, FAILED_FILES, STATISTICS})
+_NOT_DUMPS: Final = frozenset({MAPPING, FAILED_LIST, STATISTICS})
 _OPERATOR: Final = re.compile(
     r"(?P<type>[A-Za-z0-9_-]+)\.(?P<name>[A-Za-z0-9_-]+)\.(?P<task>[0-9]{1,20})(?:\.(?P<stream>[0-9]{1,20}))?"
     r"\.(?P<timestamp>[0-9]{1,255})(?P<slice>(?:\.[0-9]{1,20}){3,4})?"

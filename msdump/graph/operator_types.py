@@ -1,0 +1,31 @@
+"""ONNX's own operators: their domain, and the types that several rooms treat alike."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators that run other operators: those of the graphs in their attributes."""
+
+SEQUENCES: Final = frozenset(
+    {
+        *("ConcatFromSequence", "SplitToSequence", "SequenceConstruct", "SequenceEmpty", "SequenceInsert"),
+        *("SequenceErase", "SequenceAt", "SequenceLength"),
+        *("Optional", "OptionalGetElement", "OptionalHasElement"),
+    }
+)
+"""Operators that put tensors into sequences and optionals, or take them out."""
+
+RANDOM: Final = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+"""Operators that draw random numbers."""
+
+
+def canonical_domain(domain: str) -> str:
+    """Return a domain by the name that it has in a ``Graph``: models write ONNX's own as "" or "ai.onnx".
+
+    >>> canonical_domain("ai.onnx"), canonical_domain("ai.onnx.ml")
+    ('', 'ai.onnx.ml')
+    """
+    return "" if domain == "ai.onnx" else domain
