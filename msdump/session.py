@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from msdump.capture.claims import claim
-from msdump.capture.compiled.dump import ModelIdentity
 from msdump.capture.compiled.single_dump import SingleOperator
 from msdump.capture.dumps import DumpWriter, Watching, dump_of
 from msdump.capture.faulty_run import FaultyMemory
@@ -20,6 +19,7 @@ from msdump.capture.process import PROCESS, Process
 from msdump.capture.run_memory import RunMemory
 from msdump.capture.selection import inside
 from msdump.capture.suggestions import operators, similar_names, similar_scopes
+from msdump.counters import ModelIdentity, Run, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
 from msdump.errors import ReentryError
@@ -30,7 +30,6 @@ from msdump.execute.runtime import gpu_runtime
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.kernel.stomp import stomped_bytes
-from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.selector import DumpMode
 from msdump.store.write import exits
@@ -50,7 +49,6 @@ class Network:
     Attributes:
         graph: The model.
         plan: The dump plan; None for a run without dump.
-        runs: How often it has run, runs that failed included.
     """
 
     def __init__(
@@ -82,13 +80,11 @@ class Network:
         # A graph that only passes its inputs on has no kernels: nothing at all is written.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
-        self._source = plan.source if plan is not None else ""
-        self._first_iteration = plan.when.initial_iteration if plan is not None else 0
+        model = model or ModelIdentity(file_stem(graph))
+        self._runs = _run_counter(plan, process, model)
         self._lock = threading.RLock()  # held by the run that goes on
         exits.hold_runs(self._lock)
         self._is_running = False
-        self.runs = 0
-        self._used = IterationSet(())
         self._marked: set[str] = set()
         self._changes: deque[tuple[tuple[str, ...], bool]] = deque()  # marks that the next run takes
         self._memory = (
@@ -98,7 +94,7 @@ class Network:
             _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
         self._faults = self._faulty_memory()
-        self._dump = self._compile_dump(model or ModelIdentity(file_stem(graph)))
+        self._dump = self._compile_dump(model)
 
     def _faulty_memory(self) -> FaultyMemory | None:
         """Return the memory that faulty kernels write to, None where every kernel is sound."""
@@ -156,24 +152,22 @@ class Network:
                 self._is_running = False
 
     def _step(self, inputs: Mapping[str, Any]) -> list[Any]:
-        iteration = self.iteration
+        run = self._runs.next
         try:
-            return self._dumped_run(inputs, iteration)
+            return self._dumped_run(inputs, run)
         finally:  # a step that fails is a step; a graph without operators has none
             if self.graph.nodes:
-                self.runs += 1
-                self._used = self._used.including(iteration)
-                self._process.ran(self._source, self.runs + self._first_iteration)
+                self._runs.ended(run)
 
-    def _dumped_run(self, inputs: Mapping[str, Any], iteration: int) -> list[Any]:
+    def _dumped_run(self, inputs: Mapping[str, Any], run: Run) -> list[Any]:
         dump = self._dump
         if dump is None:
             return self._run(inputs, None)
-        if not self._process.dumps(dump.plan, iteration):
-            dump.pass_by(iteration)
+        if not self._process.dumps(dump.plan, run.iteration):
+            dump.pass_by(run)
             return self._run(inputs, None)
         try:
-            outputs = self._run(inputs, dump.begin(iteration, inputs))
+            outputs = self._run(inputs, dump.begin(run, inputs))
         except BaseException:
             dump.broken_off()  # what was captured stays, and no file may read inputs that change later
             raise
@@ -216,16 +210,13 @@ class Network:
 
     @property
     def iteration(self) -> int:
-        """Number of the next run in the dump.
+        """Number of the next run in the dump (``msdump.counters``)."""
+        return self._runs.next.iteration
 
-        The networks of a configuration share the counter; where it points to a number that this
-        network has used, the next one that it has not used counts. Where the user steps, the
-        user's number holds.
-        """
-        if self._process.stepped is not None:
-            return self._process.stepped
-        counted = self._process.counted(self._source)
-        return self._used.first_outside(self._first_iteration if counted is None else counted)
+    @property
+    def runs(self) -> int:
+        """How often it has run, runs that failed included."""
+        return self._runs.count
 
     @property
     def summary(self) -> Summary | None:
@@ -336,10 +327,21 @@ def _graph_files(plan: DumpPlan | None, context: Context, process: Process) -> N
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
     is_dumped = plan is not None and plan.is_enabled and plan.compiled.shows_graph
-    files = graph_files(context.device_id, is_dumped=is_dumped, write=process.stream(plan))
+    files = graph_files(context.device_id, process.counters, is_dumped=is_dumped, write=process.stream(plan))
     if files is None:
         return None
     return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)
+
+
+def _run_counter(
+    plan: DumpPlan | None, process: Process, model: ModelIdentity | SingleOperator
+) -> RunCounter:
+    """Return what counts the runs: the model's own counter, else MindSpore's rule."""
+    if isinstance(model, ModelIdentity) and model.runs is not None:
+        return model.runs
+    if plan is None:
+        return process.counters.runs("", 0)
+    return process.counters.runs(plan.source, plan.when.initial_iteration)
 
 
 def _tell_unseen(graph: Graph) -> None:

@@ -7,11 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from msdump.capture.compiled.dump import CompiledDump, ModelIdentity
+from msdump.capture.compiled.dump import CompiledDump
 from msdump.capture.compiled.held import Memory
 from msdump.capture.compiled.single_dump import SingleDump, SingleOperator
 from msdump.capture.network_dump import NetworkDump
 from msdump.capture.process import Process
+from msdump.counters import ModelIdentity, Run
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan, Tree
@@ -59,8 +60,8 @@ class DumpWriter(Protocol):
     def write_graph_files(self) -> None:
         """Write what exists from compilation on."""
 
-    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> Watching:
-        """Return the observer of a dumped iteration, given its number and what the network is fed."""
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> Watching:
+        """Return the observer of a dumped run, given its numbers and what the network is fed."""
 
     def end(self) -> None:
         """Finish a dumped iteration: its files are complete."""
@@ -68,8 +69,8 @@ class DumpWriter(Protocol):
     def broken_off(self) -> None:
         """Complete the files of an iteration that failed and list it; what goes wrong here is only logged."""
 
-    def pass_by(self, iteration: int) -> None:
-        """Note an iteration that is about to run undumped."""
+    def pass_by(self, run: Run) -> None:
+        """Note a run that is about to go undumped."""
 
 
 def dump_of(

@@ -14,6 +14,7 @@ from msdump.capture.graphs.graph_dump import GraphDump
 from msdump.capture.process import Process
 from msdump.capture.selection import inside, selectable, used_items
 from msdump.capture.suggestions import operators
+from msdump.counters import Run
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
@@ -102,17 +103,17 @@ class NetworkDump:
     def _keep(self, path: str, data: bytes) -> None:
         self.sink.keep(Artifact(*os.path.split(path), (data,)))
 
-    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> Capture:
-        """Return the observer of a dumped iteration.
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> Capture:
+        """Return the observer of a dumped run.
 
         Args:
-            iteration: Its number.
+            run: Its numbers.
             inputs: What the network is fed.
         """
-        self._iteration, self._inputs = iteration, inputs
+        self._iteration, self._inputs = run.iteration, inputs
         self._process.use(self.plan, self._used)
         for dump in self._graphs:
-            dump.begin(iteration)
+            dump.begin(run.iteration)
         return self._main.capture
 
     def end(self) -> None:
@@ -148,7 +149,7 @@ class NetworkDump:
             with contextlib.suppress(DumpWriteError):
                 complete()
 
-    def pass_by(self, iteration: int) -> None:
-        """Note an iteration that is about to run undumped; GPU's history lists it, CPU's does not."""
+    def pass_by(self, run: Run) -> None:
+        """Note a run that is about to go undumped; GPU's history lists it, CPU's does not."""
         if self.plan.context.device_target is DeviceTarget.GPU:
-            self._main.note(iteration)
+            self._main.note(run.iteration)

@@ -1,10 +1,9 @@
-"""What all networks of a process share: graph numbers, the iteration counter, the sinks."""
+"""What all networks of a process share: counters, marks by name, the sinks."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -15,6 +14,7 @@ from typing import Final
 from msdump.capture.statistics.table import advice
 from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
+from msdump.counters import Counters
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Node
 from msdump.plan import DeviceTarget, DumpPlan, FileFormat
@@ -63,61 +63,35 @@ class Process:
     """The state that dumps of several networks have in common; any thread may use it.
 
     Attributes:
+        counters: Its numbers.
         is_dumping: What ``dump_start`` and ``dump_stop`` said last, None: the plan's iterations hold.
         marks: ``set_dump`` calls by name, for networks that are loaded later.
         found: The names of ``marks`` that some network has.
         similar: What may have been meant by those that a network has not.
     """
 
-    def __init__(self) -> None:
-        """Start as a fresh process does."""
+    def __init__(self, counters: Counters | None = None) -> None:
+        """Start as a fresh process does.
+
+        Args:
+            counters: Its numbers, None: all from their beginnings.
+        """
+        self.counters = counters or Counters()
         self.is_dumping: bool | None = None
         self.marks: dict[str, bool] = {}
         self.found: set[str] = set()
         self.similar: dict[str, str] = {}
         self._lock = threading.RLock()  # reentrant: a signal handler may close what the frame below it opens
         self._places: set[Hashable] = set()
-        self._counted: dict[str, int] = {}
-        self._stepped: int | None = None
-        self._graphs = itertools.count()
-        self._models = itertools.count(1)
         self._outputs: dict[str, _Output] = {}
+
+    def beside(self) -> Process:
+        """Return what the networks share that acl or torchair configures beside those of this process."""
+        return Process(self.counters.beside())
 
     def dumps(self, plan: DumpPlan, iteration: int) -> bool:
         """Tell whether an iteration is dumped."""
         return iteration in plan.when.iterations if self.is_dumping is None else self.is_dumping
-
-    @property
-    def stepped(self) -> int | None:
-        """Number of the next run where the user steps, None where runs count themselves."""
-        return self._stepped
-
-    def counted(self, source: str) -> int | None:
-        """Return the number of the next run that a configuration's networks count; None before the first.
-
-        After each run of a network it becomes that network's count of runs plus
-        ``initial_iteration``, as since MindSpore 2.7; with one network it counts 0, 1, 2, ...
-
-        Args:
-            source: The configuration, "" for networks without one.
-        """
-        return self._counted.get(source)
-
-    def ran(self, source: str, next_iteration: int) -> None:
-        """Take the number that follows a run of one of a configuration's networks."""
-        self._counted[source] = next_iteration
-
-    def step_to(self, iteration: int) -> None:
-        """Set the number of the next step; from now on the user steps."""
-        self._stepped = iteration
-
-    def step_by(self, count: int) -> None:
-        """Advance the number of the next step where the user steps."""
-        with self._lock:
-            if self._stepped is None:
-                _log.warning("dump_step has no effect before set_init_iter")
-                return
-            self._stepped += count
 
     def settle(self, place: Hashable, settle: Callable[[], None]) -> None:
         """Call a function the first time that this process dumps into a place; other threads wait for it."""
@@ -129,14 +103,6 @@ class Process:
     def overflow_limit(self, plan: DumpPlan) -> OverflowLimit:
         """Return the count of overflowing operators of the whole process."""
         return self._output(plan).overflows
-
-    def next_graph_id(self) -> int:
-        """Return the number of a newly compiled graph."""
-        return next(self._graphs)
-
-    def next_model_id(self) -> int:
-        """Return the number of a newly compiled model, from 1."""
-        return next(self._models)
 
     def sink(self, plan: DumpPlan) -> Sink:
         """Return the sink of a configuration; all networks share it and its byte limit."""

@@ -16,9 +16,8 @@ from msdump.frontends.configurations import Config, Configurations
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.graph import Graph
-from msdump.plan import Context, JitLevel, Tree
+from msdump.plan import Context, DumpPlan, JitLevel, Tree
 from msdump.session import Network
-from msdump.store.write.streams import WriteStream
 from msdump.targets import Operator, Scope
 
 
@@ -116,15 +115,16 @@ def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any]
     with _state.lock:
         network.take_names()
         _state.networks.add(network)
-    _save_graphs(graph, network, where if plan is None else plan.context, _state.process.stream(plan))
+    _save_graphs(graph, network, plan, where if plan is None else plan.context)
     return network
 
 
-def _save_graphs(graph: Graph, network: Network, where: Context, write: WriteStream) -> None:
+def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: Context) -> None:
+    counters, write = _state.process.counters, _state.process.stream(plan)
     if where.jit_level is JitLevel.O2:
-        saved_graphs.save(compile_graph(graph, fuses=False), write=write)
+        saved_graphs.save(compile_graph(graph, fuses=False), counters, write=write)
     else:
-        saved_graphs.save(graph, network.device, write)
+        saved_graphs.save(graph, counters, network.device, write)
 
 
 def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - MindSpore's signature
@@ -226,7 +226,7 @@ def set_init_iter(value: Any = 0) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
-    _state.process.step_to(value)
+    _state.process.counters.step_to(value)
 
 
 def dump_step(step: Any = 1) -> None:
@@ -237,7 +237,7 @@ def dump_step(step: Any = 1) -> None:
     """
     if isinstance(step, bool) or not isinstance(step, int):
         raise InputError(f"dump_step({step!r}): a number is expected")
-    _state.process.step_by(step)
+    _state.process.counters.step_by(step)
 
 
 def finish() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from msdump.capture import device_steps
@@ -23,6 +23,7 @@ from msdump.capture.process import Process
 from msdump.capture.selection import used_items
 from msdump.capture.statistics.rows import Statistics
 from msdump.capture.triggers import OverflowTrigger
+from msdump.counters import ModelIdentity, Run
 from msdump.device import tasks
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
@@ -39,25 +40,6 @@ from msdump.store.write.standins import LONGEST_NAME
 _log = logging.getLogger("msdump.capture")
 
 _UNNAMED: Final = "graph"
-
-
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """What tells a model from the others of its process.
-
-    Attributes:
-        file_name: Name of the model's file without suffix, "" where there is none.
-        model_id: Its number, None: the next one of the process.
-        time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
-            (Ascend O2), each step is configured anew.
-        is_stepped: Whether the process's iteration counts its runs, as where several networks, one for
-            each set of shapes, are one model.
-    """
-
-    file_name: str = ""
-    model_id: int | None = None
-    time: str | None = None
-    is_stepped: bool = False
 
 
 class CompiledDump:
@@ -89,15 +71,13 @@ class CompiledDump:
         """
         self.plan = plan
         self.sink = process.sink(plan)
-        self.model_id = process.next_model_id() if model.model_id is None else model.model_id
+        self.model_id = next(process.counters.model_ids) if model.model_id is None else model.model_id
         self.directory = _directory(plan, model.file_name, device.graph.name)
         self._layout = ModelLayout(plan.files.path, plan.context.device_id, self.directory, self.model_id)
         self._process = process
         self._file_name = model.file_name
         self._time = model.time
         self._has_own_time = False  # no other program writes into the directory of this time
-        self._runs = 0
-        self._is_stepped = model.is_stepped
         self._warned = False
         self._memory = memory
         self._devices = tuple(device.walk())
@@ -166,17 +146,16 @@ class CompiledDump:
         """Tell whether the files of the compilation were written; O2 saves no .ir files by itself."""
         self.sink.flush()
 
-    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
-        """Return the observer of a dumped iteration.
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
+        """Return the observer of a dumped run.
 
         Args:
-            iteration: Its number in the dump.
+            run: Its numbers.
             inputs: What the network is fed.
         """
         self._process.use(self.plan, self._used)
         self._warn_of_no_target()
-        self._capture.begin(self._execution(iteration), iteration, dict(inputs))
-        self._runs += 1
+        self._capture.begin(self._execution(run), run.iteration, dict(inputs))
         return self._capture
 
     def end(self) -> None:
@@ -190,28 +169,29 @@ class CompiledDump:
         with contextlib.suppress(DumpWriteError):
             self.sink.flush()
 
-    def pass_by(self, iteration: int) -> None:
-        """Note an iteration that is about to run undumped."""
-        del iteration
+    def pass_by(self, run: Run) -> None:
+        """Note a run that is about to go undumped."""
+        del run
         if self.plan.files.tree is Tree.STEPS:
             self._configure(self.plan.files.path, is_dumped=False)
-        self._runs += 1
 
-    def _execution(self, iteration: int) -> str:
+    def _execution(self, run: Run) -> str:
+        """Return the directory of a run."""
+        number, step = run.execution, run.iteration
         if self.plan.files.tree is not Tree.STEPS:
-            return self._of_configuration(iteration if self._is_stepped else self._runs)
-        self._configure(f"{self.plan.files.path.rstrip('/')}/{iteration}", is_dumped=True)
-        time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, self._runs, iteration))
-        return self._layout.execution(time, self._runs, iteration)
+            return self._of_configuration(number)
+        self._configure(f"{self.plan.files.path.rstrip('/')}/{step}", is_dumped=True)
+        time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, number, step))
+        return self._layout.execution(time, number, step)
 
-    def _of_configuration(self, run: int) -> str:
-        """Return the directory of a run below the time at which the dump was configured."""
+    def _of_configuration(self, number: int) -> str:
+        """Return the directory of an execution below the time at which the dump was configured."""
         if not self._has_own_time:
             configured = self._time or self._process.configured(self.plan)
-            self._time = free_time(configured, lambda time: self._layout.execution(time, run))
+            self._time = free_time(configured, lambda time: self._layout.execution(time, number))
             self._has_own_time = True
         assert self._time
-        return self._layout.execution(self._time, run)
+        return self._layout.execution(self._time, number)
 
     def _configure(self, root: str, *, is_dumped: bool) -> None:
         """Write the acl.json of a step, as MindSpore does before each one."""

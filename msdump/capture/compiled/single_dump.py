@@ -12,6 +12,7 @@ import numpy as np
 from msdump.capture.compiled.dump import failure_writer, operator_writer
 from msdump.capture.compiled.held import Held, Holder, Memory
 from msdump.capture.process import Process
+from msdump.counters import Run
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.errors import DumpWriteError
@@ -87,9 +88,9 @@ class SingleDump:
     def write_graph_files(self) -> None:
         """Write nothing."""
 
-    def begin(self, iteration: int, inputs: Mapping[str, Any]) -> SingleDump:
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> SingleDump:
         """Return the observer of a call."""
-        del iteration, inputs
+        del run, inputs
         return self
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
@@ -121,7 +122,7 @@ class SingleDump:
         with contextlib.suppress(DumpWriteError):
             self.sink.flush()
 
-    def pass_by(self, iteration: int) -> None:
+    def pass_by(self, run: Run) -> None:
         """Note nothing: calls are not counted."""
 
     def _operators(self, position: int) -> Iterator[OperatorRef]:

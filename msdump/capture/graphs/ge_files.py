@@ -9,7 +9,6 @@ dump that GE options turn on (``ENABLE_MS_GE_DUMP``, torchair) has the last stag
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import os
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Final
 from msdump import env
 from msdump.capture.graphs import ge_model
 from msdump.capture.graphs.ge_model import View
+from msdump.counters import Counters
 from msdump.encode import ge_onnx, ge_text
 from msdump.graph.compile.compilation import BEGUN, BUILT
 from msdump.store.write.streams import WriteStream, write_stream
@@ -31,9 +31,6 @@ _ONE_STAGE: Final = {"3": BUILT, "4": BEGUN}
 _EVERY_STAGE: Final = ("1", "2")
 _USUAL_LEVEL: Final = "2"
 _PROTO, _ONNX, _READABLE = "ge_proto", "onnx", "readable"
-
-_numbers = itertools.count()
-_graphs = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +61,22 @@ class Asked:
 class GraphFiles:
     """Writes the stages of one graph."""
 
-    def __init__(self, asked: Asked, *, is_dumped: bool, write: WriteStream = write_stream) -> None:
+    def __init__(
+        self, asked: Asked, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
+    ) -> None:
         """Give the graph its number; nothing is written yet.
 
         Args:
             asked: What the environment asks for.
+            counters: Number the graph and its files.
             is_dumped: Whether GE dumps the graph, and so must show its last stage.
             write: Writes a file; what it raises is raised.
         """
         self._write = write
         self._asked = asked
         self._is_dumped = is_dumped
-        self._graph = next(_graphs)
+        self._numbers = counters.stage_files
+        self._graph = next(counters.ge_graphs)
 
     def write(self, stage: str, view: View) -> None:
         """Write the files of a stage, where they are wanted.
@@ -86,7 +87,7 @@ class GraphFiles:
         formats = self._formats(stage)
         if not formats:
             return
-        name = f"{next(_numbers):08}_graph_{self._graph}_{stage}"
+        name = f"{next(self._numbers):08}_graph_{self._graph}_{stage}"
         directory = str(Path(self._asked.directory).absolute())
         message = ge_model.model(view, with_data=self._asked.content == _ALL)
         if _PROTO in formats:
@@ -101,16 +102,21 @@ class GraphFiles:
         return wanted | {_PROTO} if self._is_dumped and stage == BUILT else wanted
 
 
-def graph_files(device_id: int, *, is_dumped: bool, write: WriteStream = write_stream) -> GraphFiles | None:
+def graph_files(
+    device_id: int, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
+) -> GraphFiles | None:
     """Return what writes a graph's files, None where nobody wants any.
 
     Args:
         device_id: Number of the device.
+        counters: Number the graph and its files.
         is_dumped: Whether GE dumps the graph.
         write: Writes a file.
     """
     found = asked(device_id)
-    return GraphFiles(found, is_dumped=is_dumped, write=write) if found.content or is_dumped else None
+    if not found.content and not is_dumped:
+        return None
+    return GraphFiles(found, counters, is_dumped=is_dumped, write=write)
 
 
 def asked(device_id: int) -> Asked:

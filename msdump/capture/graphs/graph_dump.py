@@ -47,7 +47,7 @@ class GraphDump:
         self.graph = graph
         self._plan = plan
         self._sink = process.sink(plan)
-        self._graph_id = process.next_graph_id()
+        self._graph_id = next(process.counters.graph_ids)
         self._layout = layout
         self._device = device
         self._trigger = None

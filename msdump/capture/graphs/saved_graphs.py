@@ -7,12 +7,12 @@ more: the names in these files are those before fusion.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from pathlib import Path
 from typing import Final
 
 from msdump import env
+from msdump.counters import Counters
 from msdump.device.ascend import Ascend
 from msdump.graph.files import dot, ir_text
 from msdump.graph.graph import Graph
@@ -24,14 +24,15 @@ _LEVELS: Final = ("1", "2", "3")
 _OFF: Final = "0"
 _WITH_BUILT, _WITH_PICTURES = 2, 3
 
-_numbers = itertools.count()
 
-
-def save(graph: Graph, device: Ascend | None = None, write: WriteStream = write_stream) -> None:
+def save(
+    graph: Graph, counters: Counters, device: Ascend | None = None, write: WriteStream = write_stream
+) -> None:
     """Save a graph and those of its branches and loops, where the environment asks for it.
 
     Args:
         graph: The model as it was loaded.
+        counters: Number the files.
         device: The emulated device whose graph the backend gets; None: it gets the model itself.
         write: Writes a file.
 
@@ -41,15 +42,16 @@ def save(graph: Graph, device: Ascend | None = None, write: WriteStream = write_
     level = _level()
     if level == 0:
         return
+    numbers = counters.saved_graphs
     if level >= _WITH_BUILT:
         for inner in graph.walk():
             _write(
-                f"graph_build_{inner.index}_{next(_numbers):04}", ".ir", inner, None, level=level, write=write
+                f"graph_build_{inner.index}_{next(numbers):04}", ".ir", inner, None, level=level, write=write
             )
     devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
     for inner in (graph if device is None else device.graph).walk():
         _write(
-            f"trace_code_graph_{next(_numbers):04}",
+            f"trace_code_graph_{next(numbers):04}",
             "",
             inner,
             devices.get(inner.index),

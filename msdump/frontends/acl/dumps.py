@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from msdump import env
-from msdump.capture.process import Process
+from msdump.capture.process import PROCESS, Process
 from msdump.config.acl import environment
 from msdump.config.acl import plan as config
 from msdump.config.acl.codes import AclCode
@@ -35,7 +35,7 @@ class Configuration:
 
     plan: DumpPlan
     time: str = field(default_factory=CLOCK.seconds)
-    process: Process = field(default_factory=Process)
+    process: Process = field(default_factory=PROCESS.beside)
     usage: Usage = field(default_factory=Usage)
 
     def flush(self) -> None:

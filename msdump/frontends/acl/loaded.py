@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.process import Process
 from msdump.config.acl.codes import AclCode
 from msdump.dtypes import STRING, DType
 from msdump.encode import packing
@@ -32,14 +31,12 @@ class LoadedModel:
     Attributes:
         model_id: Its number.
         network: What runs.
-        process: What its dump shares with others of its configuration.
         usage: What was loaded and run under its configuration.
         shapes: Shapes of its outputs in the last run.
     """
 
     model_id: int
     network: Network
-    process: Process
     usage: Usage = field(default_factory=Usage)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -77,7 +74,6 @@ class LoadedModel:
         }
         if self.network.plan is not None:
             self.usage.ran(self.network.runs, self.network.plan)
-        self.process.step_to(self.network.runs)
         results = self.network.run(fed)
         arrays = [_tensor(name, item) for name, item in results.items()]
         self.shapes = [array.shape for array in arrays]

@@ -11,7 +11,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.capture.compiled.single_dump import SingleOperator
-from msdump.capture.process import Process
+from msdump.capture.process import PROCESS
 from msdump.config.acl.codes import AclCode
 from msdump.dtypes import DTYPES, STRING, DType
 from msdump.encode import packing
@@ -242,7 +242,7 @@ def _built(
 ) -> tuple[Network, SingleOperator]:
     single = SingleOperator(op_type, "" if dump is None else dump.time)
     if dump is None:
-        return Network(graph, None, Process(), context(device_id)), single
+        return Network(graph, None, PROCESS.beside(), context(device_id)), single
     plan = replace(dump.plan, when=replace(dump.plan.when, iterations=IterationSet()))  # calls are no steps
     return Network(graph, plan, dump.process, model=single), single
 

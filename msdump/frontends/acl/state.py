@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.capture.compiled.single_dump import SingleOperator
+from msdump.capture.process import PROCESS
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import out_of_turn
+from msdump.counters import Counters
 from msdump.errors import AclError
 from msdump.frontends.acl.allocations import Memory
 from msdump.frontends.acl.dumps import Dumps
@@ -30,6 +32,7 @@ class AclState:
     Attributes:
         is_initialised: Between ``init`` and ``finalize``.
         is_finalised: ``finalize`` was the last of the two.
+        counters: Numbers of the models that are loaded.
         config: Bytes of the first configuration file that ``init`` was given.
         handles: Every handle.
         memory: Memory of device and host.
@@ -39,13 +42,13 @@ class AclState:
         lock: Held while a model or operator runs.
         default_stream: The stream that is there without being created.
         stream_numbers: Numbers of the streams that are created.
-        model_numbers: Numbers of the models that are loaded.
         device_id: The device that was set last.
         contexts: The device of each thread.
     """
 
     is_initialised: bool = False
     is_finalised: bool = False
+    counters: Counters = field(default_factory=PROCESS.counters.beside)
     config: bytes | None = None
     handles: Handles = field(default_factory=Handles)
     memory: Memory = field(default_factory=Memory)
@@ -55,7 +58,6 @@ class AclState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     default_stream: Stream = field(default_factory=lambda: Stream(0))
     stream_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    model_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     device_id: int = 0
     contexts: threading.local = field(default_factory=threading.local)
 

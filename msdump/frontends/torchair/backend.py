@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +14,9 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from msdump.capture.compiled.dump import ModelIdentity
-from msdump.capture.process import Process
+from msdump.capture.process import PROCESS
 from msdump.config import torchair as options
+from msdump.counters import ModelIdentity, RunCounter
 from msdump.frontends.acl import dumps
 from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
 from msdump.frontends.torchair.compiler_config import CompilerConfig
@@ -30,8 +29,6 @@ from msdump.store.clock import CLOCK
 
 _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
 
-_graph_numbers = itertools.count(1)
-
 Signature = tuple[Any, ...]
 """Types and shapes of one call's tensors, and its numbers."""
 
@@ -43,7 +40,7 @@ class Device:
         plan: What is dumped, None: nothing.
         context: Where graphs run.
         settings: ``config.debug``.
-        process: The sink and the iteration.
+        process: The sink and the numbers of graphs.
         time: When the dump was configured, the name of its directory.
         lock: Held by the graph that runs; backward graphs run on a thread of their own.
     """
@@ -53,7 +50,7 @@ class Device:
         self.plan = plan
         self.context = where
         self.settings = settings
-        self.process = Process()
+        self.process = PROCESS.beside()
         self.time = CLOCK.seconds()
         self.lock = threading.RLock()
         weakref.finalize(self, self.process.close)
@@ -82,14 +79,14 @@ class CapturedGraph:
     Attributes:
         name: ``graph_{n}``, counted from 1 in the process; also its directory in the dump.
         model_id: Its number in the dump.
-        calls: How often it has run, the next ``data_index``; calls that failed included.
+        runs: Counts its calls, the ``data_index`` of its dump; calls that failed included.
     """
 
     def __init__(self, gm: GraphModule, device: Device) -> None:
         """Take a graph; it is exported when its first call tells the shapes."""
-        self.model_id = next(_graph_numbers)
+        self.model_id = next(device.process.counters.captured_graphs)
         self.name = f"graph_{self.model_id}"
-        self.calls = 0
+        self.runs = RunCounter()
         self._gm = gm
         self._device = device
         self._models: dict[Signature, ShapeModel] = {}
@@ -108,11 +105,11 @@ class CapturedGraph:
         """
         with self._device.lock:
             model = self._model(arguments)
-            self._device.process.step_to(self.calls)
+            run = self.runs.next
             try:
                 made = _run(model, arguments)
-            finally:  # a call that fails is a call
-                self.calls += 1
+            finally:  # a call that fails, or that runs no operator, is a call
+                self.runs.ended(run)
             self._device.complete()
         return [_value(result, arguments, made) for result in model.exported.results]
 
@@ -136,7 +133,7 @@ class CapturedGraph:
             self.model_id, self._gm, named, exported.origins, settings=shown, write=write
         )
         plan = device.plan and scope.with_marked(device.plan, self._gm, exported.origins)
-        identity = ModelIdentity(self.name, self.model_id, device.time, is_stepped=True)
+        identity = ModelIdentity(self.name, self.model_id, device.time, self.runs)
         network = Network(graph, plan, device.process, device.context, model=identity)
         if network.device is not None:
             graph_dump.write_optimized(self.name, network.device, shown, write)
@@ -214,7 +211,7 @@ def _compiled(device: Device, gm: GraphModule, _: Sequence[Any]) -> Callable[...
     """Return what runs one graph: the device, or torch itself where the settings say so."""
     settings = device.settings
     if settings.data_dump.type.value:
-        return _Boxed(data_dump.wrap(gm, settings.data_dump, next(_graph_numbers)))
+        return _Boxed(data_dump.wrap(gm, settings.data_dump, next(device.process.counters.captured_graphs)))
     return _Boxed(gm if settings.run_eagerly else CapturedGraph(gm, device))
 
 

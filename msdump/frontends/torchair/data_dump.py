@@ -8,7 +8,6 @@ The device has no part in it: what it computes for a node can be compared with t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from msdump import dtypes
+from msdump.counters import RunCounter
 from msdump.encode import npy
 from msdump.frontends.torchair import rank, tensors
 from msdump.frontends.torchair.graph_dump import captured_name
@@ -42,11 +42,11 @@ def wrap(gm: GraphModule, settings: Any, graph_number: int) -> Callable[..., Any
     """
     root = Path(settings.path.value or ".", rank.directory(), f"graph_{graph_number}")
     chosen = frozenset(node.name for node in gm.graph.nodes if _is_chosen(node, settings.filter.value))
-    steps = itertools.count()
+    runs = RunCounter()
 
     def run(*inputs: Any) -> Any:
         with torch.no_grad():
-            return _Dumping(gm, root / str(next(steps)), chosen).run(*inputs)
+            return _Dumping(gm, root / str(runs.take().execution), chosen).run(*inputs)
 
     return run
 

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.compiled.dump import ModelIdentity
 from msdump.capture.dumps import Watching, dump_of
 from msdump.capture.process import Process
+from msdump.counters import ModelIdentity, Run
 from msdump.device import formats
 from msdump.device.ascend import Ascend
 from msdump.device.memory import BASE, Block
@@ -153,7 +153,7 @@ class _Rehearsal:
         """Dump one iteration; return the number of tensors of unknown shape, and of those in branches."""
         names = [value.name for value in self._graph.inputs]
         fed = dict(zip(names, self._tensors.of(names, []), strict=True))
-        capture = self._dump.begin(iteration, fed)
+        capture = self._dump.begin(Run(iteration, iteration), fed)
         unknown: list[str] = []
         for position, node in enumerate(self._graph.nodes):
             if capture.watched[position] and self._is_certain:

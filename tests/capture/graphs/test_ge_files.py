@@ -12,6 +12,7 @@ from msdump import env
 from msdump.capture.graphs import ge_files
 from msdump.capture.graphs.ge_files import GraphFiles, asked, graph_files
 from msdump.capture.graphs.ge_model import HostView
+from msdump.counters import Counters
 from msdump.errors import DumpWriteError
 from msdump.graph import loader
 
@@ -48,7 +49,7 @@ def write(monkeypatch, *, is_dumped=False, **variables):
     """Write every stage under variables; return kind and stage of each file."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    files = graph_files(2, is_dumped=is_dumped)
+    files = graph_files(2, Counters(), is_dumped=is_dumped)
     if files is not None:
         for stage in STAGES:
             files.write(stage, view())
@@ -160,7 +161,7 @@ def test_unwritable_place(place):
     """A place that cannot be written is told with its path."""
     (place / "file").touch()
     files = GraphFiles(
-        ge_files.Asked("2", "2", frozenset({"ge_proto"}), str(place / "file")), is_dumped=False
+        ge_files.Asked("2", "2", frozenset({"ge_proto"}), str(place / "file")), Counters(), is_dumped=False
     )
 
     with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/ge_proto_.*Build.txt': Not a directory"):

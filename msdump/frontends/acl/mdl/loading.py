@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msdump import reading
-from msdump.capture.compiled.dump import ModelIdentity
-from msdump.capture.process import Process
+from msdump.capture.process import PROCESS
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import null_pointer
+from msdump.counters import ModelIdentity, RunCounter
 from msdump.errors import AclError, GraphError
 from msdump.frontends.acl import answers, state
 from msdump.frontends.acl.arguments import path_text
@@ -70,7 +70,7 @@ def _load(read: Callable[[], Graph], file_name: str) -> int:
     except GraphError as error:
         raise AclError(AclCode.PARSE_MODEL, str(error)) from error
     with now.lock:
-        model_id = next(now.model_numbers)
+        model_id = next(now.counters.model_ids)
         now.models[model_id] = _loaded(now, graph, file_name, model_id)
     return model_id
 
@@ -79,9 +79,8 @@ def _loaded(now: AclState, graph: Graph, file_name: str, model_id: int) -> Loade
     device_id = now.current_device
     dump = now.dumps.current(device_id)
     if dump is None:
-        process = Process()
-        return LoadedModel(model_id, Network(graph, None, process, context(device_id)), process)
-    identity = ModelIdentity(file_name, model_id, dump.time)
+        return LoadedModel(model_id, Network(graph, None, PROCESS.beside(), context(device_id)))
+    identity = ModelIdentity(file_name, model_id, dump.time, RunCounter())
     network = Network(graph, dump.plan, dump.process, model=identity)
     dump.usage.loaded(file_name, graph.name)
-    return LoadedModel(model_id, network, dump.process, dump.usage)
+    return LoadedModel(model_id, network, dump.usage)

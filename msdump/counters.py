@@ -1,0 +1,220 @@
+"""Who counts what: every number of a process that users see in the names of a dump, and how it advances.
+
+iteration
+    The number of a run in the dump, by which ``iteration`` and acl's ``dump_step`` select: the directory
+    ``{graph_id}/{iteration}``, the ``{step}`` of O2. It advances at the end of a run (``RunCounter``).
+step
+    The iteration where the user counts it: ``set_init_iter``, ``dump_step``.
+run, execution
+    The runs of one model, from 0, failed ones included; it advances at the end of a run. The directory
+    ``{model_id}/{execution}``, which CANN calls data_index and MindSpore iteration_id.
+pass
+    How often an operator of a branch or loop ran within one execution. Nobody counts it while a
+    network runs: readers tell passes apart by their files (``store/read/executions.py``).
+graph id
+    The graphs of MindSpore's tree, branches and loop bodies included, from 0: ``{net_name}/{graph_id}``.
+model id
+    The models that are compiled as a whole, from 1, one for each load: ``{model_name}/{model_id}``.
+captured graph
+    The graphs that torch.compile has captured, from 1: ``graph_{number}``, and their model id.
+GE graph, stage file, saved graph
+    The graphs that GE compiles, the files of their stages and the graphs that MindSpore saves, from 0:
+    ``ge_proto_{stage file}_graph_{GE graph}_{stage}.txt``, ``trace_code_graph_{saved graph}``.
+
+Task and stream ids are no counts: they are places in a compiled graph, the same in every run
+(``device/tasks.py``). The dump time and the timestamps of files come from the clock (``store/clock.py``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msdump.iterations import IterationSet
+
+_log = logging.getLogger("msdump.counters")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The numbers of one run of a model.
+
+    Attributes:
+        iteration: Its number in the dump, which the configuration selects by.
+        execution: How often the model ran before it.
+    """
+
+    iteration: int
+    execution: int
+
+
+class RunCounter:
+    """The runs of a model that counts for itself: each run's iteration is its execution.
+
+    CANN counts so where a model has no step counter of its own (acl's ``dump_step``), torchair
+    counts the calls of a captured graph so, whatever the shapes of their tensors.
+
+    Attributes:
+        count: How often the model has run, runs that failed included.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first run."""
+        self.count = 0
+        self._lock = threading.Lock()
+
+    @property
+    def next(self) -> Run:
+        """The numbers of the run that goes on, or else of the next one."""
+        return Run(self.count, self.count)
+
+    def ended(self, run: Run) -> None:
+        """Count a run that has ended, failed or not; a run that is told twice is counted once."""
+        self.count = run.execution + 1
+
+    def take(self) -> Run:
+        """Return the numbers of a run that counts from its beginning; no two threads get the same."""
+        with self._lock:
+            run = self.next
+            self.ended(run)
+            return run
+
+
+class SharedRunCounter(RunCounter):
+    """The runs of one of MindSpore's networks, whose iterations all networks of a configuration share."""
+
+    def __init__(self, counters: Counters, source: str, first: int) -> None:
+        """Begin before the first run.
+
+        Args:
+            counters: Those of the process.
+            source: The configuration, "" for networks without one.
+            first: ``initial_iteration``.
+        """
+        super().__init__()
+        self._counters = counters
+        self._source = source
+        self._first = first
+        self._used = IterationSet(())
+
+    @property
+    def next(self) -> Run:
+        """The numbers of the run that goes on, or else of the next one.
+
+        Where the shared iteration is a number that this network has used, the next one that it
+        has not used counts, so that no run adds to the files of another. Where the user
+        steps, the user's number holds.
+        """
+        iteration = self._counters.step
+        if iteration is None:
+            shared = self._counters.shared_iteration(self._source)
+            iteration = self._used.first_outside(self._first if shared is None else shared)
+        return Run(iteration, self.count)
+
+    def ended(self, run: Run) -> None:
+        """Count a run that has ended, and point the configuration's networks to the iteration after it."""
+        super().ended(run)
+        self._used = self._used.including(run.iteration)
+        self._counters.share_iteration(self._source, self.count + self._first)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What tells a compiled model from the others of its process.
+
+    Attributes:
+        file_name: Name of the model's file without suffix, "" where there is none.
+        model_id: Its number, None: the next one of the process.
+        time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
+            (Ascend O2), each step is configured anew.
+        runs: Counts its runs, also where it is several networks, one for each set of shapes; None: as
+            MindSpore's networks count.
+    """
+
+    file_name: str = ""
+    model_id: int | None = None
+    time: str | None = None
+    runs: RunCounter | None = None
+
+
+class Counters:
+    """The numbers that the networks of a process share; any thread may use them.
+
+    Attributes:
+        graph_ids: Numbers of graphs in MindSpore's tree.
+        model_ids: Numbers of compiled models.
+        captured_graphs: Numbers of the graphs that torch.compile has captured.
+        ge_graphs: Numbers of the graphs that GE compiles.
+        stage_files: Numbers of the files that show a stage of GE's compilation.
+        saved_graphs: Numbers of the graphs that MindSpore saves.
+    """
+
+    def __init__(self) -> None:
+        """Start as a fresh process does."""
+        # The next of an itertools.count needs no lock: no other thread runs within the call.
+        self.graph_ids: Iterator[int] = itertools.count()
+        self.model_ids: Iterator[int] = itertools.count(1)
+        self.captured_graphs: Iterator[int] = itertools.count(1)
+        self.ge_graphs: Iterator[int] = itertools.count()
+        self.stage_files: Iterator[int] = itertools.count()
+        self.saved_graphs: Iterator[int] = itertools.count()
+        self._lock = threading.RLock()  # reentrant: a signal handler may step while the frame below it steps
+        self._step: int | None = None
+        self._shared: dict[str, int] = {}
+
+    def beside(self) -> Counters:
+        """Return counters for what acl or torchair configures beside MindSpore's networks.
+
+        Files that show graphs stand in directories of the whole process, and so count on with
+        these; models, graphs and iterations start anew.
+        """
+        other = Counters()
+        other.captured_graphs = self.captured_graphs
+        other.ge_graphs = self.ge_graphs
+        other.stage_files = self.stage_files
+        other.saved_graphs = self.saved_graphs
+        return other
+
+    def runs(self, source: str, first: int) -> RunCounter:
+        """Return what counts the runs of one of MindSpore's networks.
+
+        Args:
+            source: The configuration, "" for networks without one.
+            first: ``initial_iteration``.
+        """
+        return SharedRunCounter(self, source, first)
+
+    @property
+    def step(self) -> int | None:
+        """The iteration of the next run where the user steps, None where runs count themselves."""
+        return self._step
+
+    def step_to(self, iteration: int) -> None:
+        """Set the iteration of the next run; from now on the user steps (``set_init_iter``)."""
+        self._step = iteration
+
+    def step_by(self, count: int) -> None:
+        """Advance the iteration of the next run where the user steps (``dump_step``)."""
+        with self._lock:
+            if self._step is None:
+                _log.warning("dump_step has no effect before set_init_iter")
+                return
+            self._step += count
+
+    def shared_iteration(self, source: str) -> int | None:
+        """Return the iteration that a configuration's networks count; None before the first run.
+
+        After each run of a network it becomes that network's count of runs plus
+        ``initial_iteration``, as since MindSpore 2.7; with one network it counts 0, 1, 2, ...
+
+        Args:
+            source: The configuration, "" for networks without one.
+        """
+        return self._shared.get(source)
+
+    def share_iteration(self, source: str, iteration: int) -> None:
+        """Set the iteration that follows a run of one of a configuration's networks."""
+        self._shared[source] = iteration
