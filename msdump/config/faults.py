@@ -1,4 +1,4 @@
-"""Faults and warnings of one configuration file: worded, placed, collected, reported at once."""
+"""Faults and warnings of one configuration file: worded, placed in it, collected, reported at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TextFault:
     """One fault of a text that follows a grammar.
 
     Attributes:
-        start: Offset of the offending part.
+        start: Offset of the offending part, in characters.
         end: Offset behind it.
         message: What is wrong and what to write instead.
     """
@@ -40,7 +40,7 @@ class GrammarError(ValueError):
     """
 
     def __init__(self, text: str, *faults: TextFault) -> None:
-        """Join the messages."""
+        """Take the text and its faults; their messages, joined, are the error's own."""
         self.text = text
         self.faults = faults
         super().__init__("; ".join(fault.message for fault in faults))
@@ -105,6 +105,7 @@ class FaultReport:
             ConfigValueError: There is at least one fault.
         """
         source = self._document.source
+        # warnings come first and in the file's order, whatever the order of the checks: read top to bottom
         for problem in sorted(self._warnings, key=lambda problem: (problem.line, problem.column)):
             _log.warning("%s", problem.render(source))
         if self._errors:
@@ -116,7 +117,13 @@ class FaultReport:
 
 
 def json_path(path: Path) -> str:
-    """Return a path as JSONPath, ``$.common_dump_settings.kernels[0]``."""
+    """Return a path as JSONPath.
+
+    >>> json_path(("common_dump_settings", "kernels", 0))
+    '$.common_dump_settings.kernels[0]'
+    >>> json_path(("no-name",))
+    '$["no-name"]'
+    """
     text = "$"
     for step in path:
         if isinstance(step, str) and step.isidentifier():
@@ -133,7 +140,12 @@ def show(value: Any) -> str:
 
 
 def did_you_mean(value: Any, candidates: Iterable[Any]) -> str:
-    """Return `` (did you mean 'tensor'?)`` for the candidate closest to a value, "" if none is close."""
+    """Return a hint at the candidate closest to a value, "" if none is close.
+
+    >>> did_you_mean("tensr", ("tensor", "statistic"))
+    " (did you mean 'tensor'?)"
+    """
+    # comparing takes the square of the length: a long text is no misspelt key
     if not isinstance(value, (str, int, float)) or len(text := str(value).lower()) > _LONGEST_VALUE:
         return ""
     by_text = {str(candidate).lower(): candidate for candidate in candidates}

@@ -25,11 +25,19 @@ _REGEX_OPENS: Final = "name-regex("
 
 
 def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
-    """Return the set that an ``iteration`` text describes.
+    """Return the set of iteration numbers that an ``iteration`` text describes.
+
+    >>> parse_iterations("0 | 5-8 | 7-9").spans
+    ((0, 0), (5, 9))
+    >>> 3 in parse_iterations("all")
+    True
+    >>> parse_iterations("0|8-5")
+    Traceback (most recent call last):
+    msdump.config.faults.GrammarError: the range 8-5 runs backwards; write 5-8
 
     Args:
         text: The text.
-        for_ge: It becomes the graph engine's ``ge.exec.dumpStep``, which takes 100 segments at most
+        for_ge: The text becomes the graph engine's ``ge.exec.dumpStep``, which takes 100 segments at most
             and no range of one number.
 
     Raises:
@@ -41,10 +49,11 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     spans: list[tuple[int, int]] = []
     faults: list[TextFault] = []
     offset = 0
+    # every segment is looked at, also behind a faulty one: a user gets all faults of a text in one go
     for segment in text.split("|"):
         match = _SEGMENT.fullmatch(segment)
         low, high = _bounds(match) if match else (0, 0)
-        message = _segment_message(segment, low, high) if match else _shape_message(text, segment)
+        message = _range_message(segment, low, high) if match else _malformed_message(text, segment)
         if not message and for_ge:
             message = _ge_message(match, low, high)
         if message:
@@ -61,6 +70,13 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
 
 def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
     """Return the pattern that an item of ``kernels`` describes, None for an empty one.
+
+    >>> parse_kernel("name-regex(Default/.+)", searches=False).matches("Default/Add-op0")
+    True
+    >>> parse_kernel("conv", searches=False).matches("Default/conv1-Conv2d/Conv2D-op3")
+    True
+    >>> parse_kernel("Default/Add-op0", searches=False).matches("default/add-op0")
+    False
 
     Args:
         item: The item as the user wrote it.
@@ -81,16 +97,18 @@ def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
 
 
 def _bounds(match: re.Match[str]) -> tuple[int, int]:
-    low = _number(match["low"])
-    return low, _number(match["high"]) if match["high"] else low
+    low = _clamped_number(match["low"])
+    return low, _clamped_number(match["high"]) if match["high"] else low
 
 
-def _number(digits: str) -> int:
+def _clamped_number(digits: str) -> int:
+    """Return the number that decimal digits write, 2^64 for any that is greater."""
     significant = digits.lstrip("0") or "0"
+    # Python refuses to convert more than 4,300 digits; the length alone tells that these are too many
     return int(significant) if len(significant) <= len(str(_BIGGEST)) else _BIGGEST + 1
 
 
-def _segment_message(segment: str, low: int, high: int) -> str:
+def _range_message(segment: str, low: int, high: int) -> str:
     if max(low, high) > _BIGGEST:
         return f"{segment.strip()} does not fit into 64 bit"
     if low > high:
@@ -104,7 +122,7 @@ def _ge_message(match: re.Match[str] | None, low: int, high: int) -> str:
     return ""
 
 
-def _shape_message(text: str, segment: str) -> str:
+def _malformed_message(text: str, segment: str) -> str:
     if text.strip().lower() == "all":
         return "write 'all' in lower case"
     if not segment.strip():
@@ -113,15 +131,17 @@ def _shape_message(text: str, segment: str) -> str:
 
 
 def _fault_of(segment: str, offset: int, message: str) -> TextFault:
+    """Return the fault of a segment, placed at its text without the spaces around it."""
     start = offset + len(segment) - len(segment.lstrip())
     end = offset + len(segment.rstrip())
+    # a segment of spaces alone has no text to point at: the caret marks the spaces
     return (
         TextFault(start, end, message) if start < end else TextFault(offset, offset + len(segment), message)
     )
 
 
 def _expression(text: str) -> tuple[str, str]:
-    """Return the expression of an item, and the same in Python's syntax."""
+    """Return the expression between the brackets of ``name-regex(...)``, and the same in Python's syntax."""
     if not text.endswith(")"):
         message = "the bracket of name-regex( is not closed; write name-regex(expression)"
         raise GrammarError(text, TextFault(len(text), len(text) + 1, message))
@@ -130,5 +150,6 @@ def _expression(text: str) -> tuple[str, str]:
     try:
         return expression, translate(expression)
     except GrammarError as error:
-        moved = [TextFault(f.start + offset, f.end + offset, f.message) for f in error.faults]
-        raise GrammarError(text, *moved) from None
+        # the translator counts from the start of the expression, a message shows the whole item
+        faults_in_item = [TextFault(f.start + offset, f.end + offset, f.message) for f in error.faults]
+        raise GrammarError(text, *faults_in_item) from None

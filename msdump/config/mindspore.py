@@ -1,4 +1,7 @@
-"""MINDSPORE_DUMP_CONFIG: file, environment and context become a DumpPlan."""
+"""MINDSPORE_DUMP_CONFIG: its file, with the environment and the context of the run, becomes a DumpPlan.
+
+MindSpore stops at the first violation; here every fault of a file is collected and raised at once.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _log = logging.getLogger("msdump.config")
 
 _E2E: Final = "e2e_dump_settings"
 _TOP_KEYS: Final = (*BLOCKS, "$schema")
-_HOMES: Final = {key: name for name, model in BLOCKS.items() for key in model.model_fields}
+_BLOCK_OF: Final = {key: name for name, model in BLOCKS.items() for key in model.model_fields}
 _DIAGNOSTIC_SUBDIRECTORY: Final = "/debug_dump"
 
 
@@ -70,6 +73,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
         _warn_of_ranks()
     settings = _settings(top, context, mode, report)
     _read_iteration(settings, report)
+    # rules first: which wrong values matter depends on the settings that are in force after them
     rules.apply(mode, settings, report)
     _report_faults(settings, mode, report)
     root = _root(settings, report)
@@ -79,7 +83,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
 
 
 def _level(context: Context, top: Mapping[str, Any]) -> JitLevel | None:
-    """Return the level that holds: the explicit one, or the one that the file implies."""
+    """Return Ascend's jit level: the explicit one, or the one that the file implies; else None."""
     if context.device_target is not DeviceTarget.ASCEND:
         return None
     return context.jit_level or (JitLevel.O0 if _E2E in top else JitLevel.O2)
@@ -106,7 +110,7 @@ def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: Fau
     if not isinstance(block, dict):
         return
     for key in block.keys() - set(known):
-        hint = f" (it belongs into $.{_HOMES[key]})" if key in _HOMES else did_you_mean(key, known)
+        hint = f" (it belongs into $.{_BLOCK_OF[key]})" if key in _BLOCK_OF else did_you_mean(key, known)
         report.warn_of_key((*path, key), f"is unknown and ignored{hint}")
 
 
@@ -154,9 +158,9 @@ def _root(settings: Settings, report: FaultReport) -> str:
     if not text and not base:
         report.error(path, f"is missing or empty: give an absolute path, or set {env.DIAGNOSTIC_DATA_PATH}")
         return ""
-    given = text or f"{base}{_DIAGNOSTIC_SUBDIRECTORY}"
+    configured = text or f"{base}{_DIAGNOSTIC_SUBDIRECTORY}"
     try:
-        root = parse_root(given)
+        root = parse_root(configured)
     except GrammarError as error:
         if text:
             report.error_in_text(path, error)
@@ -164,7 +168,7 @@ def _root(settings: Settings, report: FaultReport) -> str:
             report.error_outside(error, env.DIAGNOSTIC_DATA_PATH)
         return ""
     if foreign := foreign_characters(root):
-        warning = f"= {show(given)}: MindSpore itself refuses a path with {foreign!r}"
+        warning = f"= {show(configured)}: MindSpore itself refuses a path with {foreign!r}"
         if text:
             report.warn(path, warning)
         else:
@@ -173,8 +177,11 @@ def _root(settings: Settings, report: FaultReport) -> str:
 
 
 def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[KernelPattern, ...]:
-    """Return the patterns of ``kernels``, which only dump_mode 1 reads; those of another type are told."""
-    if not settings.is_usable("dump_mode") or settings.given("dump_mode") != DumpMode.KERNELS:
+    """Return the patterns of ``kernels``, none where the file's dump_mode is not 1; report faulty ones.
+
+    An item that is no text is skipped here: it is among the faults of the settings.
+    """
+    if not settings.is_usable("dump_mode") or settings.as_configured("dump_mode") != DumpMode.KERNELS:
         return ()
     patterns: dict[tuple[PatternKind, str], KernelPattern] = {}
     for index, item in enumerate(settings.items("kernels")):
@@ -204,6 +211,7 @@ def _pattern(item: str, path: Path, mode: Mode, report: FaultReport) -> KernelPa
 
 def _warn_of_ranks() -> None:
     """Warn of variables by which a launcher tells a process that it is one of several."""
+    # vendor: MindSpore's rank directory follows the initialised communication, RANK_ID alone changes nothing
     for name in (env.RANK_ID, env.RANK):
         text = env.read(name)
         if text is not None and text.strip("0"):

@@ -27,7 +27,7 @@ class Allowed:
 
 
 def _whole(value: Any) -> Any:
-    """Refuse what Literal would take for a number: true, and 1.0."""
+    """Refuse true and 1.0, which pydantic's Literal takes for the number 1 because they are equal to it."""
     if type(value) is not int:
         raise PydanticCustomError("whole_number", "not a whole number")
     return value
@@ -35,7 +35,7 @@ def _whole(value: Any) -> Any:
 
 Choice012: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_whole)]
 Unsigned: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
-_BIGGEST: Final = (1 << 63) - 1
+_BIGGEST: Final = (1 << 63) - 1  # of a size in bytes
 UNSIGNED: Final = Allowed("a whole number from 0 to 4294967295")
 BOOLEAN: Final = Allowed("true or false")
 
@@ -61,6 +61,8 @@ Category: TypeAlias = Literal[
 class Section(BaseModel):
     """One object of the configuration; keys it does not know are left to the reader to report."""
 
+    # strict: MindSpore refuses "1" and true for numbers. ignore: unknown keys only warn, with a suggestion.
+    # defer_build: the validators are built at the first use, which a process without a dump never reaches.
     model_config = ConfigDict(strict=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
 
 

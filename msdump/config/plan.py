@@ -1,4 +1,4 @@
-"""The plan that MindSpore's settings mean, once they are read, corrected and complete."""
+"""MindSpore's settings, once they are checked and corrected, as a DumpPlan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from msdump.selector import DumpMode, KernelPattern, Selector
 _log = logging.getLogger("msdump.config")
 
 _ON_ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
-_WITH_INPUTS: Final = (0, 1)  # of input_output
+_WITH_INPUTS: Final = (0, 1)  # values of input_output
 _WITH_OUTPUTS: Final = (0, 2)
 _CATEGORY_ALIASES: Final = {"hash": "sha1", "hash:sha1": "sha1", "hash:md5": "md5"}
 
@@ -150,7 +150,12 @@ def _statistics(settings: Settings) -> StatisticSpec | None:
 
 
 def _categories(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of the user's list; one that is there gets no second one by a name of hashes."""
+    """Return the columns of the user's list, in its order; the names of hashes are those after MindSpore 2.7.
+
+    >>> _categories(["max", "max", "hash", "hash:sha1"])
+    ('max', 'max', 'sha1')
+    """
+    # vendor: MindSpore keeps a statistic that is listed twice, but not a hash under two of its names
     columns: list[str] = []
     for name in names:
         column = _CATEGORY_ALIASES.get(name, name)
@@ -173,16 +178,16 @@ def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings
 
 
 def _drops_useless(mode: Mode) -> bool:
-    """Return what MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT says: all but "0" is "1"."""
-    given = env.read(env.IGNORE_USELESS_OUTPUT)
-    text = given or "1"
+    """Tell whether useless outputs are left out: MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT is not "0"."""
+    value = env.read(env.IGNORE_USELESS_OUTPUT)
+    text = value or "1"
     if text not in {"0", "1"}:
         _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
-    elif given and mode in {Mode.CPU, Mode.O2}:
+    elif value and mode in {Mode.CPU, Mode.O2}:  # vendor: MindSpore's CPU writes Print's empty output
         _log.warning(
             "%s = %r has no effect under %s, which dumps every output",
             env.IGNORE_USELESS_OUTPUT,
-            given,
+            value,
             mode.value,
         )
     return text != "0"

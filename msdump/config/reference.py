@@ -40,7 +40,8 @@ _FORCED: Final = "warning, the value that fits is used"
 
 
 def reference_text() -> str:
-    """Return the page."""
+    """Return the reference page as Markdown."""
+    # the grammar stands in one place, the docstring of its parser; its first line is the module's own
     texts = _TEXTS.format(grammar=(grammar.__doc__ or "").partition("\n\n")[2].strip())
     return "\n".join((_HEAD, *(_block(name) for name in BLOCKS), texts, _rules(), _variables()))
 
@@ -75,6 +76,7 @@ def _modes(rule: rules.Rule) -> str:
 
 
 def _why(rule: rules.Rule) -> str:
+    # reasons are templates for str.format, in which a brace of the text stands twice
     return rule.why.replace("{{", "{").replace("}}", "}")
 
 
@@ -93,11 +95,12 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def _lines(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     for cells in (titles, ("---",) * len(titles), *rows):
+        # chr(92) is the backslash, which an f-string of Python 3.11 cannot hold
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the one file that is named."""
+    """Write the page to the file that the only argument names."""
     if len(arguments) != 1:
         sys.exit("usage: python -m msdump.config.reference FILE")
     Path(arguments[0]).write_text(reference_text(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The root of a dump: which paths are taken, and what MindSpore itself would say of them."""
+"""The root directory of a dump (``path``): which texts are accepted, and which MindSpore itself refuses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ _UNUSABLE: Final = re.compile("[\0\ud800-\udfff]")  # of a text with surrogates 
 def parse_root(text: str) -> str:
     """Return the root of the dump without repeated and trailing slashes.
 
+    >>> parse_root("/home//dumps/")
+    '/home/dumps'
+
     Raises:
         GrammarError: It is relative, holds a character that no file name has, or is too long, as
             a whole or in a component.
     """
+    # a surrogate has no UTF-8 bytes: lengths can only be measured where none stands in the text
     faults = [
         TextFault(match.start(), match.end(), f"a path cannot hold {match[0]!r}; remove it")
         for match in _UNUSABLE.finditer(text)
@@ -34,7 +38,13 @@ def parse_root(text: str) -> str:
 
 
 def foreign_characters(root: str) -> str:
-    """Return the characters of a root for which MindSpore itself refuses it, each once."""
+    """Return the characters of a root for which MindSpore itself refuses it, each once.
+
+    MindSpore takes letters, digits, "_", "-" and "/" alone; msdump writes to such a root and warns.
+
+    >>> foreign_characters("/data/my.models/a b.c")
+    '. '
+    """
     return "".join(dict.fromkeys(_FOREIGN.findall(root)))
 
 

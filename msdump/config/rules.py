@@ -1,4 +1,8 @@
-"""What the keys of MINDSPORE_DUMP_CONFIG demand of each other, mode by mode."""
+"""What the keys of MINDSPORE_DUMP_CONFIG demand of each other, mode by mode: one table, ``RULES``.
+
+The demands are those of MindSpore's dump documents. Where MindSpore itself takes a contradiction in silence
+and does something else than was asked for, a rule warns or refuses.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +39,13 @@ DEVICE_STATISTICS: Final = ("max", "min", "avg", "l2norm")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One demand.
+    """One demand on the settings.
 
     Attributes:
-        modes: Where it holds.
-        key: The key that a message names.
-        when: Tells whether it is violated.
-        then: What follows.
+        modes: Modes in which it holds.
+        key: The key that the message names and whose value a consequence replaces.
+        when: Tells whether the settings violate it.
+        then: What a violation leads to: an error, a warning, another value.
         why: The reason, for the message; ``{key}`` stands for the value of a key.
     """
 
@@ -95,9 +99,12 @@ def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) 
     use(kept)(rule, settings, report)
 
 
+# The order counts: a rule sees the values that those before it have put in place of the file's.
 RULES: Final = (
     # How the dump runs
+    # vendor: MindSpore's CPU and GPU dump with enable false, or without it, all the same
     Rule(_HOST, "enable", lambda s: not s["enable"], use(True), "the documents ask for true on CPU and GPU"),
+    # MindSpore 2.7 warns three times here, a second apart, and then dumps nothing
     Rule(
         _O0_O1,
         "e2e_dump_settings",
@@ -112,6 +119,7 @@ RULES: Final = (
         note,
         "has no effect under jit_level O2",
     ),
+    # vendor: the CPU takes any list and dumps, [] and [-1] too
     Rule(
         _ALL - _CPU,
         "support_device",
@@ -134,6 +142,7 @@ RULES: Final = (
         refuse,
         "Ascend O2 needs it: 0 (off), 3 (overflowing operators) or 4 (the failing operator)",
     ),
+    # MindSpore's CPU takes 3 for 0, and writes parameters alone under 4: neither is what was asked for
     Rule(
         _HOST,
         "op_debug_mode",
@@ -141,6 +150,7 @@ RULES: Final = (
         refuse,
         "only Ascend detects overflows and exceptions; use 0 on CPU and GPU",
     ),
+    # 1 and 2 told overflows of the AI Core from those of atomic additions in older MindSpores
     Rule(
         _ASCEND,
         "op_debug_mode",
@@ -155,6 +165,7 @@ RULES: Final = (
         refuse,
         "not possible with ENABLE_MS_GE_DUMP=1; use 0 or 3, or unset the variable",
     ),
+    # vendor: the key itself is refused, with the value 0 too, which would change nothing
     Rule(
         _ALL,
         "overflow_number",
@@ -213,6 +224,7 @@ RULES: Final = (
         use("tensor"),
         "op_debug_mode 4 has no statistics",
     ),
+    # the documents exclude it, MindSpore does it
     Rule(
         _ASCEND,
         "saved_data",
@@ -282,6 +294,7 @@ RULES: Final = (
         use(False),
         "an asynchronous dump saves no kernel arguments",
     ),
+    # behind the value of a mode that reads it: MindSpore takes any text elsewhere, see INERT
     Rule(
         _ALL - _O2,
         "file_format",
@@ -300,10 +313,10 @@ RULES: Final = (
 )
 
 INERT: Final[dict[str, Callable[[Mode, Settings], bool]]] = {
-    "kernels[]": lambda _, s: s.given("dump_mode") != DumpMode.KERNELS,
+    "kernels[]": lambda _, s: s.as_configured("dump_mode") != DumpMode.KERNELS,
     "statistic_category": lambda _, s: s["saved_data"] == "tensor",
     "statistic_category[]": lambda _, s: s["saved_data"] == "tensor",
-    "sample_num": lambda _, s: s.given("sample_mode") == 0,
+    "sample_num": lambda _, s: s.as_configured("sample_mode") == 0,
     "file_format": lambda mode, _: mode is not Mode.O2,
     "precision_mode": lambda mode, _: mode in _HOST,
     "fusion_switch": lambda mode, _: mode is not Mode.O2,
@@ -328,10 +341,10 @@ def _is_violated(rule: Rule, settings: Settings) -> bool:
 
 
 def _message(rule: Rule, settings: Settings) -> str:
-    return f"{_given(rule.key, settings)}: {rule.why.format_map(settings)}"
+    return f"{_stated(rule.key, settings)}: {rule.why.format_map(settings)}"
 
 
-def _given(key: str, settings: Settings) -> str:
+def _stated(key: str, settings: Settings) -> str:
     """Return what the file says about a key: its value, or that it is missing."""
     if not settings.has(key):
         return "is missing"

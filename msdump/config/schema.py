@@ -20,7 +20,7 @@ def schema_text() -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the schema to the one file that is named."""
+    """Write the schema to the file that the only argument names."""
     if len(arguments) != 1:
         sys.exit("usage: python -m msdump.config.schema FILE")
     Path(arguments[0]).write_text(schema_text(), encoding="utf-8")

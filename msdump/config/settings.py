@@ -1,7 +1,8 @@
 """The blocks of a configuration file as one flat set of settings.
 
-A key whose value is missing or wrong is *unusable*: reading it raises, so that
-whatever would follow from it is skipped instead of reported a second time.
+No key stands in two blocks, so that a rule can name a key without its block. A key whose value is missing or
+wrong is *unusable*: reading it raises, so that whatever would follow from it is skipped instead of reported a
+second time.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ class Settings:
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        """Start with facts that do not come from the file, under names of their own."""
+        """Start with facts that do not come from the file, such as ``device_id``."""
         self._values: dict[str, Any] = dict(facts)
+        # kept apart from what the file says: MindSpore decides by the file which keys it reads at all
         self._forced: dict[str, Any] = {}
         self._paths: dict[str, Path] = {}
-        self._given: set[str] = set()
+        self._keys_in_file: set[str] = set()
         self._unusable: set[str] = set()
         self.faults: list[FieldFault] = []
 
@@ -66,8 +68,8 @@ class Settings:
             raise UnusableError(key)
         return self._forced.get(key, self._values[key])
 
-    def given(self, key: str) -> Any:
-        """Return the value that the file or the default gives a key, whatever replaced it since.
+    def as_configured(self, key: str) -> Any:
+        """Return the value that the file or the default gives a key, whatever a rule replaced it by since.
 
         Raises:
             UnusableError: It is missing or wrong in the file.
@@ -78,8 +80,8 @@ class Settings:
 
     def items(self, key: str) -> list[Any]:
         """Return the items of a list, also where some of them are wrong; nothing where it is no list."""
-        found = self._values[key]
-        return found if isinstance(found, list) else []
+        value = self._values[key]
+        return value if isinstance(value, list) else []
 
     def __setitem__(self, key: str, value: Any) -> None:
         """Replace a value."""
@@ -87,7 +89,7 @@ class Settings:
 
     def has(self, key: str) -> bool:
         """Tell whether the file gives a key or a block."""
-        return key in self._given
+        return key in self._keys_in_file
 
     def path(self, key: str) -> Path:
         """Return the path of a key or a block in the file."""
@@ -113,11 +115,11 @@ class Settings:
         self._paths[name] = (name,)
         self._define(name, model)
         if isinstance(block, dict):
-            self._given.add(name)
+            self._keys_in_file.add(name)
             self._take(name, model, block, report)
         elif block is not ABSENT:
             report.error((name,), f"= {show(block)}: must be an object")
-            self._given.add(name)
+            self._keys_in_file.add(name)
             self._unusable |= model.model_fields.keys()
         elif required := _required(model):
             report.error((name,), f"is missing: it must hold {', '.join(required)}")
@@ -135,12 +137,13 @@ class Settings:
         self._unusable |= set(_required(model))
 
     def _take(self, name: str, model: type[Section], block: dict[str, Any], report: FaultReport) -> None:
-        given = block.keys() & model.model_fields.keys()
-        self._given |= given
-        self._unusable -= given
-        self._values |= {key: block[key] for key in given}
+        keys = block.keys() & model.model_fields.keys()
+        self._keys_in_file |= keys
+        self._unusable -= keys
+        # the values as JSON holds them, not as pydantic returns them: one fault would leave it with none
+        self._values |= {key: block[key] for key in keys}
         for key in _required(model):
-            if key not in given:
+            if key not in keys:
                 report.error((name, key), f"is missing: must be {_allowed(model, key).text}")
         for fault in _faults(name, model, block):
             self.give_up(fault.key.removesuffix("[]"))
@@ -160,18 +163,27 @@ def _faults(name: str, model: type[Section], block: dict[str, Any]) -> Iterator[
         model.model_validate(block)
     except ValidationError as error:
         for detail in error.errors(include_url=False, include_context=False):
-            if detail["type"] != "missing":
+            if detail["type"] != "missing":  # those the caller reports, with what the key must be
                 yield _fault(name, model, detail["loc"], detail["input"])
 
 
-def _fault(name: str, model: type[Section], loc: Path, value: Any) -> FieldFault:
-    key, *within = loc
+def _fault(name: str, model: type[Section], location: Path, value: Any) -> FieldFault:
+    """Return pydantic's finding in msdump's words.
+
+    Args:
+        name: Key of the block.
+        model: Its model.
+        location: The key, and behind it an index where an item of its list is wrong.
+        value: The wrong value.
+    """
+    key, *index = location
     allowed = _allowed(model, str(key))
-    words, suffix = (allowed.item, "[]") if within else (allowed.text, "")
+    expected, suffix = (allowed.item, "[]") if index else (allowed.text, "")
     annotation = model.model_fields[str(key)].annotation
-    is_scalar = bool(within) or typing.get_origin(annotation) is not list
+    # a value that should be a list has no one choice that it could have meant
+    is_scalar = bool(index) or typing.get_origin(annotation) is not list
     hint = did_you_mean(value, _choices(annotation)) if is_scalar else ""
-    return FieldFault(f"{key}{suffix}", (name, *loc), f"= {show(value)}: must be {words}{hint}")
+    return FieldFault(f"{key}{suffix}", (name, *location), f"= {show(value)}: must be {expected}{hint}")
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """JSON text as values, with the line and column of every key and value.
 
-The values come from the standard library; a scanner of the (then valid) text
-notes where each of them stands, because the library does not tell.
+The values come from the standard library, which does not tell where they stood: a second scan of the text,
+which is known to be valid JSON by then, notes the offset of each.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+')
 _LARGEST: Final = 64 << 20  # bytes of a file
-_FOREIGN: Final = re.compile("NaN|-?Infinity|-?[0-9]{4301}")  # Python converts 4,300 digits at most
-_HALF: Final = re.compile("[\ud800-\udfff]")  # of a pair of surrogates
+_NO_JSON_NUMBER: Final = re.compile("NaN|-?Infinity|-?[0-9]{4301}")  # Python converts 4,300 digits at most
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half of a pair that lacks the other half
 _BEFORE, _AFTER = 60, 40  # characters of a line that an excerpt keeps around a fault
 
 _HINTS: Final = (
@@ -33,7 +33,13 @@ _HINTS: Final = (
 
 @dataclass(slots=True)
 class Mark:
-    """Where a value stands: offsets of its first character and of its key's."""
+    """Where a value stands in the text.
+
+    Attributes:
+        start: Offset of its first character.
+        key: Offset of the first character of its key; of the value itself in a list.
+        children: The marks of its items, by key or index.
+    """
 
     start: int
     key: int
@@ -70,8 +76,8 @@ class Document:
         """Return line and column, from 1, of the key (the value, in a list) at a path."""
         return self._position(self._mark(path).key)
 
-    def _position(self, at: int) -> tuple[int, int]:
-        return _position(self.text, at) if self.has_lines else (0, 0)
+    def _position(self, offset: int) -> tuple[int, int]:
+        return _position(self.text, offset) if self.has_lines else (0, 0)
 
     def _mark(self, path: Path) -> Mark:
         mark = self.mark
@@ -87,7 +93,7 @@ def read(path: str, giver: str) -> bytes:
 
     Args:
         path: The file, absolute or relative; its name ends in ``.json``.
-        giver: What gave the path, for the remedy in messages: an environment variable or option.
+        giver: The environment variable or option that holds the path, for the remedy in messages.
 
     Raises:
         ConfigSyntaxError: The file is missing, a directory, named otherwise, or unreadable.
@@ -101,6 +107,7 @@ def read(path: str, giver: str) -> bytes:
         _refuse(path, f"no such file; {remedy}")
     except OSError as error:
         _refuse(path, f"cannot be read ({error.strerror}); {remedy}")
+    # as MindSpore does, the name is looked at last: a missing file is the more telling fault
     if not path.endswith(".json"):
         _refuse(path, f"the name does not end in .json; {remedy}")
     return data
@@ -122,7 +129,7 @@ def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
     except RecursionError:
         _refuse(source, "not readable: brackets are nested too deeply")
     except ValueError:
-        token = next(token for token in _TOKEN.finditer(text) if _FOREIGN.match(token[0]))
+        token = next(token for token in _TOKEN.finditer(text) if _NO_JSON_NUMBER.match(token[0]))
         _refuse_at(text, source, token.start(), f"{token[0][:20]} is no JSON number")
     _check_texts(text, source)
     mark, duplicates = _scan(text)
@@ -131,10 +138,10 @@ def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
 
 def _check_texts(text: str, source: str) -> None:
     """Refuse a text with half a character, which neither MindSpore nor any file takes."""
-    if "\\u" not in text:
+    if "\\u" not in text:  # the bytes were UTF-8, so that only an escape can write half of a pair
         return
     for token in _TOKEN.finditer(text):
-        if token[0][0] == '"' and _HALF.search(json.loads(token[0])):
+        if token[0][0] == '"' and _SURROGATE.search(json.loads(token[0])):
             _refuse_at(text, source, token.start(), "this text holds half of a pair of surrogates")
 
 
@@ -142,6 +149,10 @@ def caret(text: str, start: int, end: int) -> str:
     """Return one line of text, indented, and ``^`` below its characters from start to end.
 
     Of a long line only the part around the start is kept.
+
+    >>> print(caret("0|8-5", 2, 5))
+        0|8-5
+          ^^^
     """
     low, high = max(0, start - _BEFORE), start + max(_AFTER, min(end - start, _BEFORE))
     ellipsis = "..." if low else ""
@@ -174,11 +185,13 @@ def _refuse_at(text: str, source: str, offset: int, message: str) -> NoReturn:
 
 
 def _hinted(text: str, error: json.JSONDecodeError) -> str:
+    """Return the library's message, with a remedy behind it where the text shows a common mistake."""
     message = error.msg[:1].lower() + error.msg[1:]
-    at = error.pos
-    if text[at : at + 1] in {"}", "]"} and text[:at].rstrip().endswith(","):
-        at = text.rindex(",", 0, at)
-    hints = [hint for pattern, hint in _HINTS if pattern.match(text, at)]
+    offset = error.pos
+    # some versions of Python place a trailing comma at the bracket behind it
+    if text[offset : offset + 1] in {"}", "]"} and text[:offset].rstrip().endswith(","):
+        offset = text.rindex(",", 0, offset)
+    hints = [hint for pattern, hint in _HINTS if pattern.match(text, offset)]
     return f"{message} ({hints[0]})" if hints else message
 
 

@@ -1,6 +1,7 @@
 """GE options: the dump that torchair's CompilerConfig asks for becomes a DumpPlan.
 
-Rules and defaults are those of the graph engine's own options (``ge.exec.*``).
+torchair hands its options to the graph engine as texts. Their rules and defaults are those of the engine's
+own options (``ge.exec.*``), not of torchair's.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _KNOWN: Final = frozenset({*_CHOICES, _PATH, _STEP, _LAYER})
 
 
 def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
-    """Return what GE options ask for, None where they ask for no dump.
+    """Return the plan of the dump that GE options ask for, None where they ask for none.
 
     Where both the options and an acl.json ask for one, the options win, with a warning.
 
@@ -85,7 +86,7 @@ def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
             f"{SOURCE}: enable_dump works in mode 'max-autotune' only, mode is 'reduce-overhead':"
             " set config.mode = 'max-autotune'"
         )
-    _check(options)
+    _check(options)  # before the defaults: a message must not speak of what nobody wrote
     values = _DEFAULTS | dict(options)
     if "1" in {values[_ENABLE], values[_ENABLE_DEBUG]}:
         _warn_of_acl(options)
@@ -100,7 +101,7 @@ def _check(options: Mapping[str, str]) -> None:
 
 
 def _faults(options: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the options, in words."""
+    """Return a message for each fault of the options."""
     faults = [
         _choice_fault(key, options[key], allowed) for key, allowed in _CHOICES.items() if key in options
     ]
@@ -148,6 +149,7 @@ def _step_fault(options: Mapping[str, str]) -> str:
 
 
 def _iterations(text: str) -> IterationSet:
+    # an empty text means every iteration to the engine, where MINDSPORE_DUMP_CONFIG refuses it
     return parse_iterations(text, for_ge=True) if text else IterationSet()
 
 
@@ -162,6 +164,7 @@ def _warn_of_acl(options: Mapping[str, str]) -> None:
 
 def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
     is_overflow = values[_ENABLE_DEBUG] == "1"
+    # the engine's overflow detection knows nothing of modes, layers, steps and statistics
     mode = "all" if is_overflow else values[_MODE]
     layers = () if is_overflow else tuple(values.get(_LAYER, "").split())
     has_statistics = values[_DATA] == "stats" and not is_overflow
@@ -195,5 +198,5 @@ def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
 def _from_acl(path: str, context: Context) -> DumpPlan | None:
     try:
         return acl.read(path, context)
-    except AclError as error:
+    except AclError as error:  # torchair's own words, with which it ends the process
         raise AclError(error.code, f"Fail in acl set dump, return {error.code}: {error}") from None

@@ -74,7 +74,7 @@ def set_config(path: str, giver: str) -> None:
         path: The file, absolute or relative.
         giver: What gave the path, for messages: a command line option.
     """
-    _state.configurations.given = (path, giver)
+    _state.configurations.substitute = (path, giver)
 
 
 def current_context() -> Context:

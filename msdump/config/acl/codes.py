@@ -1,4 +1,4 @@
-"""The return codes of pyACL, one table."""
+"""The return codes of pyACL (``aclError``), under CANN's names without their prefix ``ACL_ERROR_``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class AclCode(enum.IntEnum):
-    """What functions of the acl door return (``aclError``)."""
+    """The number that a function of pyACL returns; those from 145000 on are the graph engine's."""
 
     SUCCESS = 0
     INVALID_PARAM = 100000

@@ -1,4 +1,4 @@
-"""acl's exception dump as environment variables ask for it, and where it goes."""
+"""acl's exception dump where environment variables turn it on, and the directory that it goes to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def exception_plan(context: Context) -> DumpPlan | None:
 
 
 def path() -> str | None:
-    """Return the path that ASCEND_DUMP_PATH or ASCEND_WORK_PATH gives an exception dump, made if missing."""
+    """Return the directory of exception dumps that ASCEND_DUMP_PATH or ASCEND_WORK_PATH names.
+
+    It is made where it is missing; None where neither variable names one that can be used.
+    """
     for name in _PATHS:
         usable = _usable(name)
         if usable is not None:
@@ -81,7 +84,7 @@ def _usable(name: str) -> str | None:
 
 
 def _make(directory: Path) -> None:
-    """Make a directory and those above it, each for the owner alone."""
+    """Make a directory and those above it, each 0700; mkdir's ``parents`` gives only the last one the mode."""
     if not directory.is_dir():
         _make(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

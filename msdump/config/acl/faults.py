@@ -1,4 +1,4 @@
-"""The messages of acl.json's faults: EP0001 to EP0008, one text each."""
+"""The messages of acl.json's faults, in the words of CANN's own: EP0001 to EP0008, one text each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of acl.json: found, read, and not nested too deeply."""
+"""The file of acl.json: its bytes, with CANN's limits on size (10 MiB) and nesting (ten levels)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def read(path: str) -> bytes:
 
 
 def _is_too_deep(data: bytes, opening: str, closing: str) -> bool:
-    """Tell whether brackets of one kind are nested too deeply."""
+    """Tell whether brackets of one kind are nested more than ten deep."""
     depth = 0
-    # vendor: brackets inside of texts count too
+    # vendor: brackets inside of texts count too, and each kind of bracket has a count of its own
     for match in re.finditer(f"[{re.escape(opening + closing)}]".encode(), data):
         depth = depth + 1 if match[0] == opening.encode() else max(0, depth - 1)
         if depth > _DEEPEST:

@@ -13,6 +13,7 @@ from msdump.config.source import Path
 class _Object(BaseModel):
     """An object of the file; keys that it does not know are ignored."""
 
+    # every value is read as text or list only: what it may be is checked afterwards, in CANN's order
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
     def has(self, key: str) -> bool:
@@ -70,10 +71,10 @@ _REASONS: Final = {
 
 
 def typed(section: object, faults: AclFaults) -> DumpSection:
-    """Return the ``dump`` object with every value of its type.
+    """Return the ``dump`` object once the type of each of its values is checked.
 
     Raises:
-        AclError: One is not; the first is told.
+        AclError: A value has the wrong type; the error names the first, as CANN does.
     """
     try:
         return DumpSection.model_validate(section)
@@ -87,7 +88,11 @@ def typed(section: object, faults: AclFaults) -> DumpSection:
 
 
 def item_path(path: Path) -> str:
-    """Return a path as CANN's messages write it, ``dump_list[0].layer``."""
+    """Return a path as CANN's messages write it.
+
+    >>> item_path(("dump_list", 0, "layer"))
+    'dump_list[0].layer'
+    """
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step

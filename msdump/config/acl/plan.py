@@ -39,14 +39,14 @@ from msdump.plan import (
     When,
 )
 
-_OWN: Final = "msdump"
-_OTHER_DOOR: Final = "naming"
+_MSDUMP_BLOCK: Final = "msdump"
+_MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has no meaning here
 _DEFAULT_STATISTICS: Final = STATISTICS[:-1]
 _EVERYTHING: Final = (ModelItem(),)
 
 
 def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> DumpPlan | None:
-    """Return what an acl.json asks for, None where it configures no dump.
+    """Return the plan of the dump that an acl.json asks for, None where it configures none.
 
     Whatever is doubtful is logged as a warning of ``msdump.config``.
 
@@ -56,7 +56,7 @@ def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DU
         malformed: The code of a file that is not JSON; aclInit has one of its own.
 
     Raises:
-        AclError: The file or one of its values cannot be used; the first fault is told.
+        AclError: The file or one of its values cannot be used; the error names the first fault, as CANN does.
     """
     data = file.read(path)
     return parse(data, path, context, malformed=malformed) if data else None
@@ -65,14 +65,14 @@ def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DU
 def parse(
     data: bytes, path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG
 ) -> DumpPlan | None:
-    """Return what the bytes of an acl.json ask for; see ``read``."""
+    """Return the plan of the dump that the bytes of an acl.json ask for; see ``read``."""
     faults = AclFaults(path)
     document = _document(data, path, faults, malformed)
     top = document.value if isinstance(document.value, dict) else {}
-    if top.get("dump", {}) == {}:
+    if top.get("dump", {}) == {}:  # vendor: a file of other things than dumps is none of the dump's business
         return None
     section = _section(top["dump"], faults)
-    settings = _own_settings(top.get(_OWN, {}), faults)
+    settings = _own_settings(top.get(_MSDUMP_BLOCK, {}), faults)
     _warn(document, top, section)
     return None if not _dumps(section) else _plan(document, context, section, settings)
 
@@ -105,7 +105,7 @@ def _dumps(section: DumpSection) -> bool:
 
 def _own_settings(block: Any, faults: AclFaults) -> MsdumpSettings:
     if not isinstance(block, dict):
-        raise faults.item(_OWN, "This configuration item must be of the object type")
+        raise faults.item(_MSDUMP_BLOCK, "This configuration item must be of the object type")
     try:
         return MsdumpSettings.model_validate(block)
     except ValidationError as error:
@@ -113,7 +113,7 @@ def _own_settings(block: Any, faults: AclFaults) -> MsdumpSettings:
         key = str(first["loc"][0])
         notes = MsdumpSettings.model_fields[key].metadata
         allowed = next(note.text for note in notes if isinstance(note, Allowed))
-        raise faults.value(show(first["input"]), f"{_OWN}.{key}", f"It must be {allowed}") from None
+        raise faults.value(show(first["input"]), f"{_MSDUMP_BLOCK}.{key}", f"It must be {allowed}") from None
 
 
 def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None:
@@ -124,9 +124,11 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
     _warn_of_unknown(("dump",), top["dump"], DumpSection.model_fields, report)
     for index, item in enumerate(top["dump"].get("dump_list", ())):
         _warn_of_unknown(("dump", "dump_list", index), item, DumpListItem.model_fields, report)
-    _warn_of_unknown((_OWN,), top.get(_OWN, {}), MsdumpSettings.model_fields, report)
-    if _OTHER_DOOR in top.get(_OWN, {}):
-        report.warn_of_key((_OWN, _OTHER_DOOR), "has no effect here: files are named as CANN names them")
+    _warn_of_unknown((_MSDUMP_BLOCK,), top.get(_MSDUMP_BLOCK, {}), MsdumpSettings.model_fields, report)
+    if _MINDSPORE_ONLY in top.get(_MSDUMP_BLOCK, {}):
+        report.warn_of_key(
+            (_MSDUMP_BLOCK, _MINDSPORE_ONLY), "has no effect here: files are named as CANN names them"
+        )
     if section.dump_scene not in {"", Scene.WATCHER} and section.dump_list:
         report.warn_of_key(("dump", "dump_list"), "is not read: dump_scene turns an exception dump on")
     if not _dumps(section):
@@ -194,7 +196,10 @@ def _files(root: str, settings: MsdumpSettings) -> FilePlan:
 
 
 def _path(section: DumpSection) -> str:
-    """Return the absolute root of the dump; of an exception dump it may be the working directory."""
+    """Return the absolute root of the dump.
+
+    An exception dump may go without ``dump_path``: the empty text resolves to the working directory.
+    """
     return str(File(remote_path(section.dump_path) or section.dump_path).resolve())
 
 

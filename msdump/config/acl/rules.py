@@ -1,4 +1,7 @@
-"""What acl.json's values may be and what they demand of each other, in the order of CANN's checks."""
+"""What acl.json's values may be and what they demand of each other, in the order of CANN's checks.
+
+The order is part of the behaviour: CANN stops at the first fault, whose number and text a user looks up.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ _SIZE_EXCEEDED: Final = f"The value size exceeds the maximum limit of {_MOST_ENT
 
 
 def check_values(section: DumpSection, faults: AclFaults) -> None:
-    """Check that every value that must be one of a few is one of them.
+    """Check the keys that take one of a few values.
 
     Raises:
-        AclError: One is not.
+        AclError: A value is none of those allowed, or empty.
     """
     for key, allowed in _CHOICES.items():
         if section.has(key):
@@ -83,14 +86,14 @@ def _check_choice(value: str, item: str, allowed: tuple[str, ...], faults: AclFa
 
 
 def _check_scene(section: DumpSection, faults: AclFaults) -> None:
-    given = f"When configuration item dump_scene is set to {section.dump_scene}"
+    condition = f"When configuration item dump_scene is set to {section.dump_scene}"
     refused = {"dump_debug": section.dump_debug == "on", "dump_op_switch": section.dump_op_switch == "on"}
     for key, is_on in refused.items():
         if is_on:
-            raise faults.conflict(f"{given}, configuration item {key} cannot be set to on")
+            raise faults.conflict(f"{condition}, configuration item {key} cannot be set to on")
     mode = section.dump_mode
     if section.dump_scene == Scene.WATCHER and mode != "output":
-        raise faults.conflict(f"{given}, configuration item dump_mode cannot be set to {mode}")
+        raise faults.conflict(f"{condition}, configuration item dump_mode cannot be set to {mode}")
 
 
 def _check_path(section: DumpSection, faults: AclFaults) -> None:
@@ -122,7 +125,12 @@ def _check_directory(path: str, faults: AclFaults) -> None:
 
 
 def remote_path(path: str) -> str | None:
-    """Return the path behind an IPv4 address, ``192.168.0.1:/home/output``, None where there is none."""
+    """Return the path behind an IPv4 address, None where no address stands before it.
+
+    >>> remote_path("192.168.0.1:/home/output")
+    '/home/output'
+    >>> remote_path("/home/output")
+    """
     match = _ADDRESS.fullmatch(path)
     if match is None or any(int(part) > _BIGGEST_BYTE for part in match["address"].split(".")):
         return None
@@ -130,11 +138,11 @@ def remote_path(path: str) -> str | None:
 
 
 def _check_overflow(section: DumpSection, faults: AclFaults) -> None:
-    given = "When configuration item dump_debug is set to on, configuration item"
+    condition = "When configuration item dump_debug is set to on, configuration item"
     if section.dump_op_switch == "on":
-        raise faults.conflict(f"{given} dump_op_switch cannot be set to on")
+        raise faults.conflict(f"{condition} dump_op_switch cannot be set to on")
     if section.dump_list:
-        raise faults.conflict(f"{given} dump_list cannot be configured")
+        raise faults.conflict(f"{condition} dump_list cannot be configured")
 
 
 def _check_steps(section: DumpSection, faults: AclFaults) -> None:
@@ -162,7 +170,12 @@ def _step_fault(segment: str) -> str:
 
 
 def iterations(text: str) -> IterationSet | None:
-    """Return the iterations that a ``dump_step`` names, None where it is malformed."""
+    """Return the iterations that a ``dump_step`` names, None where it is malformed.
+
+    >>> str(iterations("0|5-8|6"))
+    '0|5-8'
+    >>> iterations("8-5")
+    """
     if not text:
         return IterationSet()
     segments = text.split("|")
@@ -176,11 +189,13 @@ _BIGGEST: Final = (1 << 63) - 1
 
 
 def _number(digits: str) -> int:
+    """Return the number that decimal digits write, at most 2^63 - 1."""
     significant = digits.lstrip("0") or "0"
     return min(int(significant), _BIGGEST) if len(significant) <= len(str(_BIGGEST)) else _BIGGEST
 
 
 def _check_item(item: DumpListItem, path: str, section: DumpSection, faults: AclFaults) -> None:
+    # vendor: an empty name or list of layers is a fault only where single operators are not dumped
     if section.dump_op_switch == "off":
         for key in ("model_name", "layer"):
             if item.has(key) and not getattr(item, key):

@@ -1,1 +1,1 @@
-"""Regular expressions as std::regex reads them, in Python's words."""
+"""Regular expressions as C++'s std::regex reads them, translated into those of Python's ``regex``."""

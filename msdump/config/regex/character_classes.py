@@ -45,7 +45,7 @@ COLLATING: Final = {letter: letter for letter in _LETTERS} | {
 }
 """What ``[.name.]`` stands for: POSIX's names of characters."""
 
-_EMPTY: Final = {False: "(?!)", True: r"[\s\S]"}  # [] and [^]
+_EMPTY: Final = {False: "(?!)", True: r"[\s\S]"}  # [] matches nothing, [^] everything; Python has neither
 _BRACKETS: Final = {":": "character class", ".": "collating element", "=": "equivalence class"}
 
 
@@ -55,7 +55,12 @@ def is_quoted_class(char: str) -> bool:
 
 
 def parse_class(text: str, start: int) -> tuple[str, int]:
-    """Return Python's text of a class, and the offset behind it.
+    r"""Return Python's text of a class, and the offset behind it.
+
+    Every single character is written as an escape of eight digits, so that none has a meaning in Python.
+
+    >>> parse_class("[[:digit:]a]b", 0)
+    ('[0-9\\U00000061]', 12)
 
     Args:
         text: The expression.
@@ -69,7 +74,7 @@ def parse_class(text: str, start: int) -> tuple[str, int]:
 
 
 class _Token(enum.Enum):
-    """What stands in a class."""
+    """Kinds of the pieces between the brackets of a class."""
 
     CHARACTER = enum.auto()
     SYMBOL = enum.auto()  # [.x.]: a character, but never the end of a range
@@ -79,12 +84,15 @@ class _Token(enum.Enum):
 
 
 class _Class:
-    """Reads one class from left to right."""
+    """Reads one class from left to right.
+
+    A character is kept back until what follows it is known, since a dash behind it makes it begin a range.
+    """
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text
         self._start = start
-        self._at = start + 1
+        self._offset = start + 1
         self._members: list[str] = []
         self._last = ""  # a character that may begin a range
         self._follows_class = False
@@ -92,7 +100,7 @@ class _Class:
     def parse(self) -> tuple[str, int]:
         is_negated = self._takes("^")
         token, value = self._token()
-        if token is _Token.DASH:
+        if token is _Token.DASH:  # a dash at the start is a character
             token = _Token.CHARACTER
         while token is not _Token.END:
             if token is _Token.DASH:
@@ -106,36 +114,36 @@ class _Class:
             token, value = self._token()
         self._push("")
         members = "".join(self._members)
-        return (f"[{'^' * is_negated}{members}]" if members else _EMPTY[is_negated]), self._at
+        return (f"[{'^' * is_negated}{members}]" if members else _EMPTY[is_negated]), self._offset
 
     def _push(self, char: str, *, follows_class: bool = False) -> None:
-        """Keep a character that may begin a range, in place of the one before it."""
+        """Keep a character back that may begin a range; the one kept before it becomes a member."""
         self._members.append(_escaped(self._last))
         self._last, self._follows_class = char, follows_class
 
     def _dash(self) -> tuple[_Token, str]:
         """Read what follows a dash; return the token behind that."""
-        start = self._at - 1
+        start = self._offset - 1
         token, value = self._token()
         if token is _Token.END:
             self._push("-")
             return token, value
         if self._follows_class:
-            refuse(self._text, start, self._at, "a range begins with one character; write \\- for a dash")
+            refuse(self._text, start, self._offset, "a range begins with one character; write \\- for a dash")
         if not self._last:
             self._push("-")
             return token, value
         if token not in {_Token.CHARACTER, _Token.DASH}:
-            refuse(self._text, start, self._at, "a range ends with one character; write \\- for a dash")
+            refuse(self._text, start, self._offset, "a range ends with one character; write \\- for a dash")
         if self._last > value:
             message = f"the range {self._last}-{value} runs backwards; write {value}-{self._last}"
-            refuse(self._text, start - 1, self._at, message)
+            refuse(self._text, start - 1, self._offset, message)
         self._members.append(f"{_escaped(self._last)}-{_escaped(value)}")
         self._last = ""
         return self._token()
 
     def _token(self) -> tuple[_Token, str]:
-        start = self._at
+        start = self._offset
         if start == len(self._text):
             refuse(self._text, self._start, self._start + 1, "the class of characters is not closed")
         char = self._text[start]
@@ -144,47 +152,51 @@ class _Class:
             return self._named(kind)
         if char == "\\":
             return self._escape()
-        self._at += 1
+        self._offset += 1
         return {"]": _Token.END, "-": _Token.DASH}.get(char, _Token.CHARACTER), char
 
     def _takes(self, text: str) -> bool:
-        is_next = self._text.startswith(text, self._at)
-        self._at += len(text) * is_next
+        is_next = self._text.startswith(text, self._offset)
+        self._offset += len(text) * is_next
         return is_next
 
     def _escape(self) -> tuple[_Token, str]:
-        char = self._text[self._at + 1 : self._at + 2]
+        char = self._text[self._offset + 1 : self._offset + 2]
         if is_quoted_class(char):
-            self._at += 2
+            self._offset += 2
             return _Token.CLASS, f"\\{char}"
         if char == "B" or (char.isdecimal() and char != "0"):
-            refuse(self._text, self._at, self._at + 2, f"\\{char} has no meaning in a class of characters")
-        char, self._at = parse_escape(self._text, self._at)
+            refuse(
+                self._text,
+                self._offset,
+                self._offset + 2,
+                f"\\{char} has no meaning in a class of characters",
+            )
+        char, self._offset = parse_escape(self._text, self._offset)
         return _Token.CHARACTER, char
 
     def _named(self, kind: str) -> tuple[_Token, str]:
         """Read ``[:name:]``, ``[.name.]`` or ``[=name=]``."""
-        start = self._at
+        start = self._offset
         end = self._text.find(f"{kind}]", start + 2)
         if end < 0:
             message = f"the {_BRACKETS[kind]} [{kind} is not closed; write \\[ for the character"
             refuse(self._text, start, start + 2, message)
-        self._at = end + 2
+        self._offset = end + 2
         name = self._text[start + 2 : end]
-        known = POSIX_CLASSES if kind == ":" else COLLATING
-        wanted = name.lower() if kind == ":" else name
-        if wanted not in known:
-            message = f"no {_BRACKETS[kind]} [{kind}{name}{kind}]{did_you_mean(name, known)}"
-            refuse(self._text, start, self._at, message)
+        table = POSIX_CLASSES if kind == ":" else COLLATING
+        key = name.lower() if kind == ":" else name  # vendor: [[:DIGIT:]] is [[:digit:]] to GCC's library
+        if key not in table:
+            message = f"no {_BRACKETS[kind]} [{kind}{name}{kind}]{did_you_mean(name, table)}"
+            refuse(self._text, start, self._offset, message)
         if kind == ".":
-            return _Token.SYMBOL, known[wanted]
+            return _Token.SYMBOL, table[key]
         if kind == "=":  # vendor: a letter is equivalent to itself in the other case
-            return _Token.CLASS, "".join(
-                _escaped(each) for each in {known[wanted].lower(), known[wanted].upper()}
-            )
-        return _Token.CLASS, known[wanted]
+            cases = {table[key].lower(), table[key].upper()}
+            return _Token.CLASS, "".join(_escaped(char) for char in cases)
+        return _Token.CLASS, table[key]
 
 
 def _escaped(char: str) -> str:
-    """Return a character, or nothing, for Python's class."""
+    """Return a character as Python's escape, "" for none."""
     return f"\\U{ord(char):08x}" if char else ""

@@ -1,4 +1,4 @@
-r"""ECMAScript regular expressions, MindSpore's kind, as Python ones.
+r"""ECMAScript regular expressions, as MindSpore's ``name-regex(...)`` takes them, translated into Python's.
 
 The grammar is that of C++'s std::regex as GCC's library reads it, which MindSpore is built with:
 
@@ -32,11 +32,11 @@ _ANY: Final = r"[^\n\r]"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the translation.
+    """A translated part of the expression.
 
     Attributes:
-        text: Its Python text.
-        states: States that it takes in an automaton.
+        text: The part in Python's syntax.
+        states: States that GCC's automaton takes for it.
     """
 
     text: str
@@ -44,7 +44,13 @@ class _Part:
 
 
 def translate(expression: str) -> str:
-    """Return the expression of Python's ``re`` and ``regex`` that matches the same names.
+    r"""Return the expression of Python's ``re`` and ``regex`` that matches the same names.
+
+    >>> translate("Default/.+Conv2D-op[0-9]{1,2}$")
+    'Default/(?:[^\\n\\r])+Conv2D\\-op(?:[\\U00000030-\\U00000039]){1,2}\\Z'
+    >>> translate("{3}")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    msdump.config.faults.GrammarError: not a regular expression: nothing stands here that '{' could repeat; ...
 
     Of several matches of one name either may find another one: quantifiers that take as little
     as possible become greedy.
@@ -56,19 +62,19 @@ def translate(expression: str) -> str:
 
 
 class _Parser:
-    """Reads one expression from left to right."""
+    """Reads one expression from left to right: a method for each line of the grammar."""
 
     def __init__(self, expression: str) -> None:
         self._text = expression
-        self._at = 0
+        self._offset = 0
         self._groups = 0
-        self._open: list[int] = []  # groups around the place, and where each began
-        self._nested = 0
+        self._open: list[int] = []  # numbers of the groups whose closing bracket is still to come
+        self._depth = 0  # of brackets, those without a number too
 
     def translate(self) -> str:
         part = self._expression()
-        if self._at < len(self._text):
-            self._refuse(self._at, self._at + 1, _left_over(self._text[self._at]))
+        if self._offset < len(self._text):
+            self._refuse(self._offset, self._offset + 1, _left_over(self._text[self._offset]))
         return part.text
 
     def _expression(self) -> _Part:
@@ -87,7 +93,7 @@ class _Parser:
         return _Part(text, states)
 
     def _term(self) -> _Part | None:
-        if self._at == len(self._text) or self._text[self._at] in "|)*+?{":
+        if self._offset == len(self._text) or self._text[self._offset] in "|)*+?{":
             return None
         assertion = self._assertion()
         if assertion:
@@ -98,83 +104,84 @@ class _Parser:
         return part
 
     def _peek(self) -> str:
-        """Return the next character, one that stands for nothing at the end."""
-        return self._text[self._at] if self._at < len(self._text) else "\0"
+        """Return the next character, at the end NUL, which has no meaning in the grammar."""
+        return self._text[self._offset] if self._offset < len(self._text) else "\0"
 
     def _takes(self, text: str) -> bool:
-        is_next = self._text.startswith(text, self._at)
-        self._at += len(text) * is_next
+        is_next = self._text.startswith(text, self._offset)
+        self._offset += len(text) * is_next
         return is_next
 
     def _assertion(self) -> _Part | None:
         for sign, text in {"^": r"\A", "$": r"\Z", r"\b": r"\b", r"\B": r"\B"}.items():
             if self._takes(sign):
                 return _Part(text, 1)
-        if self._text.startswith(("(?=", "(?!"), self._at):
+        if self._text.startswith(("(?=", "(?!"), self._offset):
             return self._group()
         return None
 
     def _atom(self) -> _Part:
-        start, char = self._at, self._text[self._at]
+        start, char = self._offset, self._text[self._offset]
         if char == "(":
             return self._group()
-        self._at += 1
+        self._offset += 1
         if char == ".":
             return _Part(_ANY, 1)
         if char == "[":
-            text, self._at = parse_class(self._text, start)
+            text, self._offset = parse_class(self._text, start)
             return _Part(text, 1)
         if char == "\\":
             return self._escape(start)
         return _Part(re.escape(char), 1)
 
     def _escape(self, start: int) -> _Part:
-        following = self._text[self._at : self._at + 1]
+        following = self._text[self._offset : self._offset + 1]
         if is_quoted_class(following):
-            self._at += 1
+            self._offset += 1
             return _Part(f"\\{following}", 1)
         if following.isdecimal() and following.isascii() and following != "0":
             return self._reference(start)
-        char, self._at = parse_escape(self._text, start)
+        char, self._offset = parse_escape(self._text, start)
         return _Part(re.escape(char), 1)
 
     def _reference(self, start: int) -> _Part:
-        """Read a reference back to what a group has matched."""
-        match = re.compile("[0-9]+").match(self._text, self._at)
+        r"""Read a reference back to what a group has matched, ``\1``."""
+        match = re.compile("[0-9]+").match(self._text, self._offset)
         assert match is not None, "the caller saw a digit"
-        self._at = match.end()
+        self._offset = match.end()
         number = int(match[0]) if len(match[0]) <= _LONGEST_NUMBER else self._groups + 1
         if number > self._groups:
             message = f"\\{match[0]} refers to no group before it; there are {self._groups}"
-            self._refuse(start, self._at, message)
+            self._refuse(start, self._offset, message)
         if number in self._open:
-            self._refuse(start, self._at, f"\\{match[0]} stands inside the group that it refers to")
+            self._refuse(start, self._offset, f"\\{match[0]} stands inside the group that it refers to")
         return _Part(f"(?P=g{number})", 1)
 
     def _group(self) -> _Part:
-        start = self._at
+        start = self._offset
         opening = _GROUPS.get(self._text[start : start + 3])
         if opening is None and self._text.startswith("(?", start):
             self._refuse(start, start + 3, _foreign_group(self._text[start:]))
         if opening is None:
+            # named, not numbered: in \10 the name tells where the number of the group ends
             self._groups += 1
             opening = f"(?P<g{self._groups}>"
             self._open.append(self._groups)
-        self._at += 1 if opening.startswith("(?P") else len(opening)
+        self._offset += 1 if opening.startswith("(?P") else len(opening)
         part = self._enclosed(start)
         if opening.startswith("(?P"):
             self._open.pop()
         return _Part(f"{opening}{part.text})", part.states + 2)
 
     def _enclosed(self, start: int) -> _Part:
-        self._nested += 1
-        if self._nested > _MOST_NESTED:
+        self._depth += 1
+        if self._depth > _MOST_NESTED:
             self._refuse(start, start + 1, f"more than {_MOST_NESTED} brackets stand inside each other")
         part = self._expression()
-        self._nested -= 1
+        self._depth -= 1
         if not self._takes(")"):
-            if self._at < len(self._text):
-                self._refuse(self._at, self._at + 1, _left_over(self._text[self._at]))
+            if self._offset < len(self._text):
+                self._refuse(self._offset, self._offset + 1, _left_over(self._text[self._offset]))
             self._refuse(start, start + 1, "the bracket is not closed")
         return part
 
@@ -184,32 +191,36 @@ class _Parser:
         if char == "{":
             text, copies = self._repetition()
         else:
-            self._at += 1
+            self._offset += 1
             text, copies = char, 1
         self._takes("?")  # as little as possible: no matter where only a match or none is asked for
+        # the library builds {n,m} by copying the automaton of the part, and refuses one that grows too large
         states = part.states * copies + 1
         if states > _MOST_STATES:
             self._refuse_size()
+        # in brackets of its own: a quantifier behind a quantifier would be a possessive one to Python
         return _Part(f"(?:{part.text}){text}", states)
 
     def _repetition(self) -> tuple[str, int]:
-        """Read ``{n,m}``; return it, and how often an automaton holds what is repeated."""
-        match = _REPETITION.match(self._text, self._at)
+        """Read ``{n,m}``; return its text, and how many copies of the repeated part the automaton holds."""
+        match = _REPETITION.match(self._text, self._offset)
         assert match is not None, "the caller saw the bracket"
-        start, self._at = self._at, match.end()
+        start, self._offset = self._offset, match.end()
         least, most = match["least"], match["most"]
         if not least or not self._takes("}"):
-            self._refuse(start, self._at, "a repetition is {n}, {n,} or {n,m}; write \\{ for the character")
+            self._refuse(
+                start, self._offset, "a repetition is {n}, {n,} or {n,m}; write \\{ for the character"
+            )
         if max(len(least.lstrip("0")), len(most.lstrip("0"))) > _LONGEST_NUMBER:
-            self._refuse(start, self._at, "the repetition number is too large")
+            self._refuse(start, self._offset, "the repetition number is too large")
         if most and int(most) < int(least):
-            self._refuse(start, self._at, f"the repetition runs backwards; write {{{most},{least}}}")
+            self._refuse(start, self._offset, f"the repetition runs backwards; write {{{most},{least}}}")
         text = f"{{{int(least)}{match['comma']}{int(most) if most else ''}}}"
         return text, max(int(least), int(most or 0)) + bool(match["comma"])
 
     def _refuse_size(self) -> NoReturn:
         message = f"repetitions make it longer than {_MOST_STATES} characters; use smaller ones, or * and +"
-        self._refuse(0, self._at, message)
+        self._refuse(0, self._offset, message)
 
     def _refuse(self, start: int, end: int, message: str) -> NoReturn:
         refuse(self._text, start, end, message)

@@ -1,4 +1,4 @@
-"""Characters that an ECMAScript regular expression writes with a backslash."""
+r"""Escapes of single characters in ECMAScript regular expressions: ``\n``, ``\x41``, ``\u0041``, ``\cA``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Final, NoReturn
 from msdump.config.faults import GrammarError, TextFault
 
 _ESCAPED: Final = {"0": "\0", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_HEXADECIMAL: Final = {"x": 2, "u": 4}
-_DIGIT: Final = re.compile("[0-9A-Fa-f]+")
+_HEXADECIMAL: Final = {"x": 2, "u": 4}  # digits that follow
+_HEXADECIMAL_DIGITS: Final = re.compile("[0-9A-Fa-f]+")
 
 
 def parse_escape(text: str, start: int) -> tuple[str, int]:
-    """Return the character that an escape stands for, and the offset behind it.
+    r"""Return the character that an escape stands for, and the offset behind it.
+
+    >>> parse_escape(r"a\x42c", 1)
+    ('B', 5)
 
     Args:
         text: The expression.
@@ -23,23 +26,25 @@ def parse_escape(text: str, start: int) -> tuple[str, int]:
     Raises:
         GrammarError: The escape is incomplete.
     """
-    at = start + 1
-    char = text[at : at + 1]
+    offset = start + 1
+    char = text[offset : offset + 1]
     if char == "c":  # vendor: the control character \cA is the letter itself in GCC's library
-        at += 1
-        char = text[at : at + 1]
+        offset += 1
+        char = text[offset : offset + 1]
+    is_control = offset > start + 1
     if not char:
         refuse(text, start, len(text), "the expression ends within an escape; write \\\\ for a backslash")
-    digits = _HEXADECIMAL.get(char, 0) if at == start + 1 else 0
+    digits = 0 if is_control else _HEXADECIMAL.get(char, 0)
     if digits:
-        number = text[at + 1 : at + 1 + digits]
-        if len(number) < digits or not _DIGIT.fullmatch(number):
-            message = f"\\{char} stands before {digits} hexadecimal digits"
-            refuse(text, start, at + 1 + digits, message)
-        return chr(int(number, 16)), at + 1 + digits
-    return (_ESCAPED.get(char, char) if at == start + 1 else char), at + 1
+        end = offset + 1 + digits
+        number = text[offset + 1 : end]
+        # int() alone would take signs, spaces and underscores among the digits
+        if len(number) < digits or not _HEXADECIMAL_DIGITS.fullmatch(number):
+            refuse(text, start, end, f"\\{char} stands before {digits} hexadecimal digits")
+        return chr(int(number, 16)), end
+    return (char if is_control else _ESCAPED.get(char, char)), offset + 1
 
 
 def refuse(text: str, start: int, end: int, message: str) -> NoReturn:
-    """Refuse a part of a regular expression."""
+    """Raise a GrammarError whose caret stands below ``text[start:end]``."""
     raise GrammarError(text, TextFault(start, min(end, len(text)), f"not a regular expression: {message}"))
