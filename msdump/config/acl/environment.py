@@ -84,7 +84,7 @@ def _usable(name: str) -> str | None:
 
 
 def _make(directory: Path) -> None:
-    """Make a directory and those above it, each 0700; mkdir's ``parents`` gives only the last one the mode."""
+    """Make a directory and those above it, each 0700; mkdir gives that mode to the last one alone."""
     if not directory.is_dir():
         _make(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

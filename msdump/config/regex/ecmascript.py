@@ -50,7 +50,7 @@ def translate(expression: str) -> str:
     'Default/(?:[^\\n\\r])+Conv2D\\-op(?:[\\U00000030-\\U00000039]){1,2}\\Z'
     >>> translate("{3}")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    msdump.config.faults.GrammarError: not a regular expression: nothing stands here that '{' could repeat; ...
+    msdump.config.faults.GrammarError: not a regular expression: nothing stands here that '{' could ...
 
     Of several matches of one name either may find another one: quantifiers that take as little
     as possible become greedy.
