@@ -18,12 +18,12 @@ import re
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from msdump import dtypes
+from msdump.encode.elements import element_bytes
 from msdump.errors import DumpReadError, FormatError
 
 if TYPE_CHECKING:
@@ -82,12 +82,7 @@ def encode(array: np.ndarray) -> tuple[Buffer, ...]:
     Raises:
         FormatError: The element type has no .npy type (text, bfloat16, int4).
     """
-    head = _header_of(array.dtype, array.shape)
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    if not array.flags.c_contiguous:
-        array = array.copy(order="C")
-    return head, PickleBuffer(array).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
+    return _header_of(array.dtype, array.shape), element_bytes(array)
 
 
 def header(descr: str, shape: tuple[int, ...]) -> bytes:

@@ -17,6 +17,7 @@ import onnxruntime
 
 from msdump import dtypes
 from msdump.dtypes import DType
+from msdump.encode import packing
 from msdump.errors import FormatError, InputError
 from msdump.execute.native import native
 from msdump.execute.runtime import OrtValue, runtime
@@ -77,15 +78,8 @@ def _copied(data: np.ndarray, shape: tuple[int, ...], row: DType) -> OrtValue:
 
 
 def _packed(array: np.ndarray, row: DType) -> np.ndarray:
-    """Return the bytes of an array; types below a byte are packed, lowest bits first."""
-    if row.per_byte == 1:
-        return np.atleast_1d(array).view(np.uint8)
-    bits = 8 // row.per_byte
-    codes: np.ndarray = array.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
-    codes = np.concatenate([codes, np.zeros(-len(codes) % row.per_byte, np.uint8)])
-    lanes = codes.reshape(-1, row.per_byte) << (np.arange(row.per_byte, dtype=np.uint8) * bits)
-    packed: np.ndarray = np.bitwise_or.reduce(lanes, axis=1).astype(np.uint8)
-    return packed
+    """Return the bytes of an array; types below a byte are packed, as on the device."""
+    return np.atleast_1d(array).view(np.uint8) if row.per_byte == 1 else packing.pack(array, row)
 
 
 def kind_of(value: OrtValue) -> str:
@@ -119,16 +113,9 @@ def _raw_copy(value: OrtValue, row: DType) -> np.ndarray:
         np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint8) if size else np.zeros(0, np.uint8)
     )
     if row.per_byte > 1:
-        data = _unpacked(data, row)[:count]
+        return packing.unpack(data, row, shape)
     array: np.ndarray = data.view(row.numpy).reshape(shape)
     return array
-
-
-def _unpacked(data: np.ndarray, row: DType) -> np.ndarray:
-    bits = 8 // row.per_byte
-    lanes = data[:, None] >> (np.arange(row.per_byte, dtype=np.uint8) * bits)
-    codes: np.ndarray = (lanes & ((1 << bits) - 1)).reshape(-1)
-    return codes
 
 
 def from_python(value: Any, element: DType | None = None) -> OrtValue | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pickle import PickleBuffer
 from typing import Final, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from msdump.capture.compiled.held import Held
 from msdump.capture.statistics.rows import Statistics
 from msdump.encode import dump_data, dump_enums, npy, packing
 from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
+from msdump.encode.elements import element_bytes
 from msdump.errors import FormatError
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, Buffer, OperatorRef, TensorRecord
@@ -141,7 +141,7 @@ class NpyWriter:
 def device_tensor(held: Held) -> tuple[TensorInfo, Buffer]:
     """Return what the header says of a tensor, and its bytes as they lie in device memory."""
     info, array = described(held)
-    return info, _bytes_of(packing.pack(array, held.dtype) if held.dtype.per_byte > 1 else array)
+    return info, element_bytes(_plain(packing.pack(array, held.dtype) if held.dtype.per_byte > 1 else array))
 
 
 def described(held: Held) -> tuple[TensorInfo, np.ndarray]:
@@ -165,6 +165,12 @@ def host_format(shape: Sequence[int]) -> str:
     return "NCHW" if len(shape) == _IMAGE else "ND"
 
 
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return an array of a type that hands out a buffer, as ml_dtypes' types do not; its bytes stay."""
+    is_foreign = array.dtype.isbuiltin == _REGISTERED
+    return array.view(f"u{array.dtype.itemsize}") if is_foreign else array
+
+
 def _laid_out(held: Held) -> tuple[np.ndarray, str, int]:
     """Return the device array, the name of its format and its groups."""
     host = held.array
@@ -180,17 +186,6 @@ def _original(held: Held) -> OriginalOp:
     dtype = held.host or held.dtype
     number = dump_enums.UNDEFINED if dtype.dump is None else dtype.dump
     return OriginalOp(held.origin, held.slot, number, dump_enums.FORMATS[host_format(held.array.shape)])
-
-
-def _bytes_of(array: np.ndarray) -> Buffer:
-    """Return the bytes of an array, its own memory where it is in C order."""
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    if not array.flags.c_contiguous:
-        array = array.copy(order="C")
-    if array.dtype.isbuiltin == _REGISTERED:  # ml_dtypes' types hand out no buffer of their own
-        array = array.view(f"u{array.dtype.itemsize}")
-    return PickleBuffer(array).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
 
 
 def _record(operator: OperatorRef, name: OperatorName, held: Held) -> TensorRecord:

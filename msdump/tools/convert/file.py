@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pickle import PickleBuffer
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.encode import dump_data, dump_enums, npy, op_debug
 from msdump.encode.dump_data import DataSpan, DumpData, RawInfo, TensorInfo
+from msdump.encode.elements import element_bytes
 from msdump.errors import DumpReadError, FormatError, MsdumpError, ToolError
 from msdump.record import Buffer
 from msdump.store.read import mapped
@@ -190,7 +190,7 @@ class _Converter:
         if script is not None and source != target.format:
             wanted = target.shape or info.original_shape
             made = scripts.call(script, dtypes.widen(array, dtype), wanted, info.sub_format)
-            return _Elements(made.shape, target.format, made.dtype, _bytes_of((made,)))
+            return _Elements(made.shape, target.format, made.dtype, iter((element_bytes(made),)))
         found = convert_format.plan(info, dtype, target.format, target.shape)
         pieces = _widened(found.parts(array), dtype)
         return _Elements(found.shape, found.format, dtype.saved, pieces, found.is_kept)
@@ -234,19 +234,12 @@ class _Converter:
 def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:
     """Yield the bytes of arrays in the type that .npy files hold."""
     if dtype.saved == dtype.numpy:
-        yield from _bytes_of(arrays)
+        yield from map(element_bytes, arrays)
         return
     for array in arrays:
         flat = array.reshape(-1)
         pieces = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
-        yield from _bytes_of(dtypes.widen(piece, dtype) for piece in pieces)
-
-
-def _bytes_of(arrays: Iterable[np.ndarray]) -> Iterator[Buffer]:
-    for array in arrays:
-        if array.size:
-            contiguous = np.ascontiguousarray(array)
-            yield PickleBuffer(contiguous).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
+        yield from (element_bytes(dtypes.widen(piece, dtype)) for piece in pieces)
 
 
 def _torch_file(elements: _Elements) -> Iterator[Buffer]:
