@@ -31,7 +31,7 @@ _SHOWN: Final = 30  # operators; of more only those that differ are listed
 
 
 @click.command(name="compare")
-@click.argument("mine", type=click.Path())
+@click.argument("dumped", type=click.Path(), metavar="MINE")
 @click.argument("golden", type=click.Path())
 @click.option(
     "--graph",
@@ -70,7 +70,7 @@ _SHOWN: Final = 30  # operators; of more only those that differ are listed
 @messages.verbose
 def command(
     *,
-    mine: str,
+    dumped: str,
     golden: str,
     graph: str | None,
     output: str,
@@ -93,15 +93,15 @@ def command(
     something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
     limits = Limits(cosine, distance, precision or "")
-    if os.path.isfile(mine) and os.path.isfile(golden):
-        _print_scores(mine, golden, limits)
+    if os.path.isfile(dumped) and os.path.isfile(golden):
+        _print_scores(dumped, golden, limits)
         return
-    if dump_folders.hold_statistics_alone(mine, golden):
-        agrees = compare_statistics.run(mine, golden, output, limits, (execution, golden_execution))
+    if dump_folders.hold_statistics_alone(dumped, golden):
+        agrees = compare_statistics.run(dumped, golden, output, limits, (execution, golden_execution))
         if not agrees:
             click.get_current_context().exit(REFUSED if agrees is None else FAILED)
         return
-    pairs = dump_folders.pair(mine, golden)
+    pairs = dump_folders.pair(dumped, golden)
     comparison = _Comparison(execution, golden_execution)
     for pair in pairs.pairs:
         comparison.add(pair, graph, limits, jobs or 0)
@@ -120,9 +120,9 @@ def command(
         click.get_current_context().exit(FAILED)
 
 
-def _print_scores(mine: str, golden: str, limits: Limits) -> None:
+def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     """Print the numbers of two files and the verdict; exit with 1 where they differ."""
-    result = divergence.files(mine, golden, limits)
+    result = divergence.files(dumped, golden, limits)
     scores = result.found.scores  # none where nothing was compared
     for name, score in zip(algorithms.ALL[: len(scores)], scores, strict=True):
         print(f"{name}: {score}")
@@ -149,7 +149,7 @@ class _Comparison:
 
     def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
         """Compare two directories."""
-        ours = dump_folder.read(pair.mine, execution=self.execution)
+        ours = dump_folder.read(pair.dumped, execution=self.execution)
         theirs = dump_folder.read(pair.golden, execution=self.golden_execution)
         for side in (ours, theirs):
             messages.tell_execution(side.path, side.execution, side.executions)
@@ -168,7 +168,7 @@ class _Comparison:
                 self.report.add(Located(pair.label, order, result, time))
                 advance()
         if pair.label and self.report.compared == before:
-            messages.say(f"warning: no tensor of {pair.mine} has a counterpart in {pair.golden}")
+            messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
 
     def origins(self) -> Iterator[str]:
         """Yield what is known of where the inputs come from of the first operator that differs."""
@@ -208,11 +208,11 @@ class _Comparison:
 
 def _why_nothing(pair: FolderPair, graph: str | None) -> str:
     if graph:
-        return f"no tensor of {pair.mine} and {pair.golden} belongs to the same value of {graph}"
+        return f"no tensor of {pair.dumped} and {pair.golden} belongs to the same value of {graph}"
     if dump_folder.read(pair.golden).kind is FolderKind.GOLDEN:
-        return f"no operator of {pair.mine} is called as one of {pair.golden}; give --graph model.onnx"
+        return f"no operator of {pair.dumped} is called as one of {pair.golden}; give --graph model.onnx"
     return (
-        f"no operator has the same name in {pair.mine} and {pair.golden};"
+        f"no operator has the same name in {pair.dumped} and {pair.golden};"
         " give --graph model.onnx where they were compiled in different ways"
     )
 

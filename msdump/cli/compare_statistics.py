@@ -24,12 +24,12 @@ _TITLES: Final = (
 
 
 def run(
-    mine: str, golden: str, output: str, limits: Limits, chosen: tuple[int | None, int | None]
+    dumped: str, golden: str, output: str, limits: Limits, chosen: tuple[int | None, int | None]
 ) -> bool | None:
     """Compare and print; tell whether everything agrees, None where nothing has a counterpart.
 
     Args:
-        mine: The dump that is examined.
+        dumped: The dump that is examined.
         golden: The dump that it is compared with.
         output: Directory of the table.
         limits: What counts as agreement.
@@ -39,14 +39,14 @@ def run(
         ToolError: A dump cannot be used, or the table cannot be written.
         DumpReadError: A table of statistics cannot be read.
     """
-    pairs = dump_folders.pair_statistics(mine, golden)
+    pairs = dump_folders.pair_statistics(dumped, golden)
     results: list[RowResult] = []
     for pair in pairs.pairs:
-        ours, theirs = _read(pair.mine, chosen[0]), _read(pair.golden, chosen[1])
+        ours, theirs = _read(pair.dumped, chosen[0]), _read(pair.golden, chosen[1])
         results += statistic_rows.compare(pair.label, ours, theirs, limits)
     compared = [result for result in results if result.verdict is not Verdict.ALONE]
     if not compared:
-        messages.say(f"error: nothing was compared: no row of {mine} has a counterpart in {golden}")
+        messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
         return None
     for line in _lines(results):
         print(line)

@@ -86,7 +86,7 @@ def lines(report: DifferenceReport, shown: int, origins: Sequence[str]) -> Itera
         yield f"alone     {plural(counts[Verdict.ALONE], 'tensor')} without a counterpart"
     for uneven in report.uneven[:1]:
         more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
-        yield f"passes    {uneven.name} ran {_times(uneven.mine)}, in golden {_times(uneven.golden)}{more}"
+        yield f"passes    {uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}{more}"
     if report.missing:
         yield f"missing   {plural(len(report.missing), 'operator')} of golden, such as {report.missing[0]}"
     if precision := report.precision():

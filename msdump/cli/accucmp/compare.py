@@ -30,26 +30,35 @@ _H5: Final = ".h5"
 _log = logging.getLogger("msdump.accucmp")
 
 
-def run(given: argparse.Namespace) -> ReturnCode:
-    """Run the command.
+def run(options: argparse.Namespace) -> ReturnCode:
+    """Run ``compare`` and return its return code.
+
+    What is compared follows from the options: two ``.npy`` files, one tensor element by element (-op), or
+    all tensors of two directories; with -map only the pairs of files are written.
+
+    Args:
+        options: The parsed command line (``parser.COMPARE``).
 
     Raises:
         ToolError: An option or a file cannot be used.
     """
-    _check(given)
-    paths = (given.my_dump_path, given.golden_dump_path)
-    if all(os.path.isfile(path) for path in paths) and not given.mapping:
-        return _files(given)
-    sides = open_sides(*paths, given.fusion_rule_file, given.close_fusion_rule_file, version=given.version)
-    if given.mapping:
-        return _mapping(given, sides)
-    if given.op_name:
-        return _one_tensor(given, sides)
-    return _directories(given, sides)
+    _check(options)
+    paths = (options.my_dump_path, options.golden_dump_path)
+    # vendor: of two files only the scores are shown, whatever -f and -op say.
+    if all(os.path.isfile(path) for path in paths) and not options.mapping:
+        return _files(options)
+    sides = open_sides(
+        *paths, options.fusion_rule_file, options.close_fusion_rule_file, version=options.version
+    )
+    if options.mapping:
+        return _mapping(options, sides)
+    if options.op_name:
+        return _one_tensor(options, sides)
+    return _directories(options, sides)
 
 
 def log_scores(names: Sequence[str], scores: Sequence[Score]) -> None:
-    """Log the names of algorithms and below them what they say."""
+    """Log a line with the names of algorithms, below it their scores, and then their notes."""
     widths = [max(len(name), len(score.text)) for name, score in zip(names, scores, strict=True)]
     _log.info(" ".join(name.ljust(width) for name, width in zip(names, widths, strict=True)))
     _log.info(" ".join(score.text.ljust(width) for score, width in zip(scores, widths, strict=True)))
@@ -57,108 +66,113 @@ def log_scores(names: Sequence[str], scores: Sequence[Score]) -> None:
         _log.info("%s", note)
 
 
-def _check(given: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> None:
     """Refuse options that contradict each other, and warn of those that do nothing."""
     only_with_op = {
-        "-o": given.output_tensor,
-        "-i": given.input_tensor,
-        "-n": given.topn,
-        "-ml": given.max_line,
-        "--ignore_single_op_result": given.ignores_elements,
+        "-o": options.output_tensor,
+        "-i": options.input_tensor,
+        "-n": options.topn,
+        "-ml": options.max_line,
+        "--ignore_single_op_result": options.ignores_elements,
     }
     unused = [option for option, value in only_with_op.items() if value not in {"", None, False}]
-    picks = [option for option, value in (("-r", given.range), ("-s", given.select)) if value]
+    picks = [option for option, value in (("-r", options.range), ("-s", options.select)) if value]
     faults = (
-        (unused and not given.op_name, f"{', '.join(unused)}: only with -op"),
-        (given.mapping and given.op_name, "-map and -op exclude each other"),
-        (given.mapping and not given.fusion_rule_file, "-map needs -f, the graph file of the model"),
-        (picks and not given.fusion_rule_file, f"{', '.join(picks)}: only with -f"),
-        (picks and given.op_name, f"{', '.join(picks)} and -op exclude each other"),
+        (unused and not options.op_name, f"{', '.join(unused)}: only with -op"),
+        (options.mapping and options.op_name, "-map and -op exclude each other"),
+        (options.mapping and not options.fusion_rule_file, "-map needs -f, the graph file of the model"),
+        (picks and not options.fusion_rule_file, f"{', '.join(picks)}: only with -f"),
+        (picks and options.op_name, f"{', '.join(picks)} and -op exclude each other"),
         (len(picks) > 1, "-r and -s exclude each other"),
-        (given.max_cmp_size < 0, f"-max {given.max_cmp_size}: a number of elements, or 0 for all"),
-        (given.post_process is not None, "-p is for .h5 files only"),
+        (options.max_cmp_size < 0, f"-max {options.max_cmp_size}: a number of elements, or 0 for all"),
+        (options.post_process is not None, "-p is for .h5 files only"),
     )
     for is_fault, message in faults:
         if is_fault:
             raise ToolError(ReturnCode.PARAMETER, message)
-    _check_unsupported(given)
-    _check_numbers(given)
+    _check_unsupported(options)
+    _check_numbers(options)
 
 
-def _check_unsupported(given: argparse.Namespace) -> None:
-    if given.quant_fusion_rule_file:
+def _check_unsupported(options: argparse.Namespace) -> None:
+    if options.quant_fusion_rule_file:
         raise ToolError(ReturnCode.UNSUPPORTED, "-q: quantised models cannot be compared")
-    for path in (given.my_dump_path, given.golden_dump_path):
+    for path in (options.my_dump_path, options.golden_dump_path):
         if path.endswith(_H5):
             raise ToolError(ReturnCode.UNSUPPORTED, f"{path}: .h5 files cannot be compared")
-    if given.advisor and (given.range or given.select or given.op_name):
+    if options.advisor and (options.range or options.select or options.op_name):
         _log.warning("-advisor does nothing beside -r, -s and -op")
-        given.advisor = False
-    given.overflow_detection |= given.advisor
+        options.advisor = False
+    # The advisor looks for overflows in the column that only -overflow_detection adds.
+    options.overflow_detection |= options.advisor
 
 
-def _check_numbers(given: argparse.Namespace) -> None:
-    limits = (("-n", given.topn, (1, detail.MOST_SHOWN)), ("-ml", given.max_line, detail.LINES))
+def _check_numbers(options: argparse.Namespace) -> None:
+    limits = (("-n", options.topn, (1, detail.MOST_SHOWN)), ("-ml", options.max_line, detail.LINES))
     for option, value, (low, high) in limits:
         if value is not None and not low <= value <= high:
             raise ToolError(ReturnCode.INDEX, f"{option} {value}: a number from {low} to {high}")
 
 
-def _choice(given: argparse.Namespace) -> Choice:
-    return algorithm_choice.choose(
-        ",".join(given.algorithm), given.algorithm_options, given.custom_script_path
+def _choice(options: argparse.Namespace) -> Choice:
+    # -alg takes numbers separated by spaces as well as names separated by commas.
+    selection = ",".join(options.algorithm)
+    return algorithm_choice.choose(selection, options.algorithm_options, options.custom_script_path)
+
+
+def _files(options: argparse.Namespace) -> ReturnCode:
+    choice = _choice(options)
+    scores = two_files.compare(
+        options.my_dump_path, options.golden_dump_path, choice, limit=options.max_cmp_size
     )
-
-
-def _files(given: argparse.Namespace) -> ReturnCode:
-    choice = _choice(given)
-    found = two_files.compare(given.my_dump_path, given.golden_dump_path, choice, limit=given.max_cmp_size)
-    log_scores(choice.names, found)
+    log_scores(choice.names, scores)
     return ReturnCode.DONE
 
 
-def _groups(given: argparse.Namespace, sides: Sides) -> frozenset[int] | None:
-    if sides.rules is None or not (given.range or given.select):
+def _groups(options: argparse.Namespace, sides: Sides) -> frozenset[int] | None:
+    """Return the groups of operators that -r or -s choose, None for all of them."""
+    if sides.rules is None or not (options.range or options.select):
         return None
-    read, text = (places.of_range, given.range) if given.range else (places.of_select, given.select)
+    read, text = (places.of_range, options.range) if options.range else (places.of_select, options.select)
     return places.groups(read(text, sides.rules), sides.rules)
 
 
-def _mapping(given: argparse.Namespace, sides: Sides) -> ReturnCode:
-    chosen = _groups(given, sides)
-    found = [pair for item in sides.groups(chosen) for pair in sides.pairs(item)]
-    text = comparison_csv.mapping(found, has_sequence=chosen is not None)
-    path = reports.write(given.output, reports.stamped("mapping", ".csv"), [text])
+def _mapping(options: argparse.Namespace, sides: Sides) -> ReturnCode:
+    chosen = _groups(options, sides)
+    pairs = [pair for item in sides.groups(chosen) for pair in sides.pairs(item)]
+    text = comparison_csv.mapping(pairs, has_sequence=chosen is not None)
+    path = reports.write(options.output, reports.stamped("mapping", ".csv"), [text])
     _log.info("The mapping has been written to %r.", path)
     return ReturnCode.DONE
 
 
-def _directories(given: argparse.Namespace, sides: Sides) -> ReturnCode:
-    options = Options(_choice(given), given.max_cmp_size, given.overflow_detection, _groups(given, sides))
-    rows = _rows(sides, options)
-    shown = Shown.of(sides, overflow=options.finds_overflow, sequence=options.groups is not None)
-    text = comparison_csv.result(rows, options.choice.names, shown)
-    path = reports.write(given.output, reports.stamped("result", ".csv"), [text])
+def _directories(options: argparse.Namespace, sides: Sides) -> ReturnCode:
+    choice, groups = _choice(options), _groups(options, sides)
+    rows = _rows(sides, Options(choice, options.max_cmp_size, options.overflow_detection, groups))
+    shown = Shown.of(sides, overflow=options.overflow_detection, sequence=groups is not None)
+    text = comparison_csv.result(rows, choice.names, shown)
+    path = reports.write(options.output, reports.stamped("result", ".csv"), [text])
     _log.info("The comparison result has been written to %r.", path)
-    if given.advisor:
-        _advise(given, sides, options, rows)
+    if options.advisor:
+        _advise(options.output, sides, choice.names, rows)
     return _verdict(rows)
 
 
 def _rows(sides: Sides, options: Options) -> list[Row]:
-    found: list[Row] = []
+    """Return the rows of the result table, and log the fault of each pair that cannot be compared."""
+    rows: list[Row] = []
     with messages.bar("operators", len(sides.groups(options.groups))) as advance:
-        for rows in comparison.rows(sides, options):
-            for row in rows:
+        for operator_rows in comparison.rows(sides, options):
+            for row in operator_rows:
                 if row.pair.fault:
                     _log.warning("%s", row.pair.fault)
-            found += rows
+            rows += operator_rows
             advance()
-    return found
+    return rows
 
 
 def _verdict(rows: Sequence[Row]) -> ReturnCode:
-    """Log what was compared and what was not; return what that comes to."""
+    """Log how many tensors were compared and how many were not; return the command's return code."""
     compared = sum(not row.pair.fault for row in rows)
     others = len(rows) - compared
     _log.info("Compared %d tensors; %d tensors or operators could not be compared.", compared, others)
@@ -167,21 +181,21 @@ def _verdict(rows: Sequence[Row]) -> ReturnCode:
     return comparison.code_of(rows)
 
 
-def _advise(given: argparse.Namespace, sides: Sides, options: Options, rows: Sequence[Row]) -> None:
+def _advise(output: str, sides: Sides, algorithms: Sequence[str], rows: Sequence[Row]) -> None:
     inputs = sides.rules.data_nodes if sides.rules is not None else ()
-    lines = advisor.advise(rows, options.choice.names, inputs).lines()
+    lines = advisor.advise(rows, algorithms, inputs).lines()
     for line in lines:
         _log.info("%s", line)
-    path = reports.write(given.output, advisor.SUMMARY, [f"{line}\n" for line in lines])
+    path = reports.write(output, advisor.SUMMARY, [f"{line}\n" for line in lines])
     _log.info("The advice has been written to %r.", path)
 
 
-def _one_tensor(given: argparse.Namespace, sides: Sides) -> ReturnCode:
-    io = IO.INPUT if given.input_tensor else IO.OUTPUT
-    index = _index(given.input_tensor or given.output_tensor or "0")
-    found = detail.elements(sides, given.op_name, io, index)
-    prefix = detail.prefix(given.op_name, io, index)
-    for path in _element_files(given, found, prefix):
+def _one_tensor(options: argparse.Namespace, sides: Sides) -> ReturnCode:
+    io = IO.INPUT if options.input_tensor else IO.OUTPUT
+    index = _index(options.input_tensor or options.output_tensor or "0")
+    elements = detail.elements(sides, options.op_name, io, index)
+    prefix = detail.prefix(options.op_name, io, index)
+    for path in _element_files(options, elements, prefix):
         _log.info("Written: %r", path)
     return ReturnCode.DONE
 
@@ -192,18 +206,21 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _element_files(given: argparse.Namespace, found: ElementPairs, prefix: str) -> list[str]:
-    absolute, relative = (list(table) for table in detail.most_different(found, given.topn or _DEFAULT_TOP))
+def _element_files(options: argparse.Namespace, elements: ElementPairs, prefix: str) -> list[str]:
+    """Write the files about one tensor; return their paths."""
+    absolute, relative = (
+        list(table) for table in detail.most_different(elements, options.topn or _DEFAULT_TOP)
+    )
     texts = {
         f"{prefix}_absolute_error_topn.csv": absolute,
         f"{prefix}_relative_error_topn.csv": relative,
-        f"{prefix}_summary.txt": [detail.summary(found)],
+        f"{prefix}_summary.txt": [detail.summary(elements)],
     }
     for title, table in (("Absolute Error TopN", absolute), ("Relative Error TopN", relative)):
         _log.info("%s\n%s", title, "".join(table).replace("\t", "").rstrip())
-    written = [reports.write(given.output, name, text) for name, text in texts.items()]
-    written.append(reports.write_bytes(given.output, f"{prefix}.npy", detail.tensor_file(found)))
-    if not given.ignores_elements:
-        for start, text in detail.tables(found, given.max_line or detail.LINES[1]):
-            written.append(reports.write(given.output, f"{prefix}_{start}.csv", text))
+    written = [reports.write(options.output, name, text) for name, text in texts.items()]
+    written.append(reports.write_bytes(options.output, f"{prefix}.npy", detail.tensor_file(elements)))
+    if not options.ignores_elements:
+        for start, text in detail.tables(elements, options.max_line or detail.LINES[1]):
+            written.append(reports.write(options.output, f"{prefix}_{start}.csv", text))
     return written

@@ -45,25 +45,28 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The command line without the program's name, None: that of the process.
     """
-    given = parser.parser().parse_args(arguments)
+    options = parser.parser().parse_args(arguments)
     _show_log()
     started = time.monotonic()
-    code = _done(given)
+    code = _execute(options)
     _log.info("The command was completed and took %d seconds.", time.monotonic() - started)
     return code
 
 
 def _show_log() -> None:
+    """Show the package's log on stderr, in the lines of the vendor's tool."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_LINE, _TIME))
     log = logging.getLogger("msdump")
+    # Replaced, not added: a second run in the same process must not say everything twice.
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
 
 
-def _done(given: argparse.Namespace) -> int:
+def _execute(options: argparse.Namespace) -> int:
+    """Run the chosen command; return its return code, or that of what it failed with."""
     try:
-        return int(_COMMANDS[given.command](given))
+        return int(_COMMANDS[options.command](options))
     except ToolError as error:
         _log.error("%s", error)
         return error.code
@@ -74,7 +77,7 @@ def _done(given: argparse.Namespace) -> int:
         _log.error("%s", error)
         fitting = (code for kind, code in _CODES.items() if isinstance(error, kind))
         return int(next(fitting, ReturnCode.UNKNOWN))
-    except BrokenPipeError:
+    except BrokenPipeError:  # main's closed_pipe ends the program quietly
         raise
     except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
         _log.exception("internal error: %s", type(error).__name__)
@@ -84,55 +87,57 @@ def _done(given: argparse.Namespace) -> int:
 _CODES: Final = {DumpReadError: ReturnCode.DUMP_DATA, DumpWriteError: ReturnCode.WRITE}
 
 
-def _file_compare(given: argparse.Namespace) -> ReturnCode:
+def _file_compare(options: argparse.Namespace) -> ReturnCode:
     names = two_files.NAMES
-    found = two_files.compare(given.my_dump_path, given.golden_dump_path, Choice(names))
-    compare.log_scores(names, found)
+    scores = two_files.compare(options.my_dump_path, options.golden_dump_path, Choice(names))
+    compare.log_scores(names, scores)
     path = reports.write(
-        given.output, reports.stamped("file_result", ".txt"), [two_files.report(found, names)]
+        options.output, reports.stamped("file_result", ".txt"), [two_files.report(scores, names)]
     )
     _log.info("The file compare result has been written to %r.", path)
     return ReturnCode.DONE
 
 
-def _overflow(given: argparse.Namespace) -> ReturnCode:
-    records = overflow_records.find(given.dump_path)
+def _overflow(options: argparse.Namespace) -> ReturnCode:
+    # vendor: the wording of the log lines below.
+    records = overflow_records.find(options.dump_path)
     if not records:
         _log.warning("[Overflow] Find [0] overflow node!")
         return ReturnCode.DONE
-    shown = min(len(records), given.top_n)
+    shown = min(len(records), options.top_n)
     _log.info("[Overflow] Find [%d] overflow ops. Will show the top %d.", len(records), shown)
-    report = overflow.analyse(records, given.output, given.top_n)
+    report = overflow.analyse(records, options.output, options.top_n)
     for error in report.errors:
         _log.error("%s", error)
     _log.info("[Overflow] The overflow analyse result:\n%s", "".join(report.blocks))
-    reports.write(given.output, reports.stamped("overflow_summary", ".txt"), report.blocks)
+    reports.write(options.output, reports.stamped("overflow_summary", ".txt"), report.blocks)
     return report.code
 
 
-def _convert(given: argparse.Namespace) -> ReturnCode:
+def _convert(options: argparse.Namespace) -> ReturnCode:
     target = Target(
-        given.format or "",
-        OutputKind(given.type),
-        _shape(given.shape),
-        _only(given.output_tensor, given.input_tensor),
-        given.custom_script_path,
-        given.version,
+        options.format or "",
+        OutputKind(options.type),
+        _shape(options.shape),
+        _only(options.output_tensor, options.input_tensor),
+        options.custom_script_path,
+        options.version,
     )
-    output = given.output or "."
-    found = sources.find([path for path in given.dump_file.split(",") if path], output)
-    with messages.bar("files", len(found.sources)) as advance:
-        done = conversion.convert(found, output, target, progress=lambda _: advance())
-    for result in done.failed:
+    output = options.output or "."
+    dump_files = sources.find([path for path in options.dump_file.split(",") if path], output)
+    with messages.bar("files", len(dump_files.sources)) as advance:
+        report = conversion.convert(dump_files, output, target, progress=lambda _: advance())
+    for result in report.failed:
         for failure in result.failures:
             _log.error("%s: %s: %s", result.path, failure.tensor or "file", failure.message)
-    _log.info("Converted %d dump files to %d files in %r.", len(done.results), done.files, output)
-    if done.failed:
-        _log.warning("%d dump files failed; see %s/%s", len(done.failed), output, FAILED_LIST)
-    return ReturnCode(done.code)
+    _log.info("Converted %d dump files to %d files in %r.", len(report.results), report.files, output)
+    if report.failed:
+        _log.warning("%d dump files failed; see %s/%s", len(report.failed), output, FAILED_LIST)
+    return ReturnCode(report.code)
 
 
 def _shape(text: str | None) -> tuple[int, ...]:
+    """Return the shape that -s chooses, () for that of each tensor."""
     if text is None:
         return ()
     parts = text.split(",")
@@ -141,14 +146,14 @@ def _shape(text: str | None) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _only(output: str, given_input: str) -> tuple[str, int] | None:
+def _only(output_number: str, input_number: str) -> tuple[str, int] | None:
     """Return section and number of the one tensor that -o or -i chooses, None for all."""
-    text = output or given_input
+    text = output_number or input_number
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
         raise ToolError(ReturnCode.PARAMETER, f"-o/-i {text!r}: the number of an output or input")
-    return ("output" if output else "input", int(text))
+    return ("output" if output_number else "input", int(text))
 
 
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], ReturnCode]]] = {

@@ -26,7 +26,7 @@ _LEAST_SHOWN: Final = 0.001  # means and deviations below are shown as zero
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What an algorithm says of two tensors.
+    """The result of one algorithm for two tensors.
 
     Attributes:
         text: The number as reports hold it, or "NaN".
@@ -39,13 +39,13 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One algorithm.
+    """One algorithm, a row of ``ALGORITHMS``.
 
     Attributes:
         name: Title of its column.
-        definition: The formula.
-        need: What has to be known of the tensors.
-        score: Its result.
+        definition: The formula, with x for the tensor that is examined and y for the golden one.
+        need: Which sums over the elements the formula takes.
+        score: Computes the result from them.
         takes_truths: Whether it is defined for two tensors of truth values.
     """
 
@@ -57,45 +57,52 @@ class Algorithm:
 
 
 def _number(value: float | np.floating) -> Score:
+    # vendor: results are float32 before they are printed, which shows in the sixth decimal of large ones.
     return Score(f"{np.float32(value):.6f}")
 
 
-def _cosine(found: Findings) -> Score:
-    if found.is_scalar:
+def _cosine(findings: Findings) -> Score:
+    if findings.is_scalar:
         return Score("1.000000", "This tensor is scalar.")
-    mine, golden = found.mine.norm, found.golden.norm
-    if mine <= ALMOST_ZERO and golden <= ALMOST_ZERO:
-        return Score("1.0")
-    for side, norm in (("mine", mine), ("golden", golden)):
+    dumped, golden = findings.dumped.norm, findings.golden.norm
+    if dumped <= ALMOST_ZERO and golden <= ALMOST_ZERO:
+        return Score("1.0")  # vendor: one decimal here, six in all other cases
+    for side, norm in (("mine", dumped), ("golden", golden)):
+        # Not the norm as above but its root: one side alone counts as zero below epsilon squared.
         if math.sqrt(norm) <= ALMOST_ZERO:
             return Score(NAN, f"CosineSimilarity: all elements of {side} are zero")
-    return _number(min(found.product, 1.0))
+    # The float32 products of equal vectors may add up to slightly more than 1.
+    return _number(min(findings.product, 1.0))
 
 
-def _euclidean(found: Findings) -> Score:
-    if found.golden.norm <= ALMOST_ZERO:
+def _euclidean(findings: Findings) -> Score:
+    if findings.golden.norm <= ALMOST_ZERO:
         return _number(0)
-    return _number(np.sqrt(np.float32(found.squares) / np.float32(found.golden.squares)))
+    return _number(np.sqrt(np.float32(findings.squares) / np.float32(findings.golden.squares)))
 
 
-def _divergence(found: Findings) -> Score:
-    return _number(0 if abs(found.divergence) < ALMOST_ZERO else found.divergence)
+def _divergence(findings: Findings) -> Score:
+    # vendor: no other sign is mended, so a divergence just below zero prints as -0.000000.
+    return _number(0 if abs(findings.divergence) < ALMOST_ZERO else findings.divergence)
 
 
-def _deviation(found: Findings) -> Score:
-    return Score(f"{_mean_and_deviation(found.mine, found)},{_mean_and_deviation(found.golden, found)}")
+def _deviation(findings: Findings) -> Score:
+    return Score(
+        f"{_mean_and_deviation(findings.dumped, findings)},{_mean_and_deviation(findings.golden, findings)}"
+    )
 
 
-def _mean_and_deviation(side: TensorFacts, found: Findings) -> str:
-    mean, deviation = side.total / found.count, math.sqrt(side.deviations / found.count)
+def _mean_and_deviation(side: TensorFacts, findings: Findings) -> str:
+    mean, deviation = side.total / findings.count, math.sqrt(side.deviations / findings.count)
     shown = [0.0 if abs(number) < _LEAST_SHOWN else number for number in (mean, deviation)]
     return f"({shown[0]:.3f};{shown[1]:.3f})"
 
 
-def _mean(total: float, found: Findings) -> np.float32:
-    return np.float32(total / found.count)
+def _mean(total: float, findings: Findings) -> np.float32:
+    return np.float32(total / findings.count)
 
 
+# The order is the vendor's: users choose algorithms by these numbers (-alg 0,3), and columns follow it.
 ALGORITHMS: Final = (
     Algorithm(
         "CosineSimilarity",
@@ -108,13 +115,13 @@ ALGORITHMS: Final = (
         "MaxAbsoluteError",
         "max(abs(x - y))",
         ScoreNeed.DIFFERENCES,
-        lambda found: _number(found.largest),
+        lambda findings: _number(findings.largest),
     ),
     Algorithm(
         "AccumulatedRelativeError",
         "sum of abs(x / y - 1) where y is not zero",
         ScoreNeed.RATIOS,
-        lambda found: _number(found.ratios),
+        lambda findings: _number(findings.ratios),
     ),
     Algorithm(
         "RelativeEuclideanDistance",
@@ -139,25 +146,25 @@ ALGORITHMS: Final = (
         "MeanAbsoluteError",
         "mean(abs(x - y))",
         ScoreNeed.DIFFERENCES,
-        lambda found: _number(_mean(found.distances, found)),
+        lambda findings: _number(_mean(findings.distances, findings)),
     ),
     Algorithm(
         "RootMeanSquareError",
         "sqrt(mean((x - y)^2))",
         ScoreNeed.DIFFERENCES,
-        lambda found: _number(np.sqrt(_mean(found.squares, found))),
+        lambda findings: _number(np.sqrt(_mean(findings.squares, findings))),
     ),
     Algorithm(
         "MaxRelativeError",
         "max of abs(x / y - 1) where y is not zero, else 0",
         ScoreNeed.RATIOS,
-        lambda found: _number(found.largest_ratio),
+        lambda findings: _number(findings.largest_ratio),
     ),
     Algorithm(
         "MeanRelativeError",
         "mean over all elements of abs(x / y - 1), 0 where y is zero",
         ScoreNeed.RATIOS,
-        lambda found: _number(_mean(found.ratios, found)),
+        lambda findings: _number(_mean(findings.ratios, findings)),
     ),
 )
 """Every algorithm; its place is its number in ``-alg``."""
@@ -169,12 +176,26 @@ ALL: Final = tuple(BY_NAME)
 
 
 def compare(
-    mine: np.ndarray, golden: np.ndarray, names: Sequence[str] = ALL, *, limit: int = 0
+    dumped: np.ndarray, golden: np.ndarray, names: Sequence[str] = ALL, *, limit: int = 0
 ) -> tuple[Score, ...]:
-    """Return what algorithms say of two tensors.
+    """Return the scores of algorithms for two tensors, in the order of the names.
+
+    >>> x, y = np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]])
+    >>> for name, score in zip(ALL, compare(x, y)):
+    ...     print(f"{name:26}{score.text}")
+    CosineSimilarity          0.993999
+    MaxAbsoluteError          1.000000
+    AccumulatedRelativeError  0.200000
+    RelativeEuclideanDistance 0.160128
+    KullbackLeiblerDivergence 0.010310
+    StandardDeviation         (2.500;1.118),(2.750;1.479)
+    MeanAbsoluteError         0.250000
+    RootMeanSquareError       0.500000
+    MaxRelativeError          0.200000
+    MeanRelativeError         0.050000
 
     Args:
-        mine: The tensor that is examined; any numeric or truth type.
+        dumped: The tensor that is examined; any numeric or truth type.
         golden: The tensor that it is compared with; as many elements, in the same order.
         names: Algorithms by name.
         limit: Only so many elements from the first count, 0: all.
@@ -182,36 +203,37 @@ def compare(
     Raises:
         FormatError: The tensors differ in their number of elements, or hold text.
     """
-    _check(mine, golden)
-    if (mine.dtype.kind == "c") != (golden.dtype.kind == "c"):
-        mine, golden = mine.astype(np.complex64), golden.astype(np.complex64)
-    is_scalar = all(size == 1 for size in mine.shape)
-    if not mine.size:
+    _check(dumped, golden)
+    if (dumped.dtype.kind == "c") != (golden.dtype.kind == "c"):
+        dumped, golden = dumped.astype(np.complex64), golden.astype(np.complex64)
+    # vendor: a scalar is told by the shape before -max cuts elements off.
+    is_scalar = all(size == 1 for size in dumped.shape)
+    if not dumped.size:
         return tuple(Score(NAN, f"{name}: there are no elements") for name in names)
     if limit:
-        mine, golden = mine.reshape(-1)[:limit], golden.reshape(-1)[:limit]
+        dumped, golden = dumped.reshape(-1)[:limit], golden.reshape(-1)[:limit]
     chosen = [BY_NAME[name] for name in names]
-    if mine.dtype == golden.dtype == np.bool_:
+    if dumped.dtype == golden.dtype == np.bool_:
         chosen = [each if each.takes_truths else _refusing(each) for each in chosen]
     need = reduce(or_, (each.need for each in chosen), ScoreNeed(0))
-    found = examine(mine, golden, need)
-    found.is_scalar = is_scalar
+    findings = examine(dumped, golden, need)
+    findings.is_scalar = is_scalar
     with np.errstate(all="ignore"):
-        return tuple(each.score(found) for each in chosen)
+        return tuple(each.score(findings) for each in chosen)
 
 
 def _refusing(algorithm: Algorithm) -> Algorithm:
-    """Return an algorithm that says that it is not defined for truth values."""
+    """Return the algorithm with a score that says that it is not defined for truth values."""
     refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
     return replace(algorithm, need=ScoreNeed(0), score=lambda _: refusal)
 
 
-def _check(mine: np.ndarray, golden: np.ndarray) -> None:
-    for side, array in (("mine", mine), ("golden", golden)):
+def _check(dumped: np.ndarray, golden: np.ndarray) -> None:
+    for side, array in (("mine", dumped), ("golden", golden)):
         if array.dtype.kind in "OSUM":
             raise FormatError(f"{side} holds {array.dtype}; only numbers and truth values can be compared")
-    if mine.size != golden.size:
+    if dumped.size != golden.size:
         raise FormatError(
-            f"mine has {mine.size} elements, shape {mine.shape}, golden {golden.size}, shape {golden.shape};"
-            " only tensors of equal size can be compared"
+            f"mine has {dumped.size} elements, shape {dumped.shape},"
+            f" golden {golden.size}, shape {golden.shape}; only tensors of equal size can be compared"
         )

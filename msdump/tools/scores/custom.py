@@ -27,34 +27,35 @@ _FUNCTION: Final = "compare"
 
 @dataclass(frozen=True, slots=True)
 class CustomAlgorithm:
-    """An algorithm in a file of the user's.
+    """An algorithm of the user's own, in a Python file.
 
     Attributes:
         name: Its name, title of its column.
         path: The file.
-        arguments: What ``-a`` gives it.
+        arguments: Names and values that ``-a`` gives it.
     """
 
     name: str
     path: str
     arguments: tuple[tuple[str, str], ...] = ()
 
-    def score(self, mine: np.ndarray, golden: np.ndarray, **context: Any) -> Score:
-        """Return what it says of two tensors; whatever it raises becomes the note.
+    def score(self, dumped: np.ndarray, golden: np.ndarray, **context: Any) -> Score:
+        """Return the algorithm's score for two tensors; "NaN" and a note where it raises an exception.
 
         Args:
-            mine: The tensor that is examined, as a float32 vector.
-            golden: The one that it is compared with.
+            dumped: The tensor that is examined, as a float32 vector.
+            golden: The tensor that it is compared with, likewise.
             context: More attributes of ``args``.
         """
         try:
+            # Loaded here, not in find: this may run in another process, to which functions do not travel.
             compare = user_scripts.load(Path(self.path), _FUNCTION, ReturnCode.ALGORITHM)
-            found = compare(mine, golden, SimpleNamespace(**dict(self.arguments), **context))
-            text, note = found
+            result = compare(dumped, golden, SimpleNamespace(**dict(self.arguments), **context))
+            text, note = result
         except Exception as error:  # noqa: BLE001 - somebody else's code
             return Score(NAN, f"{self.name}: {type(error).__name__}: {error}")
         if not (isinstance(text, str) and isinstance(note, str)):
-            return Score(NAN, f"{self.name}: compare() must return two texts, got {found!r:.80}")
+            return Score(NAN, f"{self.name}: compare() must return two texts, got {result!r:.80}")
         return Score(text, note)
 
 
@@ -67,10 +68,11 @@ def find(folder: str) -> tuple[CustomAlgorithm, ...]:
     """
     if not os.path.isdir(folder):
         raise ToolError(ReturnCode.PATH, f"{folder}: no such directory of custom scripts (-c)")
-    found = []
+    own_algorithms = []
     for path in sorted(Path(folder, _FOLDER).glob("*.py")):
         match = _FILE.fullmatch(path.name)
         if match is not None:
+            # Scripts that cannot be used are an error before anything is compared.
             user_scripts.load(path, _FUNCTION, ReturnCode.ALGORITHM)
-            found.append(CustomAlgorithm(match[1], str(path)))
-    return tuple(found)
+            own_algorithms.append(CustomAlgorithm(match[1], str(path)))
+    return tuple(own_algorithms)

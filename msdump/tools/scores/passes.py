@@ -1,4 +1,4 @@
-"""What the algorithms of a comparison need of two tensors, found out block by block.
+"""Sums over two tensors from which the algorithms compute their scores, taken block by block.
 
 The elements are cast to float32 and the arithmetic is float32, as CANN's comparison
 tool defines it; the sums of blocks are added in float64. Three passes suffice: the
@@ -28,7 +28,7 @@ FLOOR: Final = np.finfo(np.float32).eps
 
 
 class ScoreNeed(enum.Flag):
-    """What is to be found out; each member holds what it is computed from."""
+    """What an algorithm needs to know of two tensors; a combined member holds what it is computed from."""
 
     NORMS = enum.auto()
     DIFFERENCES = enum.auto()
@@ -46,7 +46,7 @@ class ScoreNeed(enum.Flag):
 
 @dataclass(slots=True)
 class TensorFacts:
-    """What is known of one tensor.
+    """Sums and extremes of one of the two tensors, as float32.
 
     Attributes:
         squares: Sum of the squares.
@@ -66,31 +66,31 @@ class TensorFacts:
 
     @property
     def norm(self) -> np.float32:
-        """Square root of the sum of the squares."""
+        """Euclidean norm."""
         return np.float32(math.sqrt(np.float32(self.squares)))
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is known of a pair of tensors; what was not asked for has no meaning.
+    """Sums and extremes of a pair of tensors; a number that was not asked for has no meaning.
 
     Attributes:
         count: Number of elements of each; a complex one counts twice.
         is_scalar: All dimensions are 1.
-        mine: The tensor that is examined.
-        golden: The one that it is compared with.
+        dumped: Numbers of the tensor that is examined.
+        golden: Numbers of the tensor that it is compared with.
         largest: Largest distance of two elements.
         distances: Sum of the distances.
         squares: Sum of the squared distances.
-        largest_ratio: Largest ``|mine / golden - 1|``, 0 where golden is almost zero.
-        ratios: Sum of these.
+        largest_ratio: Largest ``|dumped / golden - 1|``, 0 where golden is almost zero.
+        ratios: Sum of these ratios.
         product: Sum of the products of the elements, each divided by its tensor's norm.
         divergence: Sum of ``p * log(p / q)`` over the densities.
     """
 
     count: int
     is_scalar: bool = False
-    mine: TensorFacts = field(default_factory=TensorFacts)
+    dumped: TensorFacts = field(default_factory=TensorFacts)
     golden: TensorFacts = field(default_factory=TensorFacts)
     largest: np.float32 = field(default_factory=lambda: np.float32(0))
     distances: float = 0.0
@@ -101,16 +101,22 @@ class Findings:
     divergence: float = 0.0
 
 
-def examine(mine: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings:
-    """Return what is needed of two tensors.
+def examine(dumped: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings:
+    """Return sums and extremes of two tensors.
+
+    >>> need = ScoreNeed.NORMS | ScoreNeed.DIFFERENCES
+    >>> findings = examine(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 6]]), need)
+    >>> float(findings.dumped.norm), float(findings.largest), findings.squares
+    (5.0, 2.0, 4.0)
 
     Args:
-        mine: At least one element, of any numeric type and shape.
+        dumped: At least one element, of any numeric type and shape.
         golden: As many elements.
-        need: What to find out.
+        need: Which numbers are needed.
     """
-    pairs = _Pairs(mine, golden)
+    pairs = _Pairs(dumped, golden)
     findings = Findings(pairs.count)
+    # NaN and infinities are results here, no reason for warnings.
     with np.errstate(all="ignore"):
         for concerns, add in _PASSES:
             if need & concerns:
@@ -122,18 +128,18 @@ def examine(mine: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings:
 class _Pairs:
     """Blocks of two tensors as float32 vectors."""
 
-    def __init__(self, mine: np.ndarray, golden: np.ndarray) -> None:
-        self._sides = (_vector(mine), _vector(golden))
+    def __init__(self, dumped: np.ndarray, golden: np.ndarray) -> None:
+        self._sides = (_vector(dumped), _vector(golden))
         self.count = len(self._sides[0])
         self._length = min(_BLOCK, self.count)
         self._cast = np.empty((2, self._length), np.float32)
         self.spare = _Spare(self._length)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        mine, golden = self._sides
+        dumped, golden = self._sides
         for start in range(0, self.count, self._length):
             part = slice(start, start + self._length)
-            yield self._float32(mine[part], 0), self._float32(golden[part], 1)
+            yield self._float32(dumped[part], 0), self._float32(golden[part], 1)
 
     def _float32(self, block: np.ndarray, side: int) -> np.ndarray:
         if block.dtype == np.float32 and block.flags.aligned:  # in dump files they are not
@@ -144,10 +150,11 @@ class _Pairs:
 
 
 def _vector(array: np.ndarray) -> np.ndarray:
-    """Return the elements in a row; complex numbers as twice as many real ones."""
+    """Return the elements as a vector, cast unless there are many; complex numbers as pairs of real ones."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
+    # A cast at once for all passes costs memory, a cast in each pass costs time: large tensors save memory.
     if flat.dtype == np.float32 or len(flat) > _MOST_CAST:
         return flat
     cast = np.empty(len(flat), np.float32)
@@ -157,7 +164,8 @@ def _vector(array: np.ndarray) -> np.ndarray:
 
 
 def _cast(block: np.ndarray, out: np.ndarray) -> None:
-    """Cast elements to float32; finite halves three times faster than numpy does."""
+    """Cast elements to float32."""
+    # Finite float16 and bfloat16 are cast by integer arithmetic, three times faster than numpy casts them.
     halves = HALVES.get(block.dtype.name)
     if halves is not None and all(map(math.isfinite, halves.bounds(block))):
         block = halves.values(block)
@@ -187,68 +195,79 @@ class _Block:
         self.floors = spare.floors[: len(x)]
 
 
-def _first(block: _Block, need: ScoreNeed, found: Findings) -> None:
-    for side, values in ((found.mine, block.x), (found.golden, block.y)):
+def _add_first_pass(block: _Block, need: ScoreNeed, findings: Findings) -> None:
+    """Add norms, ranges, means, differences and ratios of a block."""
+    for side, values in ((findings.dumped, block.x), (findings.golden, block.y)):
         if ScoreNeed.NORMS in need:
             side.squares += _total(np.multiply(values, values, out=block.s))
         if ScoreNeed.RANGES in need:
             side.low = np.minimum(side.low, values.min())
             side.high = np.maximum(side.high, values.max())
         if ScoreNeed.MEANS in need:
+            # vendor: means and deviations are float64, all other algorithms float32.
             side.total += float(np.add.reduce(values, dtype=np.float64))
     if ScoreNeed.DIFFERENCES in need:
-        _add_differences(block, found)
+        _add_differences(block, findings)
     if ScoreNeed.RATIOS in need:
-        _add_ratios(block, found)
+        _add_ratios(block, findings)
 
 
-def _add_differences(block: _Block, found: Findings) -> None:
+def _add_differences(block: _Block, findings: Findings) -> None:
     distances = np.subtract(block.x, block.y, out=block.s)
     np.abs(distances, out=distances)
-    found.largest = np.maximum(found.largest, distances.max())
-    found.distances += _total(distances)
-    found.squares += _total(np.multiply(distances, distances, out=distances))
+    findings.largest = np.maximum(findings.largest, distances.max())
+    findings.distances += _total(distances)
+    findings.squares += _total(np.multiply(distances, distances, out=distances))
 
 
-def _add_ratios(block: _Block, found: Findings) -> None:
+def _add_ratios(block: _Block, findings: Findings) -> None:
     ratios = np.divide(block.x, block.y, out=block.s)
     np.subtract(ratios, np.float32(1), out=ratios)
     np.abs(ratios, out=ratios)
     counts = np.greater(np.abs(block.y, out=block.t), np.float32(ALMOST_ZERO), out=block.truths)
-    # Bits that are all set or all clear choose twenty times faster than a mask of mixed truth values.
+    # Ratios to a golden zero count as 0. Bits that are all set or all clear clear them twenty times faster
+    # than a mask of mixed truth values; a factor of 0 would turn their infinities into NaN.
     bits = np.negative(counts.view(np.int8), out=block.bits)
     np.bitwise_and(ratios.view(np.int32), bits, out=ratios.view(np.int32))
-    found.largest_ratio = np.maximum(found.largest_ratio, ratios.max())
-    found.ratios += _total(ratios)
+    findings.largest_ratio = np.maximum(findings.largest_ratio, ratios.max())
+    findings.ratios += _total(ratios)
 
 
-def _second(block: _Block, need: ScoreNeed, found: Findings) -> None:
+def _add_second_pass(block: _Block, need: ScoreNeed, findings: Findings) -> None:
+    """Add the products, the densities and the deviations of a block, for which the first pass is complete."""
     if ScoreNeed.COSINE in need:
-        units = np.divide(block.x, found.mine.norm, out=block.s)
-        others = np.divide(block.y, found.golden.norm, out=block.t)
-        found.product += _total(np.multiply(units, others, out=units))
-    for side, values in ((found.mine, block.x), (found.golden, block.y)):
+        # vendor: each element is divided by its norm before the products are added, not their sum at the end.
+        units = np.divide(block.x, findings.dumped.norm, out=block.s)
+        others = np.divide(block.y, findings.golden.norm, out=block.t)
+        findings.product += _total(np.multiply(units, others, out=units))
+    for side, values in ((findings.dumped, block.x), (findings.golden, block.y)):
         if ScoreNeed.DIVERGENCE in need:
             side.densities += _total(_raised(values, side, block.floors, block.s))
         if ScoreNeed.DEVIATIONS in need:
-            distances = np.subtract(values, side.total / found.count, out=block.doubles, dtype=np.float64)
+            distances = np.subtract(values, side.total / findings.count, out=block.doubles, dtype=np.float64)
             # not np.dot: BLAS would wake threads, which get in the way of the other processes
             side.deviations += _total(np.multiply(distances, distances, out=distances))
 
 
-def _third(block: _Block, need: ScoreNeed, found: Findings) -> None:
-    del need  # the only purpose of this pass
-    mine, golden = found.mine, found.golden
-    p = np.divide(_raised(block.x, mine, block.floors, block.s), np.float32(mine.densities), out=block.s)
+def _add_third_pass(block: _Block, need: ScoreNeed, findings: Findings) -> None:
+    """Add ``p * log(p / q)`` of a block, for which the sums of the densities are complete."""
+    del need  # this pass has one purpose
+    dumped, golden = findings.dumped, findings.golden
+    p = np.divide(_raised(block.x, dumped, block.floors, block.s), np.float32(dumped.densities), out=block.s)
     q = np.divide(_raised(block.y, golden, block.floors, block.t), np.float32(golden.densities), out=block.t)
     logarithms = np.log(np.divide(p, q, out=q), out=q)
-    found.divergence += _total(np.multiply(p, logarithms, out=p))
+    findings.divergence += _total(np.multiply(p, logarithms, out=p))
 
 
 def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Return the elements moved to 0..1, at least ``FLOOR``; equal elements are not moved."""
+    """Return the elements moved to 0..1, at least ``FLOOR``; equal elements are not moved.
+
+    >>> side = TensorFacts(low=np.float32(1), high=np.float32(3))
+    >>> _raised(np.array([1, 2, 3], np.float32), side, np.full(3, FLOOR), np.empty(3, np.float32)).round(3)
+    array([0. , 0.5, 1. ], dtype=float32)
+    """
     extent = side.high - side.low
-    if extent != 0:
+    if extent != 0:  # vendor: a tensor of equal elements keeps them instead of becoming all zeros
         values = np.subtract(values, side.low, out=out)
         np.divide(values, extent, out=out)
     np.maximum(values, floors, out=out)
@@ -260,7 +279,10 @@ def _total(values: np.ndarray) -> float:
 
 
 _PASSES: Final[tuple[tuple[ScoreNeed, Callable[[_Block, ScoreNeed, Findings], None]], ...]] = (
-    (ScoreNeed.NORMS | ScoreNeed.DIFFERENCES | ScoreNeed.RATIOS | ScoreNeed.RANGES | ScoreNeed.MEANS, _first),
-    (ScoreNeed.PRODUCT | ScoreNeed.DENSITIES | ScoreNeed.SPREADS, _second),
-    (ScoreNeed.LOGARITHMS, _third),
+    (
+        ScoreNeed.NORMS | ScoreNeed.DIFFERENCES | ScoreNeed.RATIOS | ScoreNeed.RANGES | ScoreNeed.MEANS,
+        _add_first_pass,
+    ),
+    (ScoreNeed.PRODUCT | ScoreNeed.DENSITIES | ScoreNeed.SPREADS, _add_second_pass),
+    (ScoreNeed.LOGARITHMS, _add_third_pass),
 )

@@ -18,6 +18,7 @@ _MOST_BYTES: Final = 1 << 20
 _FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
+# Cached: the function is asked for once for each tensor.
 @functools.lru_cache(maxsize=64)
 def load(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
     """Return a function of a script.
@@ -25,7 +26,7 @@ def load(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
     Args:
         path: The script.
         name: Name of the function.
-        code: What a script comes to that fails or lacks the function.
+        code: Return code of the error where the script fails or lacks the function.
 
     Raises:
         ToolError: The script cannot be used.
@@ -33,7 +34,8 @@ def load(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
     module = types.ModuleType(path.stem)
     module.__file__ = str(path)
     try:
-        exec(compile(_text(path), path, "exec"), module.__dict__)  # noqa: S102 - the user's own, and checked
+        # Not imported: that would read the file a second time, unchecked, and write a cache beside it.
+        exec(compile(_checked_text(path), path, "exec"), module.__dict__)  # noqa: S102 - the user's own, and checked
     except ToolError:
         raise
     except Exception as error:
@@ -46,22 +48,23 @@ def load(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
 
 
 def check(path: Path) -> None:
-    """Check that a script is its owner's alone, and no larger than a MiB.
+    """Check that nobody but its owner may write a script, and that it has at most one MiB.
 
     Raises:
-        ToolError: It is not.
+        ToolError: Others may write it, it is larger, or it cannot be read.
     """
-    _text(path)
+    _checked_text(path)
 
 
-def _text(path: Path) -> bytes:
+def _checked_text(path: Path) -> bytes:
     try:
         with reading.open_file(path) as file:
-            found = os.fstat(file.fileno())
-            if found.st_mode & _FOREIGN_WRITERS:
+            # The status of the open file, not of the path, which may be another file by now.
+            status = os.fstat(file.fileno())
+            if status.st_mode & _FOREIGN_WRITERS:
                 raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
-            if found.st_size > _MOST_BYTES:
-                fault = f"{path}: {found.st_size} bytes are over the {_MOST_BYTES} allowed"
+            if status.st_size > _MOST_BYTES:
+                fault = f"{path}: {status.st_size} bytes are over the {_MOST_BYTES} allowed"
                 raise ToolError(ReturnCode.UNSAFE_FILE, fault)
             return file.readall()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the result of a comparison suggests (``-advisor``)."""
+"""Advice on where to look first, drawn from the result of a comparison (msaccucmp's ``-advisor``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Advice:
     """What to look at first.
 
     Attributes:
-        kind: What was found.
+        kind: Name of the check that found something, "NA" for none.
         index: Number of the operator in the result, "NA" for none.
         text: What to do.
     """
@@ -32,7 +32,11 @@ class Advice:
     text: str
 
     def lines(self) -> tuple[str, ...]:
-        """Return the lines of the summary."""
+        """Return the lines of the summary.
+
+        >>> Advice("FP16 Overflow", "7", "Mend that first.").lines()
+        ('Detection Type: FP16 Overflow', 'Operator Index: 7', 'Expert Advice: Mend that first.')
+        """
         return (
             f"Detection Type: {self.kind}",
             f"Operator Index: {self.index}",
@@ -42,10 +46,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the advice is drawn from.
+    """The result of a comparison, as the checks read it.
 
     Attributes:
-        rows: The result, in the order of the file.
+        rows: The rows, in the order of the file.
         similarities: Cosine similarity of each row, NaN where there is none.
         inputs: Names of the graph's inputs.
     """
@@ -55,27 +59,31 @@ class Evidence:
     inputs: Sequence[str]
 
     def first_below(self, operators: Sequence[str] | None = None) -> Row | None:
-        """Return the first row, of certain operators only, that is less similar than it should be."""
+        """Return the first row whose cosine similarity is below ``_ENOUGH``.
+
+        Args:
+            operators: Names of the operators that count, None: all.
+        """
         for row, similarity in zip(self.rows, self.similarities, strict=True):
-            if similarity < _ENOUGH and (operators is None or row.pair.mine in operators):
+            if similarity < _ENOUGH and (operators is None or row.pair.dumped in operators):
                 return row
         return None
 
 
 def advise(rows: Sequence[Row], names: Sequence[str], inputs: Sequence[str]) -> Advice:
-    """Return the first advice that fits.
+    """Return the advice of the first check that finds something; one of "NA" where none does.
 
     Args:
         rows: The result, in the order of the file.
         names: Algorithms by name, in the order of the scores.
         inputs: Names of the graph's inputs, none where they are not known.
     """
-    at = names.index(_SIMILARITY) if _SIMILARITY in names else None
+    column = names.index(_SIMILARITY) if _SIMILARITY in names else None
     # vendor: the tool reads its own table, so what the six decimals round up counts as enough.
-    similarities = [math.nan if at is None else _number(row.scores[at]) for row in rows]
+    similarities = [math.nan if column is None else _number(row.scores[column]) for row in rows]
     evidence = Evidence(rows, similarities, inputs)
-    found = (check(evidence) for check in _CHECKS)
-    return next(filter(None, found), Advice(_NONE, _NONE, _NONE))
+    suggestions = (check(evidence) for check in _CHECKS)
+    return next(filter(None, suggestions), Advice(_NONE, _NONE, _NONE))
 
 
 def _number(text: str) -> float:
@@ -102,8 +110,8 @@ def _inputs(evidence: Evidence) -> Advice | None:
 
 
 def _consistency(evidence: Evidence) -> Advice | None:
-    known = [similarity for similarity in evidence.similarities if not math.isnan(similarity)]
-    if not known:
+    known_similarities = [similarity for similarity in evidence.similarities if not math.isnan(similarity)]
+    if not known_similarities:
         return None
     row = evidence.first_below()
     if row is None:
@@ -111,7 +119,7 @@ def _consistency(evidence: Evidence) -> Advice | None:
         others = f" that could be compared agree; {failed} could not" if failed else " agree"
         text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
         return Advice("Global Consistency", _NONE, text)
-    is_result_good = known[-1] >= _ENOUGH
+    is_result_good = known_similarities[-1] >= _ENOUGH
     text = (
         "Some tensors differ, yet the last one agrees. That may come from optimisations and can be ignored."
         if is_result_good
@@ -120,4 +128,5 @@ def _consistency(evidence: Evidence) -> Advice | None:
     return Advice("Global Consistency", str(row.pair.index), text)
 
 
+# From cause to effect: an overflow or another input explains whatever differs behind it.
 _CHECKS: Final[tuple[Callable[[Evidence], Advice | None], ...]] = (_overflow, _inputs, _consistency)

@@ -32,7 +32,7 @@ class Options:
     Attributes:
         choice: The algorithms.
         limit: Only so many elements from the first count, 0: all.
-        finds_overflow: float16 tensors that overflow are told.
+        finds_overflow: Whether each float16 tensor is searched for overflows (``-overflow_detection``).
         groups: Numbers of the operators that are compared, None: all.
     """
 
@@ -44,17 +44,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the comparison says of a tensor, or of an operator that could not be compared.
+    """A row of the result: a tensor beside its counterpart, or an operator that could not be compared.
 
     Attributes:
-        pair: What was compared, without its tensors.
+        pair: Names and numbers of the two, without their tensors, which need not travel between processes.
         scores: Texts of the algorithms.
         reason: Why there are no numbers, and notes.
         shape: Shape that was compared, else that of the tensor.
-        mine_dtype: Element type.
+        dumped_dtype: Element type.
         golden_dtype: Element type of the counterpart.
-        mine_address: In the device's memory, "NaN" where it is not known.
-        golden_address: That of the counterpart.
+        dumped_address: Address in the device's memory, "NaN" where it is not known.
+        golden_address: Address of the counterpart.
         overflow: YES, NO, or NaN for a tensor that is not float16.
     """
 
@@ -62,9 +62,9 @@ class Row:
     scores: tuple[str, ...]
     reason: str = ""
     shape: str = NAN
-    mine_dtype: str = NAN
+    dumped_dtype: str = NAN
     golden_dtype: str = NAN
-    mine_address: str = NAN
+    dumped_address: str = NAN
     golden_address: str = NAN
     overflow: str = NAN
 
@@ -73,8 +73,8 @@ def rows(sides: Sides, options: Options, *, jobs: int = 0) -> Iterator[list[Row]
     """Yield the rows of each operator, in the order of the operators' numbers.
 
     Args:
-        sides: What is compared.
-        options: How.
+        sides: The two directories.
+        options: How their tensors are compared.
         jobs: Number of processes, 0: one for each core.
     """
     work = partial(_rows, sides, options)
@@ -86,74 +86,88 @@ def _rows(sides: Sides, options: Options, item: Item) -> list[Row]:
 
 
 def _row(sides: Sides, options: Options, pair: Pair) -> Row:
-    mine, golden = pair.mine_tensor, pair.golden_tensor
-    if mine is None or golden is None or pair.fault:
+    dumped, golden = pair.dumped_tensor, pair.golden_tensor
+    if dumped is None or golden is None or pair.fault:
         return _without_numbers(options, pair, pair.fault, pair.code)
     try:
-        ours, theirs = _arrays(sides, pair, mine, golden)
-        found = options.choice.scores(ours, theirs, limit=options.limit, paths=(mine.path, golden.path))
+        dumped_array, golden_array = _arrays(sides, pair, dumped, golden)
+        scores = options.choice.scores(
+            dumped_array, golden_array, limit=options.limit, paths=(dumped.path, golden.path)
+        )
     except ToolError as error:
         return _without_numbers(options, pair, str(error), ReturnCode(error.code))
     except DumpReadError as error:
         return _without_numbers(options, pair, str(error), ReturnCode.DUMP_DATA)
     except FormatError as error:
         return _without_numbers(options, pair, str(error), ReturnCode.DATA_TYPE)
-    row = _described(options, pair, mine)
-    types = (mine.dtype, golden.dtype) if sides.rules is None else (_saved(ours), _saved(theirs))
+    row = _described(options, pair, dumped)
+    # vendor: without a graph file types and shapes are those in the dump files, with one those compared.
+    types = (
+        (dumped.dtype, golden.dtype) if sides.rules is None else (_saved(dumped_array), _saved(golden_array))
+    )
     return replace(
         row,
-        scores=tuple(score.text for score in found),
-        reason=",".join(score.note for score in found if score.note),
-        shape=_shape(mine.shape if sides.rules is None else ours.shape),
-        mine_dtype=types[0],
+        scores=tuple(score.text for score in scores),
+        reason=",".join(score.note for score in scores if score.note),
+        shape=_shape(dumped.shape if sides.rules is None else dumped_array.shape),
+        dumped_dtype=types[0],
         golden_dtype=types[1],
         golden_address=_address(golden),
     )
 
 
 def _arrays(
-    sides: Sides, pair: Pair, mine: DumpedOperand, golden: DumpedOperand
+    sides: Sides, pair: Pair, dumped: DumpedOperand, golden: DumpedOperand
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrays of two tensors, in one layout.
+
+    Raises:
+        ToolError: They cannot be brought into one layout.
+        DumpReadError: A file cannot be read.
+        FormatError: A type or format cannot be decoded.
+    """
     if sides.rules is None:
-        ours, theirs = counterparts.alike(mine, golden)
-        if ours.dtype == theirs.dtype == np.bool_:
+        dumped_array, golden_array = counterparts.alike(dumped, golden)
+        if dumped_array.dtype == golden_array.dtype == np.bool_:
             # vendor: between two dumps truth values are numbers, beside golden tensors they are not.
-            return ours.view(np.uint8), theirs.view(np.uint8)
-        return ours, theirs
-    return counterparts.in_golden_layout(mine, golden, pair.layout)
+            return dumped_array.view(np.uint8), golden_array.view(np.uint8)
+        return dumped_array, golden_array
+    return counterparts.in_golden_layout(dumped, golden, pair.layout)
 
 
 def _without_numbers(options: Options, pair: Pair, reason: str, code: ReturnCode) -> Row:
-    row = _described(options, replace(pair, fault=reason, code=code), pair.mine_tensor)
+    row = _described(options, replace(pair, fault=reason, code=code), pair.dumped_tensor)
     return replace(row, reason=reason)
 
 
-def _described(options: Options, pair: Pair, mine: DumpedOperand | None) -> Row:
-    """Return a row of what is known without comparing."""
-    plain = replace(pair, mine_tensor=None, golden_tensor=None)
+def _described(options: Options, pair: Pair, dumped: DumpedOperand | None) -> Row:
+    """Return a row with what the files tell before anything is compared."""
+    plain = replace(pair, dumped_tensor=None, golden_tensor=None)
     row = Row(plain, (NAN,) * len(options.choice.names))
-    if mine is None:
+    if dumped is None:
         return row
     return replace(
         row,
-        shape=_shape(mine.shape),
-        mine_address=_address(mine),
-        overflow=_overflow(mine) if options.finds_overflow else NAN,
+        shape=_shape(dumped.shape),
+        dumped_address=_address(dumped),
+        overflow=_overflow(dumped) if options.finds_overflow else NAN,
     )
 
 
 def _overflow(operand: DumpedOperand) -> str:
+    """Return whether a float16 tensor has an element that is infinite or of the largest magnitude."""
     if operand.dtype != "float16":
         return NAN
     try:
         magnitudes = np.bitwise_and(operand.array.view(np.uint16), _MAGNITUDE)
     except (DumpReadError, FormatError, ValueError):
         return NAN
+    # Compared as bits: the magnitudes of floats order as integers do, and those above infinity are NaN.
     return "YES" if np.any((magnitudes >= _LIMIT) & (magnitudes <= _INFINITY)) else "NO"
 
 
 def _saved(array: np.ndarray) -> str:
-    """Return the type that a tensor has in .npy files."""
+    """Return the element type that a tensor has in .npy files."""
     return str(dtypes.from_numpy(array.dtype).saved)
 
 
@@ -165,8 +179,8 @@ def _shape(shape: tuple[int, ...]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def code_of(found: Sequence[Row]) -> ReturnCode:
-    """Return what a comparison came to: its first fault; without anything compared, no dump file."""
-    if not any(not row.pair.fault for row in found):
+def code_of(rows: Sequence[Row]) -> ReturnCode:
+    """Return the code of the first fault, DONE where there is none; NO_DUMP_FILE if nothing was compared."""
+    if not any(not row.pair.fault for row in rows):
         return ReturnCode.NO_DUMP_FILE
-    return next((row.pair.code for row in found if row.pair.code), ReturnCode.DONE)
+    return next((row.pair.code for row in rows if row.pair.code), ReturnCode.DONE)

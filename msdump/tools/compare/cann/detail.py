@@ -1,4 +1,4 @@
-"""Every element of one tensor beside its counterpart, and those that differ most (``-op``)."""
+"""Every element of one tensor beside its counterpart, and those that differ most (msaccucmp's ``-op``)."""
 
 from __future__ import annotations
 
@@ -32,30 +32,33 @@ class ElementPairs:
     """A tensor and its counterpart, element by element.
 
     Attributes:
-        pair: What they are.
-        mine: The tensor on the host.
+        pair: Names of the two tensors.
+        dumped: The tensor in the host's layout.
         golden: Its counterpart, of the same shape.
-        axes: Names of the axes.
+        axes: Names of the axes, separated by spaces: "N C H W"; "ID" where there is no axis.
     """
 
     pair: Pair
-    mine: np.ndarray
+    dumped: np.ndarray
     golden: np.ndarray
     axes: str
 
     @property
     def are_truths(self) -> bool:
         """Whether both hold truth values, which have no errors."""
-        return self.mine.dtype == self.golden.dtype == np.bool_
+        return self.dumped.dtype == self.golden.dtype == np.bool_
 
     def errors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return absolute and relative errors as vectors; NaN where golden is zero or there are none."""
+        """Return absolute and relative errors as float32 vectors.
+
+        A relative error is NaN where golden is zero; both are NaN for truth values.
+        """
         if self.are_truths:
-            nothing = np.full(self.mine.size, np.nan, np.float32)
-            return nothing, nothing
-        mine, golden = (side.reshape(-1).astype(np.float32) for side in (self.mine, self.golden))
+            no_errors = np.full(self.dumped.size, np.nan, np.float32)
+            return no_errors, no_errors
+        dumped, golden = (side.reshape(-1).astype(np.float32) for side in (self.dumped, self.golden))
         with np.errstate(all="ignore"):
-            absolute = np.abs(mine - golden)
+            absolute = np.abs(dumped - golden)
             relative = absolute / np.abs(golden)
         relative[~np.isfinite(relative)] = np.nan
         return absolute, relative
@@ -68,41 +71,45 @@ def elements(sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
         sides: The two directories.
         operator: Name of the operator.
         io: Input or output.
-        index: Which one.
+        index: Number of the input or output.
 
     Raises:
         ToolError: There is no such operator or tensor, it has no counterpart, or both cannot be compared.
     """
     pair = _pair(sides, operator, io, index)
-    if pair.mine_tensor is None or pair.golden_tensor is None or pair.fault:
+    if pair.dumped_tensor is None or pair.golden_tensor is None or pair.fault:
         raise ToolError(pair.code or ReturnCode.NO_DUMP_FILE, pair.fault)
     try:
         if sides.rules is None:
-            mine, golden = counterparts.alike(pair.mine_tensor, pair.golden_tensor)
+            dumped, golden = counterparts.alike(pair.dumped_tensor, pair.golden_tensor)
         else:
-            mine, golden = counterparts.in_golden_layout(pair.mine_tensor, pair.golden_tensor, pair.layout)
+            dumped, golden = counterparts.in_golden_layout(
+                pair.dumped_tensor, pair.golden_tensor, pair.layout
+            )
     except DumpReadError as error:
         raise ToolError(ReturnCode.DUMP_DATA, str(error)) from error
     except FormatError as error:
         raise ToolError(ReturnCode.DATA_TYPE, str(error)) from error
-    layout = pair.layout or host_layout(pair.mine_tensor, mine.ndim)
-    return ElementPairs(pair, mine, golden.reshape(mine.shape), _axes(layout, mine.shape))
+    layout = pair.layout or host_layout(pair.dumped_tensor, dumped.ndim)
+    return ElementPairs(pair, dumped, golden.reshape(dumped.shape), _axes(layout, dumped.shape))
 
 
 def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
-    found = [pair for item in sides.groups() if _holds(item, operator) for pair in sides.pairs(item)]
-    if not found:
+    """Return the pair of a tensor; ToolError where the operator or the tensor is not there."""
+    candidates = [pair for item in sides.groups() if _holds(item, operator) for pair in sides.pairs(item)]
+    if not candidates:
         code = ReturnCode.NO_DUMP_FILE if sides.rules is None else ReturnCode.PARAMETER
         raise ToolError(code, f"-op {operator!r}: no such operator")
     wanted = f"{operator if sides.rules else dump_folder.key(operator)}:{io}:{index}"
-    for pair in found:
+    for pair in candidates:
         if pair.tensor == wanted:
             return pair
-    whole = next((pair for pair in found if pair.fault and pair.mine_tensor is None), None)
-    if whole is not None:
-        raise ToolError(whole.code, whole.fault)
-    there = ", ".join(pair.tensor for pair in found)
-    raise ToolError(ReturnCode.INDEX, f"no tensor {wanted}; there are {there}")
+    # An operator without a file is one pair for all of its tensors.
+    without_file = next((pair for pair in candidates if pair.fault and pair.dumped_tensor is None), None)
+    if without_file is not None:
+        raise ToolError(without_file.code, without_file.fault)
+    others = ", ".join(pair.tensor for pair in candidates)
+    raise ToolError(ReturnCode.INDEX, f"no tensor {wanted}; there are {others}")
 
 
 def _holds(item: Sequence[object], operator: str) -> bool:
@@ -112,6 +119,11 @@ def _holds(item: Sequence[object], operator: str) -> bool:
 
 
 def _axes(layout: str, shape: tuple[int, ...]) -> str:
+    """Return the names of the axes, as the head of a table has them.
+
+    >>> _axes("NHWC", (1, 2, 2, 3)), _axes("ND", (2, 2, 3)), _axes("", ())
+    ('N H W C', 'N C H W', 'ID')
+    """
     if not shape:
         return "ID"
     if len(layout) == len(shape):
@@ -120,50 +132,59 @@ def _axes(layout: str, shape: tuple[int, ...]) -> str:
 
 
 def prefix(operator: str, io: IO, index: int) -> str:
-    """Return what the names of a tensor's files start with."""
+    """Return the start of the names of a tensor's files.
+
+    >>> prefix("Default/fc-Dense/MatMul-op0", IO.OUTPUT, 0)
+    'Default_fc-Dense_MatMul-op0_output_0'
+    """
     return f"{operator.replace('/', '_')}_{io}_{index}"
 
 
-def tables(found: ElementPairs, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
-    """Yield the number of the first element and the text of each file of elements.
+def tables(pairs: ElementPairs, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
+    """Yield the files of all elements: the number of each file's first element, and its lines.
 
     Args:
-        found: The tensor.
-        lines: Most lines of a file.
+        pairs: The tensor and its counterpart.
+        lines: Largest number of elements in a file (``-ml``).
     """
-    errors = found.errors()
-    for start in range(0, max(found.mine.size, 1), lines):
-        yield start, _table(found, errors, range(start, min(start + lines, found.mine.size)))
+    errors = pairs.errors()
+    for start in range(0, max(pairs.dumped.size, 1), lines):
+        yield start, _table(pairs, errors, range(start, min(start + lines, pairs.dumped.size)))
 
 
-def most_different(found: ElementPairs, count: int) -> tuple[Iterator[str], Iterator[str]]:
-    """Return the tables of the largest absolute and the largest relative errors, largest first."""
-    errors = found.errors()
+def most_different(pairs: ElementPairs, count: int) -> tuple[Iterator[str], Iterator[str]]:
+    """Return the lines of two tables: the largest absolute and the largest relative errors, largest first."""
+    errors = pairs.errors()
     absolute, relative = (_largest(error, count) for error in errors)
-    return _table(found, errors, absolute), _table(found, errors, relative)
+    return _table(pairs, errors, absolute), _table(pairs, errors, relative)
 
 
 def _largest(errors: np.ndarray, count: int) -> list[int]:
-    """Return where the largest numbers stand; of equal ones the later comes first, NaN counts as 0."""
-    known = np.nan_to_num(errors, posinf=0)
-    count = min(count, len(known))
-    if count < len(known):
-        places = np.argpartition(known, len(known) - count)[len(known) - count :]
+    """Return the indices of the largest errors, largest first; of equal ones the later comes first.
+
+    >>> _largest(np.array([1, np.nan, 3, 1], np.float32), 3)
+    [2, 3, 0]
+    """
+    magnitudes = np.nan_to_num(errors, posinf=0)
+    count = min(count, len(magnitudes))
+    if count < len(magnitudes):  # most elements are not shown, so they need not be sorted
+        places = np.argpartition(magnitudes, len(magnitudes) - count)[len(magnitudes) - count :]
     else:
-        places = np.arange(len(known))
-    return sorted(map(int, places), key=lambda place: (known[place], place), reverse=True)
+        places = np.arange(len(magnitudes))
+    return sorted(map(int, places), key=lambda place: (magnitudes[place], place), reverse=True)
 
 
 def _table(
-    found: ElementPairs, errors: tuple[np.ndarray, np.ndarray], places: Sequence[int]
+    pairs: ElementPairs, errors: tuple[np.ndarray, np.ndarray], places: Sequence[int]
 ) -> Iterator[str]:
-    yield f"Index,{found.axes},NPUDump,GroundTruth,AbsoluteError,RelativeError\n"
-    shape = (*found.mine.shape, *(1,) * (_AXES - found.mine.ndim))
-    at = np.fromiter(places, np.int64, len(places))
-    where = zip(*(axis.tolist() for axis in np.unravel_index(at, shape)), strict=True)
-    columns = [side.reshape(-1)[at].tolist() for side in (found.mine, found.golden, *errors)]
+    # The coordinates of an element have at least four axes, whatever the tensor's: ones fill them up.
+    yield f"Index,{pairs.axes},NPUDump,GroundTruth,AbsoluteError,RelativeError\n"
+    shape = (*pairs.dumped.shape, *(1,) * (_AXES - pairs.dumped.ndim))
+    flat_indices = np.fromiter(places, np.int64, len(places))
+    coordinates = zip(*(axis.tolist() for axis in np.unravel_index(flat_indices, shape)), strict=True)
+    columns = [side.reshape(-1)[flat_indices].tolist() for side in (pairs.dumped, pairs.golden, *errors)]
     texts = [[_text(value) for value in column] for column in columns]
-    for place, axes, row in zip(at.tolist(), where, zip(*texts, strict=True), strict=True):
+    for place, axes, row in zip(flat_indices.tolist(), coordinates, zip(*texts, strict=True), strict=True):
         yield f"{place},{' '.join(map(str, axes))},{','.join(row)}\n"
 
 
@@ -174,21 +195,22 @@ def _text(value: float | bool) -> str:  # noqa: FBT001 - an element of a tensor
     return _NONE if value != value else f"{value:.6f}\t"  # noqa: PLR0124 - only NaN differs from itself
 
 
-def summary(found: ElementPairs) -> str:
-    """Return the text of the summary: names, axes, smallest and largest errors."""
+def summary(pairs: ElementPairs) -> str:
+    """Return the text of ``{prefix}_summary.txt``: names, axes, smallest and largest errors."""
     lines = [
-        f"TotalCount:{found.mine.size}",
-        f"NPUDump:{found.pair.mine.replace(',', ' ')}",
-        f"GroundTruth:{found.pair.golden.replace(',', ' ')}",
-        f"Format:{found.axes}",
+        f"TotalCount:{pairs.dumped.size}",
+        f"NPUDump:{pairs.pair.dumped.replace(',', ' ')}",
+        f"GroundTruth:{pairs.pair.golden.replace(',', ' ')}",
+        f"Format:{pairs.axes}",
     ]
-    for name, errors in zip(("Absolute", "Relative"), found.errors(), strict=True):
-        known = np.nan_to_num(errors, posinf=0) if errors.size and not found.are_truths else None
-        for extreme, of in (("Min", np.min), ("Max", np.max)):
-            lines.append(f"{extreme}{name}Error:{_NONE if known is None else f'{of(known):.6f}'}")
+    for name, errors in zip(("Absolute", "Relative"), pairs.errors(), strict=True):
+        magnitudes = np.nan_to_num(errors, posinf=0) if errors.size and not pairs.are_truths else None
+        for extreme, reduce in (("Min", np.min), ("Max", np.max)):
+            value = _NONE if magnitudes is None else f"{reduce(magnitudes):.6f}"
+            lines.append(f"{extreme}{name}Error:{value}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def tensor_file(found: ElementPairs) -> tuple[bytes, ...]:
-    """Return the contents of the .npy file of the tensor on the host."""
-    return tuple(map(bytes, npy.encode(np.ascontiguousarray(found.mine))))
+def tensor_file(pairs: ElementPairs) -> tuple[bytes, ...]:
+    """Return the parts of ``{prefix}.npy``, the tensor that is examined in the host's layout."""
+    return tuple(map(bytes, npy.encode(np.ascontiguousarray(pairs.dumped))))

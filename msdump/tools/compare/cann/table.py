@@ -18,16 +18,16 @@ from msdump.tools.scores.algorithms import NAN
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which of the columns there are that not every result has.
+    """Which of the optional columns a result has.
 
     Attributes:
-        mine_address: Addresses on the examined side.
-        golden_address: Addresses on the golden side.
-        overflow: Whether float16 tensors overflow.
-        sequence: Places in the execution.
+        dumped_address: Address of each tensor on the examined side.
+        golden_address: Address of each golden tensor.
+        overflow: Whether the tensor is float16 and overflows (``-overflow_detection``).
+        sequence: Place of the operator in the execution (``-r``, ``-s``).
     """
 
-    mine_address: bool = True
+    dumped_address: bool = True
     golden_address: bool = True
     overflow: bool = False
     sequence: bool = False
@@ -35,7 +35,7 @@ class Shown:
     @classmethod
     def of(cls, sides: Sides, *, overflow: bool = False, sequence: bool = False) -> Shown:
         """Return the columns for two directories; .npy files have no addresses."""
-        return cls(_has_addresses(sides.mine), _has_addresses(sides.golden), overflow, sequence)
+        return cls(_has_addresses(sides.dumped), _has_addresses(sides.golden), overflow, sequence)
 
 
 def _has_addresses(folder: Folder) -> bool:
@@ -52,13 +52,14 @@ class _Column:
 _INDEX: Final = "Index"
 _SEQUENCE: Final = "OpSequence"
 
+# vendor: two columns are named DataType and two Address; a reader has to go by their place.
 _COLUMNS: Final = (
     _Column(_INDEX, lambda row: str(row.pair.index)),
     _Column(_SEQUENCE, lambda row: str(row.pair.sequence), lambda shown: shown.sequence),
     _Column("OpType", lambda row: row.pair.op_type),
-    _Column("NPUDump", lambda row: row.pair.mine),
-    _Column("DataType", lambda row: row.mine_dtype),
-    _Column("Address", lambda row: row.mine_address, lambda shown: shown.mine_address),
+    _Column("NPUDump", lambda row: row.pair.dumped),
+    _Column("DataType", lambda row: row.dumped_dtype),
+    _Column("Address", lambda row: row.dumped_address, lambda shown: shown.dumped_address),
     _Column("GroundTruth", lambda row: row.pair.golden),
     _Column("DataType", lambda row: row.golden_dtype),
     _Column("Address", lambda row: row.golden_address, lambda shown: shown.golden_address),
@@ -72,10 +73,10 @@ _MAPPING: Final = ("OpType", "NPUDump", "GroundTruth", "TensorIndex", "NPUDumpPa
 
 
 def result(rows: Iterable[Row], algorithms: Sequence[str], shown: Shown) -> str:
-    """Return the table of a comparison.
+    """Return the text of ``result_{time}.csv``, the table of a comparison.
 
     Args:
-        rows: In their order.
+        rows: The rows, in their order.
         algorithms: Titles of the algorithms' columns.
         shown: Which of the other columns there are.
     """
@@ -85,17 +86,17 @@ def result(rows: Iterable[Row], algorithms: Sequence[str], shown: Shown) -> str:
     return _text(lines)
 
 
-def mapping(found: Iterable[Pair], *, has_sequence: bool) -> str:
-    """Return the table of the files of each tensor and its counterpart."""
-    return _text(_mapping_lines(found, has_sequence=has_sequence))
+def mapping(pairs: Iterable[Pair], *, has_sequence: bool) -> str:
+    """Return the text of ``mapping_{time}.csv`` (``-map``): the files of each tensor and its counterpart."""
+    return _text(_mapping_lines(pairs, has_sequence=has_sequence))
 
 
-def _mapping_lines(found: Iterable[Pair], *, has_sequence: bool) -> Iterator[Sequence[str]]:
+def _mapping_lines(pairs: Iterable[Pair], *, has_sequence: bool) -> Iterator[Sequence[str]]:
     yield [_INDEX, *[_SEQUENCE][:has_sequence], *_MAPPING]
-    for pair in found:
-        paths = (_path(pair.mine_tensor), _path(pair.golden_tensor))
+    for pair in pairs:
+        paths = (_path(pair.dumped_tensor), _path(pair.golden_tensor))
         sequence = [str(pair.sequence)][:has_sequence]
-        yield [str(pair.index), *sequence, pair.op_type, pair.mine, pair.golden, pair.tensor, *paths]
+        yield [str(pair.index), *sequence, pair.op_type, pair.dumped, pair.golden, pair.tensor, *paths]
 
 
 def _path(tensor: DumpedOperand | None) -> str:

@@ -19,16 +19,16 @@ from msdump.tools.scores.choice import EVERY, Choice
 NAMES: Final = tuple(
     name for name in algorithms.ALL if name not in {"KullbackLeiblerDivergence", "StandardDeviation"}
 )
-"""What ``file_compare`` computes."""
+"""Algorithms of the vendor's ``file_compare``, in the order of its report."""
 
 _SUFFIX: Final = ".npy"
 
 
-def compare(mine: str, golden: str, choice: Choice = EVERY, *, limit: int = 0) -> tuple[Score, ...]:
-    """Return what algorithms say of the tensors in two .npy files.
+def compare(dumped: str, golden: str, choice: Choice = EVERY, *, limit: int = 0) -> tuple[Score, ...]:
+    """Return the scores of algorithms for the tensors in two .npy files.
 
     Args:
-        mine: The file that is examined.
+        dumped: The file that is examined.
         golden: The file that it is compared with.
         choice: The algorithms.
         limit: Only so many elements from the first count, 0: all.
@@ -36,15 +36,16 @@ def compare(mine: str, golden: str, choice: Choice = EVERY, *, limit: int = 0) -
     Raises:
         ToolError: A file is missing, is no .npy file or holds text, or the shapes differ.
     """
-    ours, theirs = read(mine), read(golden)
-    if ours.shape != theirs.shape:
+    dumped_array, golden_array = read(dumped), read(golden)
+    if dumped_array.shape != golden_array.shape:
         raise ToolError(
-            ReturnCode.SHAPE, f"{mine}: shape {ours.shape} differs from {theirs.shape} of {golden}"
+            ReturnCode.SHAPE,
+            f"{dumped}: shape {dumped_array.shape} differs from {golden_array.shape} of {golden}",
         )
     try:
-        return choice.scores(ours, theirs, limit=limit, paths=(mine, golden))
+        return choice.scores(dumped_array, golden_array, limit=limit, paths=(dumped, golden))
     except FormatError as error:
-        raise ToolError(ReturnCode.DATA_TYPE, f"{mine}, {golden}: {error}") from error
+        raise ToolError(ReturnCode.DATA_TYPE, f"{dumped}, {golden}: {error}") from error
 
 
 def read(path: str) -> np.ndarray:
@@ -64,5 +65,9 @@ def read(path: str) -> np.ndarray:
 
 
 def report(scores: Sequence[Score], names: Sequence[str]) -> str:
-    """Return a line ``Name: value`` for each algorithm."""
+    """Return the text of a report: a line ``Name: value`` for each algorithm.
+
+    >>> print(report([Score("0.500000")], ["MaxAbsoluteError"]), end="")
+    MaxAbsoluteError: 0.500000
+    """
     return "".join(f"{name}: {score.text}\n" for name, score in zip(names, scores, strict=True))

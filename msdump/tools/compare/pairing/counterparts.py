@@ -12,7 +12,7 @@ from msdump.tools.convert.format import LAYOUTS
 from msdump.tools.return_codes import ReturnCode
 
 
-def alike(mine: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
+def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
     """Return two dumped tensors in the host's layout, or as they are where only that can be.
 
     Raises:
@@ -20,27 +20,31 @@ def alike(mine: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.nd
         DumpReadError: A file is corrupt.
         FormatError: Elements of a type cannot be read.
     """
-    if not (mine.is_converted or golden.is_converted):
-        return _checked(mine, golden, mine.array, golden.array)
-    shape = mine.host_shape or golden.host_shape or _plain_shape(mine) or _plain_shape(golden)
-    is_same = (mine.format, mine.shape, mine.host_shape) == (golden.format, golden.shape, golden.host_shape)
+    if not (dumped.is_converted or golden.is_converted):
+        return _checked(dumped, golden, dumped.array, golden.array)
+    shape = dumped.host_shape or golden.host_shape or _plain_shape(dumped) or _plain_shape(golden)
+    is_same = (dumped.format, dumped.shape, dumped.host_shape) == (
+        golden.format,
+        golden.shape,
+        golden.host_shape,
+    )
     if not shape and is_same:
-        return mine.array, golden.array
+        return dumped.array, golden.array
     try:
-        return _checked(mine, golden, mine.on_host(shape), golden.on_host(shape))
+        return _checked(dumped, golden, dumped.on_host(shape), golden.on_host(shape))
     except FormatError as error:
         if is_same:
-            return mine.array, golden.array
+            return dumped.array, golden.array
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
 
 
 def in_golden_layout(
-    mine: DumpedOperand, golden: DumpedOperand, layout: str
+    dumped: DumpedOperand, golden: DumpedOperand, layout: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a dumped tensor in the layout of a golden one, and that one.
 
     Args:
-        mine: The tensor.
+        dumped: The tensor.
         golden: Its counterpart, which has no device format.
         layout: Order of the counterpart's axes, "" where it is not told.
 
@@ -50,23 +54,23 @@ def in_golden_layout(
         FormatError: Elements of a type cannot be read.
     """
     if golden.is_converted:
-        return alike(mine, golden)
+        return alike(dumped, golden)
     theirs = golden.array
     try:
-        ours = mine.array if not mine.is_converted else mine.on_host(_host_shape(theirs.shape, layout))
+        ours = dumped.array if not dumped.is_converted else dumped.on_host(_host_shape(theirs.shape, layout))
     except FormatError as error:
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
-    candidates = list(_candidates(ours, mine, layout))
+    candidates = list(_candidates(ours, dumped, layout))
     fitting = [candidate for candidate in candidates if candidate.shape == theirs.shape]
     chosen = np.ascontiguousarray((fitting or candidates)[0])
     if chosen.size == theirs.size:  # a reshape may have been optimised away
         return chosen, theirs
-    return _checked(mine, golden, chosen, theirs)
+    return _checked(dumped, golden, chosen, theirs)
 
 
-def _candidates(ours: np.ndarray, mine: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
+def _candidates(ours: np.ndarray, dumped: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
     """Yield an array in the layout that is told, then in others that it could have been saved in."""
-    here = host_layout(mine, ours.ndim)
+    here = host_layout(dumped, ours.ndim)
     yield in_layout(ours, here, layout)
     yield ours
     for other in LAYOUTS.get(ours.ndim, ()):
@@ -85,7 +89,7 @@ def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
 
 
 def _checked(
-    mine: DumpedOperand, golden: DumpedOperand, ours: np.ndarray, theirs: np.ndarray
+    dumped: DumpedOperand, golden: DumpedOperand, ours: np.ndarray, theirs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Refuse arrays whose shapes differ in more than axes of length 1."""
     sizes = [[size for size in array.shape if size != 1] for array in (ours, theirs)]
@@ -93,6 +97,6 @@ def _checked(
         return ours, theirs
     raise ToolError(
         ReturnCode.SHAPE,
-        f"shape {ours.shape} of {mine.format or 'mine'} does not fit {theirs.shape} of"
+        f"shape {ours.shape} of {dumped.format or 'dumped'} does not fit {theirs.shape} of"
         f" {golden.format or 'golden'}; was the same input, batch and model dumped?",
     )

@@ -28,12 +28,12 @@ class FolderPair:
 
     Attributes:
         label: What tells them from other ones, "" where there is only one.
-        mine: The one that is examined.
+        dumped: The one that is examined.
         golden: The one that it is compared with.
     """
 
     label: str
-    mine: str
+    dumped: str
     golden: str
 
 
@@ -50,25 +50,25 @@ class FolderPairs:
     alone: tuple[str, ...]
 
 
-def pair(mine: str, golden: str) -> FolderPairs:
+def pair(dumped: str, golden: str) -> FolderPairs:
     """Return the directories of dumped operators below two paths, as they belong together.
 
     Directories with the same path belong together, whenever the dumps were made; else the only
     one of each side, or those of the same iteration.
 
     Args:
-        mine: What is examined: such a directory, or one above it.
+        dumped: What is examined: such a directory, or one above it.
         golden: What it is compared with.
 
     Raises:
         ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
     """
-    return _paired(mine, golden, _labelled(mine, _has_dumps), _labelled(golden, _has_dumps))
+    return _paired(dumped, golden, _labelled(dumped, _has_dumps), _labelled(golden, _has_dumps))
 
 
-def pair_statistics(mine: str, golden: str) -> FolderPairs:
+def pair_statistics(dumped: str, golden: str) -> FolderPairs:
     """Return the directories of statistics below two paths, as they belong together; as ``pair``."""
-    return _paired(mine, golden, _labelled(mine, _has_statistics), _labelled(golden, _has_statistics))
+    return _paired(dumped, golden, _labelled(dumped, _has_statistics), _labelled(golden, _has_statistics))
 
 
 def hold_statistics_alone(*roots: str) -> bool:
@@ -77,7 +77,7 @@ def hold_statistics_alone(*roots: str) -> bool:
     return has_all and not all(next(_holding(root, _has_dumps), None) for root in roots)
 
 
-def _paired(mine: str, golden: str, ours: dict[str, str], theirs: dict[str, str]) -> FolderPairs:
+def _paired(dumped: str, golden: str, ours: dict[str, str], theirs: dict[str, str]) -> FolderPairs:
     if len(ours) == len(theirs) == 1:
         return FolderPairs((FolderPair("", *ours.values(), *theirs.values()),), ())
     if not ours.keys() & theirs.keys():
@@ -86,8 +86,8 @@ def _paired(mine: str, golden: str, ours: dict[str, str], theirs: dict[str, str]
     if not both:
         raise ToolError(
             ReturnCode.NO_DUMP_FILE,
-            f"no directory of {mine} ({_examples(ours)}) has a counterpart in {golden} ({_examples(theirs)});"
-            " give the directory of one iteration on each side",
+            f"no directory of {dumped} ({_examples(ours)}) has a counterpart in {golden}"
+            f" ({_examples(theirs)}); give the directory of one iteration on each side",
         )
     alone = [side[label] for side in (ours, theirs) for label in sorted(side) if label not in both]
     return FolderPairs(tuple(FolderPair(label, ours[label], theirs[label]) for label in both), tuple(alone))

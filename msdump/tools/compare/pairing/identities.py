@@ -40,20 +40,20 @@ class Identities:
     """How the tensors of both sides are identified.
 
     Attributes:
-        mine: On the side that is examined.
+        dumped: On the side that is examined.
         golden: On the other one.
     """
 
-    mine: Identify = by_name
+    dumped: Identify = by_name
     golden: Identify = by_name
 
 
-def read(path: str, mine: FolderKind, golden: FolderKind) -> Identities:
+def read(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
     """Return the identities that a model (.onnx) or a graph file (.json) gives.
 
     Args:
         path: The file.
-        mine: What the files of the examined side are.
+        dumped: What the files of the examined side are.
         golden: What those of the other side are.
 
     Raises:
@@ -62,11 +62,11 @@ def read(path: str, mine: FolderKind, golden: FolderKind) -> Identities:
     """
     if not path.endswith(_MODEL_SUFFIX):
         rules = _Rules(fusion_rules.read(path))
-        return Identities(rules.mine, rules.golden)
+        return Identities(rules.dumped, rules.golden)
     from msdump.graph import loader
 
     values = _values(loader.load(path))
-    return Identities(_reader(values, mine), _reader(values, golden))
+    return Identities(_reader(values, dumped), _reader(values, golden))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _Rules:
 
     rules: FusionRules
 
-    def mine(self, name: str, io: IO, slot: int) -> Identity | None:
+    def dumped(self, name: str, io: IO, slot: int) -> Identity | None:
         operator = self.rules.by_key.get(name)
         if operator is None:
             return None

@@ -26,10 +26,10 @@ class Pair:
     Attributes:
         index: Number of the operator, or of the operators with the same originals.
         op_type: Operator type, "NaN" where it is not known.
-        mine: Operators that are examined, separated by commas.
+        dumped: Operators that are examined, separated by commas.
         golden: Operators that they are compared with.
         tensor: ``{operator}:{input|output}:{index}``, "NaN" for an operator as a whole.
-        mine_tensor: The tensor, None where there is none.
+        dumped_tensor: The tensor, None where there is none.
         golden_tensor: Its counterpart, None where there is none.
         layout: Order of the counterpart's axes, "" where it is not told.
         fault: Why the two cannot be compared, "" where they can.
@@ -39,10 +39,10 @@ class Pair:
 
     index: int
     op_type: str
-    mine: str
+    dumped: str
     golden: str
     tensor: str = NAN
-    mine_tensor: DumpedOperand | None = None
+    dumped_tensor: DumpedOperand | None = None
     golden_tensor: DumpedOperand | None = None
     layout: str = ""
     fault: str = ""
@@ -50,24 +50,24 @@ class Pair:
     sequence: int = 0
 
 
-def of_name(mine: Folder, golden: Folder, item: tuple[int, str]) -> list[Pair]:
+def of_name(dumped: Folder, golden: Folder, item: tuple[int, str]) -> list[Pair]:
     """Return the pairs of an operator that has the same name on both sides.
 
     Args:
-        mine: The directory that is examined.
+        dumped: The directory that is examined.
         golden: The directory that it is compared with.
         item: Number and name of the operator.
     """
     index, name = item
-    ours, theirs = mine.operators.get(name), golden.operators.get(name)
+    ours, theirs = dumped.operators.get(name), golden.operators.get(name)
     whole = Pair(index, NAN, name, name)
     if theirs is None:
         return [_missing(replace(whole, golden=ANY), f"golden has no file of operator {name}")]
     if ours is None:
-        return [_missing(replace(whole, mine=ANY), f"mine has no file of operator {name}")]
+        return [_missing(replace(whole, dumped=ANY), f"mine has no file of operator {name}")]
     whole = replace(whole, op_type=ours[-1].op_type or theirs[-1].op_type or NAN)
     try:
-        ours_read = operands.read(mine, last_execution(ours))
+        ours_read = operands.read(dumped, last_execution(ours))
         theirs_read = operands.read(golden, last_execution(theirs))
     except DumpReadError as error:
         return [replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)]
@@ -81,16 +81,16 @@ def last_execution(files: Sequence[NamedFile]) -> tuple[NamedFile, ...]:
 
 
 def _of_side(
-    whole: Pair, io: IO, mine: Sequence[DumpedOperand], golden: Sequence[DumpedOperand]
+    whole: Pair, io: IO, dumped: Sequence[DumpedOperand], golden: Sequence[DumpedOperand]
 ) -> Iterator[Pair]:
     """Yield the pairs of an operator's inputs or outputs, by their numbers."""
-    ours = {operand.index: operand for operand in mine if operand.io is io}
+    ours = {operand.index: operand for operand in dumped if operand.io is io}
     theirs = {operand.index: operand for operand in golden if operand.io is io}
     if not (ours and theirs):
         return  # the dumps were asked for different sides
     for number in sorted(ours.keys() | theirs.keys()):
         one, other = ours.get(number), theirs.get(number)
-        pair = replace(whole, tensor=f"{whole.mine}:{io}:{number}", mine_tensor=one, golden_tensor=other)
+        pair = replace(whole, tensor=f"{whole.dumped}:{io}:{number}", dumped_tensor=one, golden_tensor=other)
         if one is None or other is None:
             side = "mine" if one is None else "golden"
             yield _missing(pair, f"{side} has no {pair.tensor}")
@@ -107,21 +107,21 @@ class Ruled:
     """Two directories, and graph files that tell which operator of one stands for which of the other.
 
     Attributes:
-        mine: Operators of the compiled graph.
+        dumped: Operators of the compiled graph.
         golden: Those of the original network, or of the graph compiled without fusion.
         rules: The compiled graph.
         unfused: The graph compiled without fusion, where golden was made by it.
     """
 
-    mine: Folder
+    dumped: Folder
     golden: Folder
     rules: FusionRules
     unfused: FusionRules | None = None
 
     def pairs(self, group: Sequence[RuleOperator]) -> list[Pair]:
         """Return the pairs of the operators with the same originals."""
-        mine = ",".join(operator.name for operator in group)
-        whole = Pair(group[0].index, group[0].op_type, mine, ",".join(self._golden_names(group)) or ANY)
+        dumped = ",".join(operator.name for operator in group)
+        whole = Pair(group[0].index, group[0].op_type, dumped, ",".join(self._golden_names(group)) or ANY)
         found = [pair for operator in group for pair in self._of_operator(whole, operator, len(group))]
         if found:
             return found
@@ -137,12 +137,12 @@ class Ruled:
         return tuple(dict.fromkeys(found))
 
     def _of_operator(self, whole: Pair, operator: RuleOperator, members: int) -> Iterator[Pair]:
-        files = self.mine.operators.get(dump_folder.key(operator.name))
+        files = self.dumped.operators.get(dump_folder.key(operator.name))
         whole = replace(whole, op_type=operator.op_type, sequence=operator.sequence)
         if files is None or (members > 1 and operator.is_inner):
             return  # the other operators with these originals hold the tensors
         try:
-            tensors = operands.read(self.mine, last_execution(files))
+            tensors = operands.read(self.dumped, last_execution(files))
         except DumpReadError as error:
             yield replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)
             return
@@ -151,7 +151,7 @@ class Ruled:
 
     def _of_tensor(self, whole: Pair, operator: RuleOperator, tensor: DumpedOperand) -> Pair:
         name = f"{operator.name}:{tensor.io}:{tensor.index}"
-        pair = replace(whole, tensor=name, mine_tensor=tensor)
+        pair = replace(whole, tensor=name, dumped_tensor=tensor)
         is_input = tensor.io is IO.INPUT
         origin_of = self.rules.input_origin if is_input else self.rules.output_origin
         origin = origin_of(operator, tensor.index)

@@ -21,40 +21,42 @@ class Sides:
     """What is compared.
 
     Attributes:
-        mine: The directory that is examined.
+        dumped: The directory that is examined.
         golden: The directory that it is compared with.
         rules: Graph file of the first, None where the operators have the same names.
         unfused: Graph file of the second, where it was compiled without fusion.
     """
 
-    mine: Folder
+    dumped: Folder
     golden: Folder
     rules: FusionRules | None = None
     unfused: FusionRules | None = None
 
     def bytes(self) -> int:
         """Return the size of all files."""
-        return sum(Path(file.path).stat().st_size for side in (self.mine, self.golden) for file in side.files)
+        return sum(
+            Path(file.path).stat().st_size for side in (self.dumped, self.golden) for file in side.files
+        )
 
     def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
         """Return what is compared one after the other, those of chosen numbers only; None: all."""
         if self.rules is None:
-            return list(enumerate(dict.fromkeys((*self.mine.operators, *self.golden.operators))))
+            return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
         found = self.rules.groups.items()
         return [members for index, members in found if chosen is None or index in chosen]
 
     def pairs(self, item: Item) -> list[Pair]:
         """Return the pairs of an item of ``groups``."""
         if self.rules is None:
-            return pairs.of_name(self.mine, self.golden, item)  # type: ignore[arg-type]  # groups made it
-        return Ruled(self.mine, self.golden, self.rules, self.unfused).pairs(item)  # type: ignore[arg-type]
+            return pairs.of_name(self.dumped, self.golden, item)  # type: ignore[arg-type]  # groups made it
+        return Ruled(self.dumped, self.golden, self.rules, self.unfused).pairs(item)  # type: ignore[arg-type]
 
 
-def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, version: int = 2) -> Sides:
+def open_sides(dumped: str, golden: str, rules: str = "", unfused: str = "", *, version: int = 2) -> Sides:
     """Open what is to be compared.
 
     Args:
-        mine: Directory that is examined; also one above it, if there is only one below.
+        dumped: Directory that is examined; also one above it, if there is only one below.
         golden: Directory that it is compared with; the same holds.
         rules: Graph file of the first, "" for none.
         unfused: Graph file of the second, where it was compiled without fusion, "" for none.
@@ -64,7 +66,7 @@ def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, ve
         ToolError: A directory or a file cannot be used, or these files cannot be compared so.
         DumpReadError: A directory cannot be listed.
     """
-    ours, theirs = (dump_folder.read(dump_folders.lowest(path), version) for path in (mine, golden))
+    ours, theirs = (dump_folder.read(dump_folders.lowest(path), version) for path in (dumped, golden))
     _check(ours, theirs, has_rules=bool(rules), has_unfused=bool(unfused))
     return Sides(
         ours,
@@ -74,7 +76,7 @@ def open_sides(mine: str, golden: str, rules: str = "", unfused: str = "", *, ve
     )
 
 
-def _check(mine: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool) -> None:
+def _check(dumped: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool) -> None:
     """Refuse directories and graph files that do not belong together."""
     is_golden = golden.kind is FolderKind.GOLDEN
     faults = (
@@ -84,12 +86,12 @@ def _check(mine: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool) 
             "-cf is the graph without fusion; -f, the one with it, is missing",
         ),
         (
-            has_rules and mine.kind is FolderKind.GOLDEN,
+            has_rules and dumped.kind is FolderKind.GOLDEN,
             ReturnCode.DUMP_KIND,
-            f"{mine.path} holds {mine.kind}, which no graph file (-f) describes",
+            f"{dumped.path} holds {dumped.kind}, which no graph file (-f) describes",
         ),
         (
-            is_golden and mine.kind is not FolderKind.GOLDEN and not has_rules,
+            is_golden and dumped.kind is not FolderKind.GOLDEN and not has_rules,
             ReturnCode.PARAMETER,
             f"{golden.path} holds {golden.kind}: -f, the model's graph file, must tell whose they are",
         ),

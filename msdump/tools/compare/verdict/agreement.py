@@ -37,14 +37,14 @@ class Agreement:
     misplaced: int = 0
 
 
-def measure(mine: np.ndarray, golden: np.ndarray) -> Agreement:
+def measure(dumped: np.ndarray, golden: np.ndarray) -> Agreement:
     """Return how far two tensors are apart.
 
     Args:
-        mine: The tensor that is examined; any numeric or truth type.
+        dumped: The tensor that is examined; any numeric or truth type.
         golden: The tensor that it is compared with; as many elements, in the same order.
     """
-    x, y = _in_one_type(mine.reshape(-1), golden.reshape(-1))
+    x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
     if all(_has_same_bits(a, b) for a, b in _blocks(x, y)):
         return Agreement(is_same=True)
     sums = _Sums(_scale(x, y), min(len(x), _BLOCK))
@@ -62,9 +62,9 @@ def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return _real(x), _real(y)
 
 
-def _common(mine: np.dtype, golden: np.dtype) -> np.dtype:
+def _common(dumped: np.dtype, golden: np.dtype) -> np.dtype:
     try:
-        return np.promote_types(mine, golden)
+        return np.promote_types(dumped, golden)
     except TypeError:  # two types of ml_dtypes, or one and a half: all are exact in float32
         return np.dtype(np.float32)
 
@@ -101,20 +101,20 @@ class _Sums:
     def __init__(self, scale: float, length: int) -> None:
         self._scale = scale
         self._memory = np.empty((2, length))
-        self._mine = self._golden = self._product = self._difference = 0.0
+        self._dumped = self._golden = self._product = self._difference = 0.0
         self._largest = 0.0
         self._misplaced = 0
 
-    def add(self, mine: np.ndarray, golden: np.ndarray) -> None:
+    def add(self, dumped: np.ndarray, golden: np.ndarray) -> None:
         """Take in a block of elements."""
-        x, y = self._memory[:, : len(mine)]
-        for block, values in ((x, mine), (y, golden)):
+        x, y = self._memory[:, : len(dumped)]
+        for block, values in ((x, dumped), (y, golden)):
             np.copyto(block, values)
             if self._scale != 1:
                 np.divide(block, self._scale, out=block)
         if not math.isfinite(_product(x, x) + _product(y, y)):
             self._clear(x, y)
-        self._mine += _product(x, x)
+        self._dumped += _product(x, x)
         self._golden += _product(y, y)
         self._product += _product(x, y)
         x -= y
@@ -140,10 +140,10 @@ class _Sums:
         )
 
     def _cosine(self) -> float:
-        norms = math.sqrt(self._mine) * math.sqrt(self._golden)
+        norms = math.sqrt(self._dumped) * math.sqrt(self._golden)
         if norms:
             return min(1.0, max(-1.0, self._product / norms))
-        return 1.0 if self._mine == self._golden else math.nan
+        return 1.0 if self._dumped == self._golden else math.nan
 
 
 def _ratio(difference: float, golden: float) -> float:

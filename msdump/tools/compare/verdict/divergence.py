@@ -26,19 +26,19 @@ from msdump.tools.scores import algorithms
 
 
 def results(
-    mine: Folder, golden: Folder, executions: Sequence[OperatorExecution], limits: Limits, *, jobs: int = 0
+    dumped: Folder, golden: Folder, executions: Sequence[OperatorExecution], limits: Limits, *, jobs: int = 0
 ) -> Iterator[OperatorResult]:
     """Yield what is said of executions of operators, in their order.
 
     Args:
-        mine: The directory that is examined.
+        dumped: The directory that is examined.
         golden: The directory that it is compared with.
         executions: What ``matching.match`` gave.
         limits: What counts as agreement.
         jobs: Number of processes, 0: one for each core.
     """
-    work = partial(_compared, replace(mine, operators={}), replace(golden, operators={}))
-    amount = sum(Path(file.path).stat().st_size for side in (mine, golden) for file in side.files)
+    work = partial(_compared, replace(dumped, operators={}), replace(golden, operators={}))
+    amount = sum(Path(file.path).stat().st_size for side in (dumped, golden) for file in side.files)
     judge = Judge(limits)
     found = parallel.each(work, executions, amount=amount, jobs=jobs)
     for execution, tensors in zip(executions, found, strict=True):
@@ -48,20 +48,20 @@ def results(
         )
 
 
-def files(mine: str, golden: str, limits: Limits) -> TensorResult:
+def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     """Return what is said of the tensors in two .npy files.
 
     Args:
-        mine: The file that is examined.
+        dumped: The file that is examined.
         golden: The file that it is compared with.
         limits: What counts as agreement.
 
     Raises:
         ToolError: A file is missing or is no .npy file.
     """
-    ours, theirs = file_compare.read(mine), file_compare.read(golden)
-    mine_dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (ours, theirs))
-    found = Compared(IO.OUTPUT, 0, ours.shape, mine_dtype, golden_dtype)
+    ours, theirs = file_compare.read(dumped), file_compare.read(golden)
+    dumped_dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (ours, theirs))
+    found = Compared(IO.OUTPUT, 0, ours.shape, dumped_dtype, golden_dtype)
     if ours.shape != theirs.shape:
         found = replace(found, fault=Verdict.FAILED, note=f"shape {ours.shape} beside {theirs.shape}")
     else:
@@ -69,13 +69,13 @@ def files(mine: str, golden: str, limits: Limits) -> TensorResult:
     return Judge(limits).results((found,))[0]
 
 
-def _compared(mine: Folder, golden: Folder, execution: OperatorExecution) -> tuple[Compared, ...]:
+def _compared(dumped: Folder, golden: Folder, execution: OperatorExecution) -> tuple[Compared, ...]:
     """Return what is found of an execution's tensors; runs in a process of its own."""
     places = execution.counterparts
     found: list[Compared] = []
-    for files in _separate(mine, execution.files):
+    for files in _separate(dumped, execution.files):
         try:
-            tensors = operands.read(mine, files)
+            tensors = operands.read(dumped, files)
         except DumpReadError as error:
             file = files[-1]
             found.append(Compared(file.io or IO.OUTPUT, file.slot, fault=Verdict.UNREADABLE, note=str(error)))
@@ -93,13 +93,15 @@ def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[Na
         yield from ((file,) for file in files)
 
 
-def _pair(mine: DumpedOperand, folder: Folder, place: Place | None, execution: OperatorExecution) -> Compared:
-    plain = Compared(mine.io, mine.index, mine.host_shape or mine.shape, mine.dtype)
+def _pair(
+    dumped: DumpedOperand, folder: Folder, place: Place | None, execution: OperatorExecution
+) -> Compared:
+    plain = Compared(dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype)
     if place is None:
         return replace(plain, fault=Verdict.ALONE)
     try:
         golden = _golden(folder, place)
-        ours, theirs = _in_one_layout(mine, golden, folder)
+        ours, theirs = _in_one_layout(dumped, golden, folder)
         return _measured(replace(plain, golden_dtype=golden.dtype), ours, theirs)
     except DumpReadError as error:
         return replace(plain, fault=Verdict.UNREADABLE, note=str(error))
@@ -116,11 +118,11 @@ def _golden(folder: Folder, place: Place) -> DumpedOperand:
 
 
 def _in_one_layout(
-    mine: DumpedOperand, golden: DumpedOperand, folder: Folder
+    dumped: DumpedOperand, golden: DumpedOperand, folder: Folder
 ) -> tuple[np.ndarray, np.ndarray]:
     if folder.kind is FolderKind.GOLDEN:  # its layout is not told: the one whose shape fits
-        return counterparts.in_golden_layout(mine, golden, "")
-    return counterparts.alike(mine, golden)
+        return counterparts.in_golden_layout(dumped, golden, "")
+    return counterparts.alike(dumped, golden)
 
 
 def _measured(plain: Compared, ours: np.ndarray, theirs: np.ndarray) -> Compared:

@@ -51,12 +51,12 @@ class Uneven:
 
     Attributes:
         name: The operator as the names of files have it.
-        mine: How often it ran on the side that is examined.
+        dumped: How often it ran on the side that is examined.
         golden: How often on the other one.
     """
 
     name: str
-    mine: int
+    dumped: int
     golden: int
 
 
@@ -77,23 +77,23 @@ class Matched:
     uneven: tuple[Uneven, ...] = ()
 
 
-def match(mine: Folder, golden: Folder, identities: Identities) -> Matched:
+def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     """Return the executions of operators in the order in which they ran, with their counterparts.
 
     Where an operator ran several times, the executions of both sides belong together one by one. An
     operator that only one side has, and that stands where the other has one of its own, replaces it.
 
     Args:
-        mine: The directory that is examined.
+        dumped: The directory that is examined.
         golden: The directory that it is compared with.
         identities: Under which identity their tensors meet.
     """
-    ours, theirs = _runs(mine), _runs(golden)
+    ours, theirs = _runs(dumped), _runs(golden)
     known = _Known(theirs, identities.golden)
     torn = {(run.name, run.number): run for run in theirs if run.fault}
-    found = [_execution(run, known, identities.mine, torn) for run in ours]
+    found = [_execution(run, known, identities.dumped, torn) for run in ours]
     uneven: tuple[Uneven, ...] = ()
-    if FolderKind.GOLDEN not in {mine.kind, golden.kind}:  # those have no order, and one pass is enough
+    if FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
         found = _with_replacements(found, theirs)
         uneven = tuple(_uneven(ours, theirs))
     used = {file.op_name for each in found for file, _, _ in each.counterparts.values()}
@@ -150,8 +150,8 @@ def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _R
 
 
 def _uneven(ours: Iterable[_Run], theirs: Iterable[_Run]) -> Iterator[Uneven]:
-    mine, golden = (Counter(run.name for run in runs) for runs in (ours, theirs))
-    for name, count in mine.items():
+    dumped, golden = (Counter(run.name for run in runs) for runs in (ours, theirs))
+    for name, count in dumped.items():
         if count != golden.get(name, count):
             yield Uneven(name, count, golden[name])
 

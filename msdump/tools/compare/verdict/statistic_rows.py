@@ -95,16 +95,16 @@ def _tensor(row: Row) -> tuple[str, str, int]:
     return str(row.get("Op Name")), str(row.get("IO")), slot if isinstance(slot, int) else 0
 
 
-def compare(label: str, mine: RowSide, golden: RowSide, limits: Limits) -> Iterator[RowResult]:
+def compare(label: str, dumped: RowSide, golden: RowSide, limits: Limits) -> Iterator[RowResult]:
     """Yield what is said of each tensor of one side, in order, then of those that only the other has."""
-    for place, row in mine.rows.items():
+    for place, row in dumped.rows.items():
         other = golden.rows.get(place)
         if other is None:
             yield _alone(label, place, row, "golden")
         else:
             yield _result(label, place, row, other, limits)
     for place, row in golden.rows.items():
-        if place not in mine.rows:
+        if place not in dumped.rows:
             yield _alone(label, place, row, "mine")
 
 
@@ -112,13 +112,13 @@ def _alone(label: str, place: Place, row: Row, side: str) -> RowResult:
     return RowResult(label, place, str(row.get("Op Type")), Verdict.ALONE, note=f"{side} has no such row")
 
 
-def _result(label: str, place: Place, mine: Row, golden: Row, limits: Limits) -> RowResult:
-    op_type = str(mine.get("Op Type"))
-    if mine.get("Shape") != golden.get("Shape"):
-        note = f"shape {mine.get('Shape')} beside {golden.get('Shape')}"
+def _result(label: str, place: Place, dumped: Row, golden: Row, limits: Limits) -> RowResult:
+    op_type = str(dumped.get("Op Type"))
+    if dumped.get("Shape") != golden.get("Shape"):
+        note = f"shape {dumped.get('Shape')} beside {golden.get('Shape')}"
         return RowResult(label, place, op_type, Verdict.FAILED, note=note)
-    types = (str(mine.get("Data Type")), str(golden.get("Data Type")))
-    shared = _statistics(mine, golden)
+    types = (str(dumped.get("Data Type")), str(golden.get("Data Type")))
+    shared = _statistics(dumped, golden)
     if not shared:
         return RowResult(label, place, op_type, Verdict.FAILED, note="no statistic in common")
     same = all(_is_same(*cells) for cells in shared.values()) and types[0] == types[1]
@@ -130,30 +130,30 @@ def _result(label: str, place: Place, mine: Row, golden: Row, limits: Limits) ->
     return RowResult(label, place, op_type, verdict, apart, title if apart else "")
 
 
-def _statistics(mine: Row, golden: Row) -> dict[str, tuple[Cell, Cell]]:
+def _statistics(dumped: Row, golden: Row) -> dict[str, tuple[Cell, Cell]]:
     """Return the statistics that both rows have."""
     titles = {*_NUMBERS, _NORM, *_EXACT, *_OF_SIGNS, *_DIGESTS}
-    both = ((title, mine.get(title), golden.get(title)) for title in mine if title in titles)
+    both = ((title, dumped.get(title), golden.get(title)) for title in dumped if title in titles)
     return {title: (ours, theirs) for title, ours, theirs in both if ours is not None and theirs is not None}
 
 
-def _is_same(mine: Cell, golden: Cell) -> bool:
-    is_nan = mine != mine and golden != golden  # noqa: PLR0124 - NaN is what differs from itself
-    return mine == golden or is_nan
+def _is_same(dumped: Cell, golden: Cell) -> bool:
+    is_nan = dumped != dumped and golden != golden  # noqa: PLR0124 - NaN is what differs from itself
+    return dumped == golden or is_nan
 
 
 def _apart(title: str, shared: Mapping[str, tuple[Cell, Cell]]) -> float:
     """Return how far a statistic is apart, relative to the tensor's scale; infinite where it must not be."""
-    mine, golden = shared[title]
-    if _is_same(mine, golden) or title in _OF_SIGNS:  # a value beside zero may change its sign
+    dumped, golden = shared[title]
+    if _is_same(dumped, golden) or title in _OF_SIGNS:  # a value beside zero may change its sign
         return 0.0
     if title in _DIGESTS:  # the numbers tell how far, where there are some
         return 0.0 if any(number in shared for number in (*_NUMBERS, _NORM)) else math.inf
-    if title in _EXACT or not (_is_finite(mine) and _is_finite(golden)):
+    if title in _EXACT or not (_is_finite(dumped) and _is_finite(golden)):
         return math.inf
     cells = [golden] if title == _NORM else [shared[name][1] for name in _NUMBERS if name in shared]
     scale = max(abs(float(cell)) for cell in cells if _is_finite(cell))  # type: ignore[arg-type]
-    difference = abs(float(mine) - float(golden))  # type: ignore[arg-type]
+    difference = abs(float(dumped) - float(golden))  # type: ignore[arg-type]
     return difference / scale if scale else math.inf
 
 

@@ -42,7 +42,7 @@ def lenet():
 )
 def test_names_of_the_same_value(lenet, mine, golden):
     """An operator's tensor and onnxruntime's of the same value have the same identity."""
-    found = lenet.mine(*mine)
+    found = lenet.dumped(*mine)
 
     assert found is not None
     assert found == lenet.golden(*golden)
@@ -51,7 +51,7 @@ def test_names_of_the_same_value(lenet, mine, golden):
 @pytest.mark.parametrize("place", [("nothing", OUT, 0), ("conv1_Conv_node_0", OUT, 7), ("", IN, 0)])
 def test_what_the_model_has_not(lenet, place):
     """What is no tensor of the model has no identity."""
-    assert lenet.mine(*place) is None
+    assert lenet.dumped(*place) is None
     assert lenet.golden(*place) is None
 
 
@@ -63,7 +63,7 @@ def test_kernels_of_o2(lenet):
     assert 5 == len(kernels)
     for kernel in kernels:
         last = dump_folder.key(kernel.parts[-1].operator.full_name)
-        assert lenet.mine(last, OUT, 0) == lenet.mine(dump_folder.key(kernel.operator.full_name), OUT, 0)
+        assert lenet.dumped(last, OUT, 0) == lenet.dumped(dump_folder.key(kernel.operator.full_name), OUT, 0)
 
 
 def test_values_of_a_loop_are_not_those_outside():
@@ -71,8 +71,8 @@ def test_values_of_a_loop_are_not_those_outside():
     found = identities.read(str(GRAPHS / "loop.onnx"), TENSORS, TENSORS)
 
     inside, outside = (
-        found.mine("Default_Loop_0_body_Add-op0", OUT, 0),
-        found.mine("Default_Loop-op0", OUT, 0),
+        found.dumped("Default_Loop_0_body_Add-op0", OUT, 0),
+        found.dumped("Default_Loop-op0", OUT, 0),
     )
     assert inside is not None
     assert outside is not None
@@ -90,10 +90,10 @@ def test_graph_file(tmp_path):
 
     found = identities.read(str(rules), DUMPS, GOLDEN)
 
-    assert found.golden("r", OUT, 0) == found.mine("a_conv", OUT, 0) == found.mine("fc", IN, 0)
-    assert found.golden("m", OUT, 1) == found.mine("fc", OUT, 0)
-    assert found.mine("a_conv", IN, 0) is None
-    assert found.mine("unknown", OUT, 0) is None
+    assert found.golden("r", OUT, 0) == found.dumped("a_conv", OUT, 0) == found.dumped("fc", IN, 0)
+    assert found.golden("m", OUT, 1) == found.dumped("fc", OUT, 0)
+    assert found.dumped("a_conv", IN, 0) is None
+    assert found.dumped("unknown", OUT, 0) is None
 
 
 def test_cast_of_the_model(tmp_path):
@@ -107,8 +107,8 @@ def test_cast_of_the_model(tmp_path):
 
     found = identities.read(str(rules), DUMPS, GOLDEN)
 
-    assert found.golden("floor", OUT, 0) == found.mine("floor", OUT, 0)
-    assert found.golden("floor", OUT, 0) == found.mine("trans_Cast_0", OUT, 0) == found.mine("fc", IN, 0)
+    assert found.golden("floor", OUT, 0) == found.dumped("floor", OUT, 0)
+    assert found.golden("floor", OUT, 0) == found.dumped("trans_Cast_0", OUT, 0) == found.dumped("fc", IN, 0)
 
 
 @pytest.mark.parametrize(("kind", "slot"), [(DUMPS, 1), (COMPILED, 1), (TENSORS, 2)])
@@ -127,5 +127,5 @@ def test_absent_inputs(tmp_path, kind, slot):
     read = identities.read(str(path), kind, GOLDEN)
 
     name = "Default_ResizeNearestNeighbor-op0"
-    assert ("0", "sizes") == read.mine(name, IN, slot) == read.golden("up", IN, 2)
-    assert read.mine(name, IN, 3 - slot) is None
+    assert ("0", "sizes") == read.dumped(name, IN, slot) == read.golden("up", IN, 2)
+    assert read.dumped(name, IN, 3 - slot) is None
