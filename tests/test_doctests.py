@@ -18,6 +18,8 @@ _WITH_EXAMPLES = [name for name, path in _SOURCES.items() if ">>> " in path.read
 SHOWN_BY_EXAMPLE = (
     "msdump.device.blocks",
     "msdump.device.formats",
+    "msdump.device.memory",
+    "msdump.device.recurrent",
     "msdump.dtypes",
     "msdump.encode.packing",
     "msdump.iterations",

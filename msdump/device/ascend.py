@@ -67,6 +67,7 @@ class Ascend:
         self.placement: Placement = place(self.graph, self.dtype_of)
         self.is_compiled = numbers is not None
         if numbers is not None:
+            # an inserted Cast is no cube operator: under force_fp32 it only saturates
             self._insert_transfers(rounding("", PrecisionMode.FORCE_FP32, overflow, reports=reports), numbers)
         self.tasks: tuple[Task | None, ...] = assign(self.graph)
 
@@ -82,7 +83,7 @@ class Ascend:
             yield from inner.walk()
 
     def roundings(self, node: Node) -> tuple[Rounding, ...]:
-        """Return how each original operator of a node computes, whichever graph of the model it is in."""
+        """Return the rounding of each original operator of a node of the model, in a body or not."""
         return self._roundings[node.name]
 
     def dtype_of(self, node: Node, io: IO, slot: int) -> DType | None:
@@ -94,20 +95,20 @@ class Ascend:
         roundings = self._roundings[node.name]
         if io is IO.OUTPUT:
             return roundings[-1].write_type(host)
-        first = (at for at, part in enumerate(node.members) if value in part.inputs)
-        return roundings[next(first, 0)].read_type(host)
+        readers = (index for index, part in enumerate(node.members) if value in part.inputs)
+        return roundings[next(readers, 0)].read_type(host)
 
     def view(self) -> View:
-        """Return what the device line of the .ir shows."""
+        """Return the function that tells the device line of .ir texts how a value lies."""
         return device_view(self.graph, self.placement)
 
     def tensor(self, position: int, io: IO, slot: int) -> DeviceTensor | None:
-        """Return how the node at a position holds an input or output."""
+        """Return how the node at a position in execution order holds an input or output, None if absent."""
         placed = self.placement.nodes[position]
         return (placed.inputs if io is IO.INPUT else placed.outputs)[slot]
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
-        """Return a host array in the element type that the device holds."""
+        """Return a host array in the element type in which the device holds it, rounded to nearest even."""
         return rounded(array, dtype, saturates=self._saturates and dtype is FLOAT16)
 
     def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:

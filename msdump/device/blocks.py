@@ -67,14 +67,22 @@ class Stage(Protocol):
 
 
 def blocks(size: int, length: int) -> int:
-    """Return how many blocks of a length hold a size; -1 for a size that is not known."""
+    """Return how many blocks of a length hold a size, -1 for a size that is not known.
+
+    >>> blocks(33, 16), blocks(-1, 16)
+    (3, -1)
+    """
     return DYNAMIC if size < 0 else -(-size // length)
 
 
 def product(sizes: Iterable[int]) -> int:
-    """Return the product of sizes; -1 if one of them is not known."""
-    known = tuple(sizes)
-    return DYNAMIC if min(known, default=1) < 0 else math.prod(known)
+    """Return the product of sizes, -1 if one of them is not known.
+
+    >>> product((2, 3)), product((2, -1)), product(())
+    (6, -1, 1)
+    """
+    factors = tuple(sizes)
+    return DYNAMIC if min(factors, default=1) < 0 else math.prod(factors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,7 @@ class Diagonal:
     def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
         """Return the array with the elements on the diagonal, zero elsewhere."""
         device = np.zeros((*array.shape, c0), array.dtype)
+        # einsum gives a view of the diagonal that can be written through
         np.einsum("...ii->...i", device)[...] = array
         return device
 
@@ -168,36 +177,38 @@ class Groups:
             yield (slice(blocks(self.count - first, shared)), rows, columns), slice(first, None, shared)
 
     def _shared(self, dims: Dims, c0: int) -> int:
+        """Return E of MindSpore and CANN: min(lcm(lcm(C, C0) / C, lcm(N / g, 16) / (N / g)), g)."""
         outputs, channels = max(1, dims[0] // self.count), max(1, dims[1])
         fills = math.lcm(math.lcm(channels, c0) // channels, math.lcm(outputs, 16) // outputs)
         return min(fills, self.count)
 
 
 _Part = Literal["whole", "block", "place"]
-_Fine = tuple[int, _Part]
-"""A host axis, or one of the two halves of a host axis that is cut."""
+_SubAxis = tuple[int, _Part]
+"""A host axis, or one of the two axes that a cut host axis becomes: the block, and the place in it."""
 
 _TERM: Final = re.compile(r"(?P<axis>[A-Z]|\d+)(?:(?P<part>[/%])(?P<size>c|\d+))?")
 _PARTS: Final[dict[str | None, _Part]] = {None: "whole", "/": "block", "%": "place"}
 
 
+# Parsing a rule costs more than laying out a small tensor: a network has few rules, ranks and lengths.
 @functools.lru_cache(maxsize=256)
 def _compiled(rule: str, rank: int, c0: int) -> _Compiled:
     left, right = (side.split() for side in rule.split("->"))
     free = [str(number) for number in range(rank - len(left) + ("..." in left))]
     axes, words = _expanded(left, free), _expanded(right, free)
     lengths: dict[int, int] = {}
-    merged: list[tuple[_Fine, ...]] = []
+    device_axes: list[tuple[_SubAxis, ...]] = []
     for word in words:
-        fine: list[_Fine] = []
+        sub_axes: list[_SubAxis] = []
         for term in map(_TERM.fullmatch, word.split("*")):
             assert term is not None, word
             axis = axes.index(term["axis"])
-            fine.append((axis, _PARTS[term["part"]]))
+            sub_axes.append((axis, _PARTS[term["part"]]))
             if term["part"]:
                 lengths[axis] = c0 if term["size"] == "c" else int(term["size"])
-        merged.append(tuple(fine))
-    return _Compiled(rank, lengths, tuple(merged))
+        device_axes.append(tuple(sub_axes))
+    return _Compiled(rank, lengths, tuple(device_axes))
 
 
 def _expanded(words: list[str], free: list[str]) -> list[str]:
@@ -205,37 +216,45 @@ def _expanded(words: list[str], free: list[str]) -> list[str]:
 
 
 class _Compiled:
-    """A rule for one rank and one C0.
+    """An index rule for one rank and one C0.
 
-    Cut axes count twice in *fine* order: first the block, then the place in it.
+    A conversion is a reshape to sub-axes (a cut axis counts twice: first the block, then the place in
+    it), a permutation of these, and a reshape that merges them to the axes of the other side.
     """
 
-    def __init__(self, rank: int, lengths: dict[int, int], merged: tuple[tuple[_Fine, ...], ...]) -> None:
+    def __init__(
+        self, rank: int, lengths: dict[int, int], device_axes: tuple[tuple[_SubAxis, ...], ...]
+    ) -> None:
         self._lengths = lengths
-        self._merged = merged
-        self._host_order = [fine for axis in range(rank) for fine in self._halves(axis)]
-        device_order = [fine for word in merged for fine in word]
-        self._to_device = tuple(self._host_order.index(fine) for fine in device_order)
-        self._to_host = tuple(device_order.index(fine) for fine in self._host_order)
+        self._device_axes = device_axes
+        self._host_order = [sub_axis for axis in range(rank) for sub_axis in self._halves(axis)]
+        device_order = [sub_axis for device_axis in device_axes for sub_axis in device_axis]
+        self._to_device = tuple(self._host_order.index(sub_axis) for sub_axis in device_order)
+        self._to_host = tuple(device_order.index(sub_axis) for sub_axis in self._host_order)
 
     def shape(self, dims: Dims) -> Dims:
-        return tuple(product(self._size(fine, dims) for fine in word) for word in self._merged)
+        return tuple(
+            product(self._size(sub_axis, dims) for sub_axis in device_axis)
+            for device_axis in self._device_axes
+        )
 
     def encode(self, host: np.ndarray) -> np.ndarray:
-        fine = self._fine(host.shape)
+        sizes = self._sub_sizes(host.shape)
         if self._is_full(host.shape):
-            device = _moved(host.reshape(fine), self._to_device)
+            device = _moved(host.reshape(sizes), self._to_device)
         else:
-            device = np.empty([fine[at] for at in self._to_device], host.dtype)
-            target = device.transpose(self._to_host)
-            self._clear_padding(target, host.shape)
-            for part, place in self._pieces(host, target):
+            # np.pad would copy the whole tensor once more: blocks are written where they end up, and only
+            # those that the tensor does not fill are cleared.
+            device = np.empty([sizes[at] for at in self._to_device], host.dtype)
+            device_in_host_order = device.transpose(self._to_host)
+            self._clear_padding(device_in_host_order, host.shape)
+            for part, place in self._pieces(host, device_in_host_order):
                 _assign(place, part)
         return device.reshape(self.shape(host.shape))
 
     def decode(self, device: np.ndarray, dims: Dims) -> np.ndarray:
-        fine = self._fine(dims)
-        source = device.reshape([fine[at] for at in self._to_device])
+        sizes = self._sub_sizes(dims)
+        source = device.reshape([sizes[at] for at in self._to_device])
         if self._is_full(dims):
             return _moved(source, self._to_host).reshape(dims)
         host = np.empty(dims, device.dtype)
@@ -243,17 +262,17 @@ class _Compiled:
             _assign(part, place)
         return host
 
-    def _halves(self, axis: int) -> tuple[_Fine, ...]:
+    def _halves(self, axis: int) -> tuple[_SubAxis, ...]:
         return ((axis, "block"), (axis, "place")) if axis in self._lengths else ((axis, "whole"),)
 
-    def _size(self, fine: _Fine, dims: Dims) -> int:
-        axis, part = fine
+    def _size(self, sub_axis: _SubAxis, dims: Dims) -> int:
+        axis, part = sub_axis
         if part == "whole":
             return dims[axis]
         return self._lengths[axis] if part == "place" else blocks(dims[axis], self._lengths[axis])
 
-    def _fine(self, dims: Dims) -> Dims:
-        return tuple(self._size(fine, dims) for fine in self._host_order)
+    def _sub_sizes(self, dims: Dims) -> Dims:
+        return tuple(self._size(sub_axis, dims) for sub_axis in self._host_order)
 
     def _is_full(self, dims: Dims) -> bool:
         return all(dims[axis] % length == 0 for axis, length in self._lengths.items())
@@ -277,16 +296,16 @@ class _Compiled:
         if axis not in self._lengths:
             yield everything, (everything,)
             return
-        full, rest = divmod(size, self._lengths[axis])
+        full, remainder = divmod(size, self._lengths[axis])
         if full:
-            yield slice(size - rest), (slice(full), everything)
-        if rest:
-            yield slice(size - rest, size), (slice(full, full + 1), slice(rest))
+            yield slice(size - remainder), (slice(full), everything)
+        if remainder:
+            yield slice(size - remainder, size), (slice(full, full + 1), slice(remainder))
 
 
 def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
     """Return a C-ordered array with its axes permuted, by the way that suits the permutation."""
-    if order[-1] == len(order) - 1:
+    if order[-1] == len(order) - 1:  # rows stay whole, which _assign copies in one piece each
         device = np.empty([array.shape[at] for at in order], array.dtype)
         _assign(device, array.transpose(order))
         return device
@@ -296,8 +315,8 @@ def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
 
 def _moves_one(order: Dims) -> bool:
     """Tell whether a permutation only moves one axis elsewhere."""
-    rest = range(len(order) - 1)
-    return any(tuple(at - (at > axis) for at in order if at != axis) == tuple(rest) for axis in order)
+    others = range(len(order) - 1)
+    return any(tuple(at - (at > axis) for at in order if at != axis) == tuple(others) for axis in order)
 
 
 def _assign(target: np.ndarray, source: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of the emulated device memory, for those who look at it by address."""
+"""The bytes of the emulated device memory, read and written by address (the watcher of acl's dump)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from msdump.record import Buffer
 
 
 class Contents:
-    """Memory from ``BASE`` on; it grows as it is written and is zero where it never was."""
+    """Memory from ``BASE`` on, zero where nothing was written; it grows up to the highest address in use."""
 
     def __init__(self) -> None:
-        """Begin with nothing written."""
+        """Start with no bytes."""
         self._bytes = bytearray()
 
     def write(self, address: int, data: Buffer) -> None:
         """Write bytes at an address."""
         view = memoryview(data)
-        start = self._reach(address, view.nbytes)
+        start = self._offset(address, view.nbytes)
         self._bytes[start : start + view.nbytes] = view
 
     def fill(self, address: int, size: int, value: int) -> None:
         """Write one byte ``size`` times from an address on."""
-        start = self._reach(address, size)
+        start = self._offset(address, size)
         self._bytes[start : start + size] = bytes([value]) * size
 
     def read(self, address: int, size: int) -> bytes:
         """Return a copy of the bytes at an address."""
-        start = self._reach(address, size)
+        start = self._offset(address, size)
         return bytes(self._bytes[start : start + size])
 
-    def _reach(self, address: int, size: int) -> int:
+    def _offset(self, address: int, size: int) -> int:
+        """Return the offset of an address in the bytes, grown so that ``size`` bytes lie behind it."""
         start = address - BASE
         missing = start + size - len(self._bytes)
         if missing > 0:

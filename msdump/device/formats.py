@@ -166,8 +166,10 @@ _BY_NAME: Final = {row.name: row for row in FORMATS}
 
 _AXES: Final = {IMAGE: "NCHW", VOLUME: "NCDHW"}
 
+# CANN's platform files (DtypeMKN) and MindSpore agree: 32 bytes a block of small integers, but 16 elements of
+# every other type, so that a float32 block has twice the bytes of a float16 one.
 _C0: Final = {"int8": 32, "uint8": 32, "int4": 64}
-_C0_OF_OTHERS: Final = 16  # whatever their size
+_C0_OF_OTHERS: Final = 16
 _C04: Final = 4
 
 _RAW: Final = {np.dtype(code).itemsize: np.dtype(code) for code in ("u1", "<u2", "<u4", "<u8", "<c16")}
@@ -186,7 +188,11 @@ def find(name: str) -> Format:
 
 
 def c0(dtype: DType | None) -> int:
-    """Return the length of the innermost block of an element type; None stands for any other."""
+    """Return C0, the length of the innermost block: 32 of int8 and uint8, 64 of int4, 16 of any other type.
+
+    >>> c0(dtypes.from_name("int8")), c0(dtypes.from_name("float32")), c0(None)
+    (32, 16, 16)
+    """
     return _C0.get(dtype.name, _C0_OF_OTHERS) if dtype else _C0_OF_OTHERS
 
 
@@ -194,6 +200,12 @@ def shape(
     name: str, host_shape: Dims, dtype: DType | None, groups: int = 1, *, cell: Cell | None = None
 ) -> Dims:
     """Return the device shape of a host shape.
+
+    >>> float16 = dtypes.from_name("float16")
+    >>> shape("NC1HWC0", (32, 256, 13, 13), float16), shape("FRACTAL_Z", (384, 256, 3, 3), float16)
+    ((32, 16, 13, 13, 16), (144, 24, 16, 16))
+    >>> shape("FRACTAL_NZ", (-1, 20), float16)
+    (2, -1, 16, 16)
 
     Args:
         name: Name of the format.
@@ -257,7 +269,10 @@ def is_form(name: str, device_shape: Dims, host_shape: Dims, groups: int = 1) ->
 
 
 def padded(name: str, host_shape: Dims, axes: str = "") -> Dims:
-    """Return the shape that a format pads a host shape to: (a, b) becomes (1, a, b, 1) in NC1HWC0.
+    """Return the host shape with as many axes as the format has, new ones of size 1 (MindSpore's rule).
+
+    >>> padded("NC1HWC0", (5, 7)), padded("NC1HWC0", (5, 7), "NC"), padded("FRACTAL_Z_3D", (5,))
+    ((1, 5, 7, 1), (5, 7, 1, 1), (1, 5, 1, 1, 1))
 
     Args:
         name: Name of the format.
@@ -318,6 +333,7 @@ def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tupl
         return _grouped(row, dims, groups), dims
     if row.name == FRACTAL_NZ and len(dims) == 1:
         return _vector(row, dims, length)
+    # MindSpore's shape of this format ignores further blocks of channels, so their data would have no room
     if row.name == FRACTAL_Z_C04 and dims[1] > _C04:
         raise FormatError(f"{row.name} holds weights of {_C04} channels or less, got shape {dims}")
     return row.stages, dims
@@ -332,7 +348,10 @@ def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
 
 
 def _vector(row: Format, dims: Dims, length: int) -> tuple[tuple[Stage, ...], Dims]:
-    """Return the conversion of a vector to FRACTAL_NZ: as it is where it fills blocks, else as one row."""
+    """Return the conversion of a vector to FRACTAL_NZ: none where it fills blocks, else that of a row.
+
+    MindSpore leaves a vector of one element, or of a multiple of C0, as it is.
+    """
     if dims[0] == 1 or (dims[0] >= 0 and dims[0] % length == 0):
         return (), dims
     return row.stages, (1, *dims)

@@ -1,6 +1,16 @@
 """The emulated device memory: addresses of tensors, space reused after their last use.
 
 Only addresses and sizes are kept, no contents.
+
+    >>> memory = DeviceMemory()
+    >>> first, second = memory.allocate("x", 100), memory.allocate("y", 600)
+    >>> first.address - BASE, first.size, second.address - BASE, second.size
+    (0, 512, 512, 1024)
+    >>> memory.release("x")
+    >>> memory.allocate("z", 4).address == first.address
+    True
+    >>> memory.in_use, memory.peak, memory.total
+    (1536, 1536, 2048)
 """
 
 from __future__ import annotations
@@ -81,7 +91,7 @@ class DeviceMemory:
         if key in self._blocks:
             raise ValueError(f"{key!r} already has device memory; release it first")
         size = max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
-        block = Block(self._take(title or repr(key), nbytes, size), size)
+        block = Block(self._reserve(title or repr(key), nbytes, size), size)
         self._blocks[key] = block
         self.in_use += size
         self.total += size
@@ -99,17 +109,18 @@ class DeviceMemory:
         self.in_use -= block.size
         self._free(block)
 
-    def _take(self, title: str, nbytes: int, size: int) -> int:
+    def _reserve(self, title: str, nbytes: int, size: int) -> int:
+        """Return the address of the smallest hole that fits, else of memory behind everything in use."""
         fitting = [(hole, address) for address, hole in self._holes if hole >= size]
         if not fitting:
             return self._grow(title, nbytes, size)
         hole, address = min(fitting)
-        at = bisect_left(self._holes, (address, 0))
-        self._holes[at : at + 1] = [(address + size, hole - size)] if hole > size else []
+        index = bisect_left(self._holes, (address, 0))
+        self._holes[index : index + 1] = [(address + size, hole - size)] if hole > size else []
         return address
 
     def _grow(self, title: str, nbytes: int, size: int) -> int:
-        """Reserve behind everything that is in use."""
+        """Return the address behind everything in use; a hole that ends there is used first."""
         address = self._end()
         if self.limit is not None and address + size - BASE > self.limit:
             raise DeviceMemoryError(self._refusal(title, nbytes))
@@ -119,6 +130,7 @@ class DeviceMemory:
 
     def _end(self) -> int:
         """Return the address behind everything that is in use; a hole may begin there."""
+        # a hole's address and size add up to the address behind it
         if self._holes and sum(self._holes[-1]) == BASE + self.extent:
             return self._holes[-1][0]
         return BASE + self.extent
@@ -134,12 +146,13 @@ class DeviceMemory:
         )
 
     def _free(self, block: Block) -> None:
-        at = bisect_left(self._holes, (block.address, 0))
-        first, last, address, end = at, at, block.address, block.end
-        if at and sum(self._holes[at - 1]) == address:
-            first, address = at - 1, self._holes[at - 1][0]
-        if at < len(self._holes) and self._holes[at][0] == end:
-            last, end = at + 1, sum(self._holes[at])
+        """Turn a block into a hole, one with the holes before and behind it."""
+        index = bisect_left(self._holes, (block.address, 0))
+        first, last, address, end = index, index, block.address, block.end
+        if index and sum(self._holes[index - 1]) == address:
+            first, address = index - 1, self._holes[index - 1][0]
+        if index < len(self._holes) and self._holes[index][0] == end:
+            last, end = index + 1, sum(self._holes[index])
         self._holes[first:last] = [(address, end - address)]
 
 
@@ -157,11 +170,11 @@ class Lifetimes:
 
 
 def lifetimes(graph: Graph) -> Lifetimes:
-    """Return when the values of a graph need memory; weights and graph outputs never die."""
+    """Return when the values of a graph need memory; weights and graph outputs are never released."""
     kept = {value.name for value in graph.outputs} | set(graph.weights)
     seen: set[str] = set()
     dead = []
-    for node in reversed(graph.nodes):
+    for node in reversed(graph.nodes):  # backwards, the first node that names a value is its last reader
         names = dict.fromkeys((*reads(node), *filter(None, node.outputs)))
         dead.append(tuple(name for name in names if name not in seen and name not in kept))
         seen.update(names)

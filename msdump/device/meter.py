@@ -1,4 +1,4 @@
-"""Device memory while a network runs: every tensor gets an address when it is made."""
+"""Device memory while a network runs: every tensor gets an address when its operator has run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEFORE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A tensor that was put into device memory.
+    """One tensor at the place where it was put in device memory.
 
     Attributes:
         form: The value, its format and element type.
@@ -39,10 +39,11 @@ class Written:
 
 
 class MemoryUse:
-    """What a run needs of the device's memory; during the first run with such inputs, what it needed so far.
+    """The device memory of a run: where each tensor lies, the peak, the total.
 
-    Sizes are those of device memory: the format's padding counts, and a float32 tensor
-    that the device holds as float16 has half the bytes.
+    During the first run with inputs of such shapes it tells of the part that has run so far. Sizes are
+    those of device memory: the format's padding counts, and a float32 tensor that the device holds as
+    float16 has half the bytes.
 
     Attributes:
         written: Every tensor in the order in which it came into memory: what lies on a
@@ -53,11 +54,17 @@ class MemoryUse:
     """
 
     def __init__(
-        self, memory: DeviceMemory, lives: Residence, bodies: dict[int, MemoryUse] | None = None
+        self, memory: DeviceMemory, residence: Residence, bodies: dict[int, MemoryUse] | None = None
     ) -> None:
-        """Begin with nothing written."""
+        """Start without tensors.
+
+        Args:
+            memory: The memory that gives out the blocks.
+            residence: What lies in it when.
+            bodies: The uses of the model's branch and loop bodies, shared by all of them; None: none yet.
+        """
         self._memory = memory
-        self._lives = lives
+        self._residence = residence
         self._blocks: dict[Form, Block] = {}
         self.written: list[Written] = []
         self.bodies: dict[int, MemoryUse] = {} if bodies is None else bodies
@@ -74,9 +81,9 @@ class MemoryUse:
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Where each value lay as it was made, by its name in the graph; copies are left out."""
-        made = (form for step in self._lives.steps for form in step.makes if form)
-        forms = {form.value: form for form in (*self._lives.first, *made)}
+        """Block of each value in the form in which its operator made it, by the value's name."""
+        outputs = (form for step in self._residence.steps for form in step.makes if form)
+        forms = {form.value: form for form in (*self._residence.first, *outputs)}
         return {name: self._blocks[form] for name, form in forms.items() if form in self._blocks}
 
     def block(self, position: int, io: IO, slot: int) -> Block | None:
@@ -91,99 +98,123 @@ class MemoryUse:
             Address and reserved bytes; None for an absent value, one that is no tensor, and one
             that the first run has not reached yet.
         """
-        step = self._lives.steps[position]
+        step = self._residence.steps[position]
         form = (step.reads if io is IO.INPUT else step.makes)[slot]
         return None if form is None else self._blocks.get(form)
 
     def inside(self, index: int) -> MemoryUse | None:
-        """Return the same of the branch or loop body of an index, None before it runs for the first time."""
+        """Return the use of the branch or loop body of an index, None before it runs for the first time."""
         return self.bodies.get(index)
 
     def share(self, outer: MemoryUse, names: Container[str]) -> None:
-        """Take over where values of the graph around a body lie; converted ones get memory of their own."""
-        forms = {form: outer._blocks.get(form) for form in self._lives.first if form.value in names}
+        """Register that a body reads values where they lie for the graph around it.
+
+        Values that the body reads in another form get blocks of their own.
+
+        Args:
+            outer: The use of the graph around the body.
+            names: Values that the body takes from there.
+        """
+        forms = {form: outer._blocks.get(form) for form in self._residence.first if form.value in names}
         self._blocks |= {form: block for form, block in forms.items() if block is not None}
 
-    def note(self, form: Form, block: Block, position: int) -> None:
-        """Take a tensor that has just been put into memory."""
+    def register(self, form: Form, block: Block, position: int) -> None:
+        """Register a tensor that was put into a block."""
         self._blocks[form] = block
         self.written.append(Written(form, block, position))
 
-    def note_again(self, forms: Forms, owner: Form, position: int) -> None:
-        """Take what has just got the memory of another form that is there."""
+    def register_view(self, forms: Forms, owner: Form, position: int) -> None:
+        """Register views: forms that share the block of an existing one.
+
+        Args:
+            forms: The views.
+            owner: The form whose block they share; nothing happens where it has none.
+            position: The operator that made the views.
+        """
         block = self._blocks.get(owner)
         if block is not None:
             for form in filter(None, forms):
-                self.note(form, block, position)
+                self.register(form, block, position)
 
 
 class Meter:
-    """Follows one run of a graph: results are placed as they are made, until nobody reads them.
+    """Gives the tensors of one run of a graph their memory, from when they are made to their last reader.
 
     Attributes:
-        use: What was needed so far.
+        use: The memory that the run needed so far.
     """
 
-    def __init__(self, memory: DeviceMemory, lives: Residence, use: MemoryUse) -> None:
-        """Begin in a memory, with nothing placed."""
+    def __init__(self, memory: DeviceMemory, residence: Residence, use: MemoryUse) -> None:
+        """Start without tensors.
+
+        Args:
+            memory: The memory to place them in.
+            residence: What lies in it when.
+            use: Registers what is placed.
+        """
         self._memory = memory
-        self._lives = lives
-        self._kinds: dict[str, tuple[Dims, np.dtype]] = {}
+        self._residence = residence
+        self._host_types: dict[str, tuple[Dims, np.dtype]] = {}
         self._bodies: dict[int, BodyMeter] = {}
         self.use = use
 
-    def _put(self, given: Mapping[str, object]) -> None:
-        self._learn((form.value, given.get(form.value)) for form in self._lives.first)
-        self._place((form for form in self._lives.first if form.value in given), BEFORE)
+    def _place_first(self, arrays: Mapping[str, object]) -> None:
+        """Place weights and graph inputs, by their names; what is no array gets no memory."""
+        self._note_types((form.value, arrays.get(form.value)) for form in self._residence.first)
+        self._place((form for form in self._residence.first if form.value in arrays), BEFORE)
 
     def ran(self, position: int, outputs: Sequence[np.ndarray | None]) -> None:
-        """Place what an operator read converted and what it made; release what nobody reads any more.
+        """Place an operator's converted inputs and its outputs; release what nobody reads any more.
+
+        Args:
+            position: Place of the operator in the graph's execution order.
+            outputs: Its outputs, None for one that is no tensor.
 
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
         """
         for body in self._bodies.values():
-            body.leave()
-        pairs = zip(self._lives.steps[position].makes, outputs, strict=True)
-        self._learn((form.value, array) for form, array in pairs if form)
-        self._settle(position)
+            body.end()
+        pairs = zip(self._residence.steps[position].makes, outputs, strict=True)
+        self._note_types((form.value, array) for form, array in pairs if form)
+        self._finish_step(position)
 
-    def _settle(self, position: int) -> None:
-        """Place and release, the results of an operator being known."""
-        step = self._lives.steps[position]
+    def _finish_step(self, position: int) -> None:
+        """Place and release the tensors of an operator whose outputs have known shapes."""
+        step = self._residence.steps[position]
         self._place(step.copies, position)
         if step.shared is None:
             self._place(filter(None, step.makes), position)
         else:
-            self.use.note_again(step.makes, step.shared, position)
+            self.use.register_view(step.makes, step.shared, position)
         self._place(step.results, position)
         for form in step.dead:
             self._release(form)
 
-    def enter(self, body: Graph, lives: Residence) -> Meter:
-        """Return what follows a branch or loop body that is about to run once; it shares this memory.
+    def enter(self, body: Graph, residence: Residence) -> Meter:
+        """Return the meter of a branch or loop body that is about to run once; it shares this memory.
 
         Args:
             body: The body.
-            lives: What lies in memory when, inside it.
+            residence: What lies in memory when, inside it.
         """
         if body.index not in self._bodies:
-            kinds = {name: self._kinds[name] for name in body.outer & self._kinds.keys()}
-            self._bodies[body.index] = BodyMeter(body, lives, self._memory, self.use, kinds)
+            host_types = {name: self._host_types[name] for name in body.outer & self._host_types.keys()}
+            self._bodies[body.index] = BodyMeter(body, residence, self._memory, self.use, host_types)
         meter = self._bodies[body.index]
-        meter.turn()
+        meter.begin_pass()
         return meter
 
-    def _learn(self, arrays: Iterable[tuple[str, object]]) -> None:
-        self._kinds |= {name: (a.shape, a.dtype) for name, a in arrays if isinstance(a, np.ndarray)}
+    def _note_types(self, arrays: Iterable[tuple[str, object]]) -> None:
+        self._host_types |= {name: (a.shape, a.dtype) for name, a in arrays if isinstance(a, np.ndarray)}
 
     def _place(self, forms: Iterable[Form], position: int) -> None:
         for form in forms:
-            kind = self._kinds.get(form.value)
-            if kind is not None:
-                nbytes = device_bytes(form, kind[0], form.dtype or dtypes.from_numpy(kind[1]))
+            host_type = self._host_types.get(form.value)
+            if host_type is not None:
+                nbytes = device_bytes(form, host_type[0], form.dtype or dtypes.from_numpy(host_type[1]))
                 block = self._memory.allocate(self._key(form), nbytes, _title(form))
-                self.use.note(form, block, position)
+                self.use.register(form, block, position)
 
     def _release(self, form: Form) -> None:
         if self._key(form) in self._memory.blocks:
@@ -194,37 +225,37 @@ class Meter:
 
 
 class MemoryMeter(Meter):
-    """Follows one run of a model: weights and inputs first, then the results of its operators."""
+    """The meter of a model's main graph: weights and inputs are placed first, then each result."""
 
-    def __init__(self, lives: Residence, limit: int | None, given: Mapping[str, object]) -> None:
+    def __init__(self, residence: Residence, limit: int | None, arrays: Mapping[str, object]) -> None:
         """Place the weights and inputs.
 
         Args:
-            lives: What lies in memory when.
+            residence: What lies in memory when.
             limit: Bytes of the device, None: as many as needed.
-            given: Weights and graph inputs; what is no array gets no memory.
+            arrays: Weights and graph inputs by name; what is no array gets no memory.
 
         Raises:
             DeviceMemoryError: They do not fit.
         """
         memory = DeviceMemory(limit)
-        super().__init__(memory, lives, MemoryUse(memory, lives))
-        self._put(given)
+        super().__init__(memory, residence, MemoryUse(memory, residence))
+        self._place_first(arrays)
 
     def is_like(self, other: MemoryMeter) -> bool:
-        """Tell whether the tensors of two runs have equal shapes: then they lie at the same addresses."""
-        return self._kinds == other._kinds
+        """Tell whether the tensors of two runs have equal shapes and types, and so the same addresses."""
+        return self._host_types == other._host_types
 
     def agrees(self, position: int, outputs: Sequence[np.ndarray | None]) -> bool:
         """Tell whether an operator's results are tensors with the shapes that they had in this run."""
         return all(
-            array is not None and self._kinds.get(form.value) == (array.shape, array.dtype)
-            for form, array in zip(self._lives.steps[position].makes, outputs, strict=True)
+            array is not None and self._host_types.get(form.value) == (array.shape, array.dtype)
+            for form, array in zip(self._residence.steps[position].makes, outputs, strict=True)
             if form
         )
 
     def follow(self, other: MemoryMeter, end: int) -> None:
-        """Follow the operators before a position as if they had the results of another run.
+        """Place the tensors of the operators before a position, with the shapes that they had in another run.
 
         Args:
             other: A run of the same graph without branches and loops.
@@ -233,77 +264,78 @@ class MemoryMeter(Meter):
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
         """
-        for position, step in enumerate(self._lives.steps[:end]):
-            made = (form.value for form in step.makes if form and form.value in other._kinds)
-            self._kinds |= {name: other._kinds[name] for name in made}
-            self._settle(position)
+        for position, step in enumerate(self._residence.steps[:end]):
+            names = (form.value for form in step.makes if form and form.value in other._host_types)
+            self._host_types |= {name: other._host_types[name] for name in names}
+            self._finish_step(position)
 
 
 class BodyMeter(Meter):
-    """Follows a branch or loop body, each time it runs.
+    """The meter of a branch or loop body, for every time that it runs (a pass).
 
-    What it gives stays until it has run once more, as the next iteration of a loop reads it, or
-    until control flow has ended; what was asked to stay, until the body has run twice more. Its own
-    weights stay.
+    What a pass gives stays until the next pass has ended, since the next iteration of a loop reads it.
+    When control flow ends, it is released, but for what was asked to stay. The body's own weights are
+    never released.
     """
 
     def __init__(
         self,
         body: Graph,
-        lives: Residence,
+        residence: Residence,
         memory: DeviceMemory,
         outer: MemoryUse,
-        kinds: Mapping[str, tuple[Dims, np.dtype]],
+        host_types: Mapping[str, tuple[Dims, np.dtype]],
     ) -> None:
         """Place its own weights.
 
         Args:
             body: The body.
-            lives: What lies in memory when, inside it.
+            residence: What lies in memory when, inside it.
             memory: The memory that it shares with the graph around it.
             outer: What that graph needed so far.
-            kinds: Shapes and host types of values that it reads from there.
+            host_types: Shapes and host types of values that it reads from there.
 
         Raises:
             DeviceMemoryError: A weight does not fit; it is named.
         """
-        super().__init__(memory, lives, MemoryUse(memory, lives, outer.bodies))
+        super().__init__(memory, residence, MemoryUse(memory, residence, outer.bodies))
         self._index = body.index
-        self._turn = 0
+        self._pass = 0
         self._placed: dict[int, set[Form]] = {0: set()}
-        self._kinds |= kinds
+        self._host_types |= host_types
         self.use.share(outer, body.outer)
         outer.bodies[body.index] = self.use
-        self._put({name: array for name, array in body.weights.items() if name not in body.outer})
+        self._place_first({name: array for name, array in body.weights.items() if name not in body.outer})
 
-    def turn(self) -> None:
-        """Begin to follow it once more."""
-        self._drop(self._turn - 1)
-        self._turn += 1
-        self._placed[self._turn] = set()
+    def begin_pass(self) -> None:
+        """Start a pass; release what the pass before the last one left."""
+        self._drop(self._pass - 1)
+        self._pass += 1
+        self._placed[self._pass] = set()
         self.use.written.clear()
 
-    def leave(self) -> None:
-        """Release what the last two turns left."""
-        self._drop(self._turn - 1)
-        self._placed[self._turn] = self._drop(self._turn, self._lives.stays)
+    def end(self) -> None:
+        """Release what the last two passes left, control flow having ended."""
+        self._drop(self._pass - 1)
+        self._placed[self._pass] = self._drop(self._pass, self._residence.stays)
 
-    def _drop(self, turn: int, kept: frozenset[Form] = frozenset()) -> set[Form]:
-        """Release what a turn placed; return what was kept."""
-        placed = self._placed.pop(turn, set()) if turn > 0 else set()
+    def _drop(self, number: int, kept: frozenset[Form] = frozenset()) -> set[Form]:
+        """Release what a pass placed, but for some forms; return those of them that it had placed."""
+        placed = self._placed.pop(number, set()) if number > 0 else set()
         for form in placed - kept:
-            key = (self._index, turn, form)
+            key = (self._index, number, form)
             if key in self._memory.blocks:
                 self._memory.release(key)
         return placed & kept
 
     def _place(self, forms: Iterable[Form], position: int) -> None:
-        kept = tuple(forms)
-        self._placed[self._turn].update(kept)
-        super()._place(kept, position)
+        placed = tuple(forms)
+        self._placed[self._pass].update(placed)
+        super()._place(placed, position)
 
     def _key(self, form: Form) -> Hashable:
-        return self._index, self._turn, form
+        # two passes lie in memory at once, and two bodies may have values of the same name
+        return self._index, self._pass, form
 
 
 def device_bytes(form: Form, host_shape: Dims, dtype: DType) -> int:

@@ -66,7 +66,7 @@ Slots = tuple[DeviceTensor | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class NodePlacement:
-    """How one operator holds its tensors."""
+    """How one operator holds its tensors, each input and output by slot."""
 
     inputs: Slots
     outputs: Slots
@@ -134,23 +134,29 @@ def device_view(graph: Graph, placement: Placement) -> View:
 
 
 _OF_CELLS: Final = frozenset({formats.FRACTAL_ZN_RNN, formats.ND_RNN_BIAS})
+"""Formats whose shape depends on the sizes of a recurrent operator."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """What an operator says about how its weights are laid out."""
+class _WeightLayout:
+    """What the layout of an operator's weights depends on beside their shape.
+
+    Attributes:
+        groups: Groups of a convolution.
+        cell: Sizes of a recurrent operator, None for any other.
+    """
 
     groups: int
     cell: Cell | None
 
 
 class _Placer:
-    """Walks one graph in execution order."""
+    """Chooses the formats of one graph, operator by operator in execution order."""
 
     def __init__(self, graph: Graph, dtype_of: SlotDType) -> None:
         self._graph = graph
         self._dtype_of = dtype_of
-        self._made: dict[str, DeviceTensor] = {}
+        self._produced: dict[str, DeviceTensor] = {}
 
     def run(self) -> Placement:
         return Placement(tuple(map(self._place, self._graph.nodes)))
@@ -158,38 +164,44 @@ class _Placer:
     def _place(self, node: Node) -> NodePlacement:
         chosen = self._formats(node, habit(node))
         groups: Any = node.attributes.get("group", 1)
-        way = _Way(groups, self._cell(node, chosen))
-        inputs = self._slots(node, IO.INPUT, chosen.inputs, way)
-        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, way)
-        self._made |= {name: tensor for name, tensor in zip(node.outputs, outputs, strict=True) if tensor}
+        weight_layout = _WeightLayout(groups, self._cell(node, chosen))
+        inputs = self._slots(node, IO.INPUT, chosen.inputs, weight_layout)
+        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, weight_layout)
+        self._produced |= {name: tensor for name, tensor in zip(node.outputs, outputs, strict=True) if tensor}
         return NodePlacement(inputs, outputs)
 
-    def _source(self, name: str) -> DeviceTensor:
-        return self._made.get(name) or host_tensor(self._graph, name)
+    def _arriving(self, name: str) -> DeviceTensor:
+        """Return how a value lies where its operator made it; inputs and weights lie as on the host."""
+        return self._produced.get(name) or host_tensor(self._graph, name)
 
     def _cell(self, node: Node, chosen: Fixed) -> Cell | None:
+        """Return the sizes of a recurrent operator, from the shapes of its W and R."""
         if formats.FRACTAL_ZN_RNN not in chosen.inputs:
             return None
         names = (*node.inputs, "", "", "")[1:3]
         weight, state = (self._graph.type_of(name).shape for name in names)
         return onnx_cell(weight, state)
 
-    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], way: _Way) -> Slots:
+    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], weight_layout: _WeightLayout) -> Slots:
         names = node.inputs if io is IO.INPUT else node.outputs
         return tuple(
-            self._tensor(name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], way)
+            self._tensor(
+                name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], weight_layout
+            )
             if name
             else None
             for slot, name in enumerate(names)
         )
 
-    def _tensor(self, name: str, dtype: DType | None, wanted: str, way: _Way | None = None) -> DeviceTensor:
+    def _tensor(
+        self, name: str, dtype: DType | None, wanted: str, weight_layout: _WeightLayout | None = None
+    ) -> DeviceTensor:
         """Return a tensor in a format, or as on the host where the format cannot hold it."""
         host = self._host_shape(name)
         if host is None:
             return DeviceTensor(wanted, dtype, UNKNOWN_RANK)
-        groups = way.groups if way and wanted == formats.FRACTAL_Z else 1
-        cell = way.cell if way and wanted in _OF_CELLS else None
+        groups = weight_layout.groups if weight_layout and wanted == formats.FRACTAL_Z else 1
+        cell = weight_layout.cell if weight_layout and wanted in _OF_CELLS else None
         try:
             shape = formats.shape(wanted, host, dtype, groups, cell=cell)
             return DeviceTensor(wanted, dtype, shape, groups, cell)
@@ -212,7 +224,7 @@ class _Placer:
         return rank == 0 or first is None or len(first) == rank
 
     def _followed(self, node: Node, usual: Follows) -> Fixed:
-        arriving = self._source(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
+        arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
         if arriving not in usual.formats or not self._all_fit(node, arriving):
             return HOST
         return Fixed((arriving,), (arriving,))
@@ -222,34 +234,35 @@ class _Placer:
         return all(tensor.format == name for tensor in tensors)
 
     def _elementwise(self, node: Node, usual: Elementwise) -> Fixed:
-        arriving = next(self._special(node), DEFAULT_FORMAT)
+        arriving = next(self._device_formats(node), DEFAULT_FORMAT)
         if arriving == DEFAULT_FORMAT or (usual.formats is not None and arriving not in usual.formats):
             return HOST
-        if not self._has_one_c0(node) or not self._all_meet(node, arriving):
+        if not self._has_one_c0(node) or not self._all_broadcast(node, arriving):
             return HOST
+        # one element fits every format, but would be padded to a block: it stays as on the host
         singles = (not name or _is_single(self._graph.type_of(name).shape) for name in node.inputs)
         inputs = tuple(DEFAULT_FORMAT if is_single else arriving for is_single in singles)
         return Fixed(inputs, (arriving,))
 
-    def _all_meet(self, node: Node, name: str) -> bool:
+    def _all_broadcast(self, node: Node, name: str) -> bool:
         shapes = [self._graph.type_of(value).shape for value in node.inputs if value]
         result = self._graph.type_of(node.outputs[0]).shape
-        return len(shapes) == 1 or all(_meets(shape, result, name) for shape in shapes)
+        return len(shapes) == 1 or all(_broadcasts(shape, result, name) for shape in shapes)
 
-    def _special(self, node: Node) -> Iterator[str]:
-        made = (self._source(name).format for name in node.inputs if name)
-        return (name for name in made if name != DEFAULT_FORMAT)
+    def _device_formats(self, node: Node) -> Iterator[str]:
+        arriving = (self._arriving(name).format for name in node.inputs if name)
+        return (name for name in arriving if name != DEFAULT_FORMAT)
 
     def _has_one_c0(self, node: Node) -> bool:
         """Tell whether all tensors have blocks of one length; a cast from float16 to int8 has not."""
         sides = ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs))
-        found = {
+        block_lengths = {
             formats.c0(self._dtype_of(node, io, slot))
             for io, names in sides
             for slot, name in enumerate(names)
             if name and not _is_single(self._graph.type_of(name).shape)
         }
-        return len(found) <= 1
+        return len(block_lengths) <= 1
 
 
 def _is_single(shape: Shape | None) -> bool:
@@ -257,9 +270,10 @@ def _is_single(shape: Shape | None) -> bool:
 
 
 _CUT_AXES: Final = {formats.NC1HWC0: (1,), formats.NDC1HWC0: (1,), formats.FRACTAL_NZ: (-2, -1)}
+"""Axes that a format of activations cuts into blocks; formats of weights, not listed, mix them all."""
 
 
-def _meets(shape: Shape | None, result: Shape | None, name: str) -> bool:
+def _broadcasts(shape: Shape | None, result: Shape | None, name: str) -> bool:
     """Tell whether an input in a device format can be broadcast to a result in the same format.
 
     A single element always can. Others need the result's rank, and its size on every

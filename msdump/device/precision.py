@@ -12,6 +12,7 @@ to nearest, ties to even.
     force_fp32                float32                           float32
     must_keep_origin_dtype    float32                           float32
 
+The modes are those of CANN's ``precision_mode``; the first one is MindSpore's default on Ascend.
 float16 and bfloat16 tensors of the model are read and written as what they are
 in every mode. Cube operators are convolutions and matrix products.
 """
@@ -81,6 +82,11 @@ def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
         array: Values of float32 or a smaller type.
         dtype: float32, float16 or bfloat16.
         saturates: Keep float16 within its range and turn NaN into 0.
+
+    >>> rounded(np.array([1 / 3, 1e6], np.float32), FLOAT16).tolist()
+    [0.333251953125, inf]
+    >>> rounded(np.array([np.nan, 1e6], np.float32), FLOAT16, saturates=True).tolist()
+    [0.0, 65504.0]
     """
     if array.dtype == dtype.numpy:
         return array
@@ -93,5 +99,6 @@ def overflows(array: np.ndarray) -> bool:
     """Tell whether a float array has a value that float16 cannot hold: NaN, or one beyond its range."""
     if array.size == 0:
         return False
-    within = array.min() > -OVERFLOWS_FROM and array.max() < OVERFLOWS_FROM  # NaN is within nothing
+    # two reductions without a temporary array; a comparison with NaN is false, so NaN counts as beyond
+    within = array.min() > -OVERFLOWS_FROM and array.max() < OVERFLOWS_FROM
     return not within

@@ -1,4 +1,15 @@
-"""Device shapes of recurrent networks' weights and biases; their bytes are not documented."""
+"""Device shapes of recurrent networks' weights and biases; their bytes are not documented.
+
+The rules are those of MindSpore's format conversion:
+
+    >>> cell = Cell(input_size=13, hidden_size=30)
+    >>> rnn_weight((43, 120), 16, cell)  # 13 and 30 rows in blocks of 16, four gates of 30 in blocks of C0
+    (3, 8, 16, 16)
+    >>> rnn_bias((120,), 16, cell)
+    (128,)
+    >>> lstm_weight((120, 43), 16, None)
+    (3, 8, 16, 16)
+"""
 
 from __future__ import annotations
 
@@ -39,14 +50,15 @@ def onnx_cell(
 
 
 ShapeRule = Callable[[Dims, int, Cell | None], Dims]
+"""Returns the device shape of a host shape, C0 and the sizes of the operator."""
 
 
 def lstm_weight(dims: Dims, _c0: int, _cell: Cell | None) -> Dims:
     """Return the FRACTAL_ZN_LSTM shape of a weight (4 * hidden, input + hidden)."""
     if min(dims[:2]) < 0:
         return (DYNAMIC, DYNAMIC, _CUBE, _CUBE)
-    hidden, rest = divmod(dims[0], _GATES)
-    if rest or dims[1] < hidden:
+    hidden, remainder = divmod(dims[0], _GATES)
+    if remainder or dims[1] < hidden:
         raise FormatError(f"FRACTAL_ZN_LSTM holds weights (4 * hidden, input + hidden), got shape {dims}")
     rows = blocks(dims[1] - hidden, _CUBE) + blocks(hidden, _CUBE)
     return (rows, _GATES * blocks(hidden, _CUBE), _CUBE, _CUBE)
@@ -54,14 +66,14 @@ def lstm_weight(dims: Dims, _c0: int, _cell: Cell | None) -> Dims:
 
 def rnn_weight(dims: Dims, c0: int, cell: Cell | None) -> Dims:
     """Return the FRACTAL_ZN_RNN shape of a weight (..., input or hidden or both, k * hidden)."""
-    cell = _needed("FRACTAL_ZN_RNN", cell)
+    cell = _required("FRACTAL_ZN_RNN", cell)
     rows, columns = reversed(dims[-2:]) if cell.is_transposed else dims[-2:]
     return (*dims[:-2], _rows(rows, cell), _gates(columns, c0, cell), _CUBE, c0)
 
 
 def rnn_bias(dims: Dims, c0: int, cell: Cell | None) -> Dims:
     """Return the ND_RNN_BIAS shape of a bias (..., k * hidden)."""
-    cell = _needed("ND_RNN_BIAS", cell)
+    cell = _required("ND_RNN_BIAS", cell)
     return (*dims[:-1], product((_gates(dims[-1], c0, cell), c0)))
 
 
@@ -86,7 +98,7 @@ def _gates(size: int, c0: int, cell: Cell) -> int:
     return size // cell.hidden_size * blocks(cell.hidden_size, c0)
 
 
-def _needed(name: str, cell: Cell | None) -> Cell:
+def _required(name: str, cell: Cell | None) -> Cell:
     if cell is None or cell.hidden_size < 1:
         raise FormatError(f"the shape of {name} depends on the operator: give its input and hidden size")
     return cell

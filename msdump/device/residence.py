@@ -111,49 +111,49 @@ def _prepared(graph: Graph, placement: Placement) -> Iterator[Form]:
 
 
 class _Walk:
-    """Walks one graph in execution order, then back."""
+    """Finds the forms of one graph in execution order, then their last readers from the end."""
 
     def __init__(self, graph: Graph, first: tuple[Form, ...], *, shares: bool) -> None:
         self._graph = graph
         self._shares = shares
-        self._owners: dict[Form, Form] = {}  # whose memory a form shares
+        self._owners: dict[Form, Form] = {}  # view -> the form whose memory it shares
         self._first = first
-        self._made: dict[str, Form] = {form.value: form for form in first}
-        self._known: set[Form] = set(first)
+        self._produced: dict[str, Form] = {form.value: form for form in first}
+        self._resident: set[Form] = set(first)
         self._outputs = frozenset(value.name for value in graph.outputs)
 
     def run(self, placed: Sequence[NodePlacement], stays: Iterable[str]) -> Residence:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
         kept = {form for form in self._first if form.value in self._graph.weights}
-        asked = frozenset(self._owner(self._made[name]) for name in stays)
+        asked = frozenset(self._owner(self._produced[name]) for name in stays)
         kept |= asked
         kept |= set(map(self._result, self._outputs))
-        return Residence(self._first, tuple(self._with_ends(steps, kept)), asked)
+        return Residence(self._first, tuple(self._with_last_readers(steps, kept)), asked)
 
     def _step(self, node: Node, placed: NodePlacement) -> Step:
-        taken = _forms(node.inputs, placed.inputs)
-        copies = tuple(form for form in dict.fromkeys(filter(None, taken)) if form not in self._known)
+        read_forms = _forms(node.inputs, placed.inputs)
+        copies = tuple(form for form in dict.fromkeys(filter(None, read_forms)) if form not in self._resident)
         makes = _forms(node.outputs, placed.outputs)
-        self._made |= {form.value: form for form in makes if form}
-        made = (form for form in makes if form and form.value in self._outputs)
-        results = tuple(form for form in (self._result(made.value) for made in made) if form not in makes)
-        self._known.update(copies, results, filter(None, makes))
-        return Step(taken, makes, copies, results, (), self._shared(node, taken, makes))
+        self._produced |= {form.value: form for form in makes if form}
+        graph_outputs = (form.value for form in makes if form and form.value in self._outputs)
+        results = tuple(form for form in map(self._result, graph_outputs) if form not in makes)
+        self._resident.update(copies, results, filter(None, makes))
+        return Step(read_forms, makes, copies, results, (), self._shared(node, read_forms, makes))
 
-    def _shared(self, node: Node, taken: Forms, makes: Forms) -> Form | None:
+    def _shared(self, node: Node, read_forms: Forms, makes: Forms) -> Form | None:
         """Return the form whose memory the output has; a graph output always has its own."""
         if not self._shares or not moves_nothing(node) or node.outputs[0] in self._outputs:
             return None
-        source, made = taken[0], makes[0]
-        if source is None or made is None or replace(source, value=made.value) != made:
+        source, output = read_forms[0], makes[0]
+        if source is None or output is None or replace(source, value=output.value) != output:
             return None
-        self._owners[made] = self._owner(source)
-        return self._owners[made]
+        self._owners[output] = self._owner(source)
+        return self._owners[output]
 
     def _owner(self, form: Form) -> Form:
         return self._owners.get(form, form)
 
-    def _with_ends(self, steps: Sequence[Step], kept: set[Form]) -> Iterable[Step]:
+    def _with_last_readers(self, steps: Sequence[Step], kept: set[Form]) -> Iterable[Step]:
         seen, ended = set(map(self._owner, kept)), []
         for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
             used = dict.fromkeys(map(self._owner, self._used(node, step)))
@@ -163,16 +163,18 @@ class _Walk:
         return reversed(ended)
 
     def _used(self, node: Node, step: Step) -> Iterator[Form]:
+        """Yield every form that an operator reads, converts or makes."""
         yield from filter(None, step.reads)
         copied = {form.value for form in step.copies}
         inside = (name for name in reads(node) if name not in node.inputs)  # what its subgraphs read
-        yield from (self._made[name] for name in (*copied, *inside) if name in self._made)
+        yield from (self._produced[name] for name in (*copied, *inside) if name in self._produced)
         yield from filter(None, step.makes)
         yield from step.results
 
     def _result(self, name: str) -> Form:
-        made = self._made.get(name)
-        return Form(name, dtype=made.dtype) if made else _host(self._graph, name)
+        """Return the form in which the host gets a graph output: host layout, the device's element type."""
+        form = self._produced.get(name)
+        return Form(name, dtype=form.dtype) if form else _host(self._graph, name)
 
 
 def _host(graph: Graph, name: str) -> Form:

@@ -2,7 +2,7 @@
 
 Operators without a task produce no dump (CANN, offline model dump): control flow,
 data, data flow, and what the graph engine settles without the device, such as a
-change of shape, which moves nothing (``_no_task``).
+change of shape, which moves nothing (GE marks these operators ``_no_task``).
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
 
 
 def of_inputs(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str, Task]:
-    """Return the task that the inputs of a model go with: that of the first operator that reads each.
+    """Return the task of each input of a model, that of the first operator that reads it.
 
     It depends on the model alone, so that an input keeps its task whatever is dumped.
 
     Args:
         graphs: The main graph, then those of its branches and loops, with the tasks of their operators.
     """
-    found: dict[str, Task] = {}
+    task_of: dict[str, Task] = {}
     for graph, tasks in graphs:
         for node, task in zip(graph.nodes, tasks, strict=True):
             if task is not None:
-                found |= {name: task for name in node.inputs if name not in found}
-    return found
+                task_of |= {name: task for name in node.inputs if name not in task_of}
+    return task_of
 
 
 def runs_on_device(node: Node) -> bool:

@@ -53,14 +53,14 @@ def insert(graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers
     Args:
         graph: The compiled graph.
         placement: How its operators hold their tensors.
-        usual: What saturates, and whether that is to be told.
+        usual: Whether inserted casts saturate, and whether that is to be told.
         numbers: Numbers of the inserted operators.
     """
     return _Inserter(graph, placement, usual, numbers).run()
 
 
 class _Inserter:
-    """Walks one graph in execution order."""
+    """Rewrites one graph in execution order, with conversions before the operators that need them."""
 
     def __init__(self, graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers) -> None:
         self._graph = graph
@@ -68,7 +68,9 @@ class _Inserter:
         self._usual = usual
         self._numbers = numbers
         self._types = dict(graph.types)
-        self._hosted = {value.name for value in graph.outputs} | set().union(*map(_inner_reads, graph.nodes))
+        self._read_on_host = {value.name for value in graph.outputs} | set().union(
+            *map(_inner_reads, graph.nodes)
+        )
         self._widened = set(_widened(graph, placement))
         self._taken = {node.name for node in graph.nodes} | set(self._types)
         self._nodes: list[Node] = []
@@ -76,7 +78,7 @@ class _Inserter:
         self._roundings: dict[str, tuple[Rounding, ...]] = {}
         self._forms: dict[tuple[str, DeviceTensor], str] = {}
         tensors = (value.name for value in graph.inputs if value.type.kind in _TENSORS)
-        self._made = {name: host_tensor(graph, name) for name in tensors}
+        self._produced = {name: host_tensor(graph, name) for name in tensors}
 
     def run(self) -> Inserted:
         for node, placed in zip(self._graph.nodes, self._placed, strict=True):
@@ -98,33 +100,39 @@ class _Inserter:
         self._places.append(placed)
 
     def _renamed(self, node: Node, placed: NodePlacement) -> Iterator[tuple[str, str]]:
-        """Note what an operator makes; yield new names of what must have its own in the host's form."""
+        """Note the forms of an operator's outputs; yield (old name, new name) of those that are renamed.
+
+        A value that graph outputs or bodies read has the host's form under its own name, so an operator
+        that makes it in another form gets a new name for it.
+        """
         for name, tensor in zip(node.outputs, placed.outputs, strict=True):
             if tensor is None or self._graph.type_of(name).kind not in _TENSORS:
                 continue
-            self._made[name] = tensor
-            if name in self._hosted and tensor != self._host(name):
+            self._produced[name] = tensor
+            if name in self._read_on_host and tensor != self._host(name):
                 value = self._forms[name, tensor] = self._new_value(name)
                 self._types[value] = self._graph.type_of(name)
                 yield name, value
 
     def _converted(self, node: Node, name: str, wanted: DeviceTensor) -> str:
-        """Return the value that holds a value in a form; constants do in every one."""
-        if name not in self._made:
+        """Return the value that an operator reads instead of ``name``, in the wanted form; constants stay."""
+        if name not in self._produced:
             return name
         return self._host_value(name) if node.bodies else self._in_form(name, wanted)
 
     def _hand_out(self, name: str) -> None:
-        if name in self._made:
+        """Insert what brings a value into the host's form, for readers outside the device."""
+        if name in self._produced:
             self._host_value(name)
 
     def _host_value(self, name: str) -> str:
         return self._in_form(name, self._host(name))
 
     def _in_form(self, name: str, wanted: DeviceTensor) -> str:
-        made = self._made[name]
-        value = self._forms.get((name, made), name)
-        for before, after in _steps(made, wanted, self._host(name)):
+        """Return the value that holds ``name`` in a form; the first reader of a form gets it inserted."""
+        produced = self._produced[name]
+        value = self._forms.get((name, produced), name)
+        for before, after in _steps(produced, wanted, self._host(name)):
             if (name, after) not in self._forms:
                 self._forms[name, after] = self._insert(name, value, before, after)
             value = self._forms[name, after]
@@ -133,31 +141,31 @@ class _Inserter:
     def _insert(self, name: str, source: str, before: DeviceTensor, after: DeviceTensor) -> str:
         """Add the operator that makes one form of a value out of another."""
         is_cast = before.dtype is not after.dtype
-        own = self._new_name(rewiring.CAST if is_cast else rewiring.TRANS_DATA)
-        is_last = name in self._hosted and after == self._host(name)
-        target = name if is_last else f"{own}:0"
+        node_name = self._new_name(rewiring.CAST if is_cast else rewiring.TRANS_DATA)
+        is_last = name in self._read_on_host and after == self._host(name)
+        target = name if is_last else f"{node_name}:0"
         if is_cast:
-            node = self._cast(own, name, source, target, after)
+            node = self._cast(node_name, name, source, target, after)
         else:
             self._types.setdefault(target, self._type_of(source))
-            self._roundings[own] = (Rounding(),)
-            node = rewiring.trans_data(own, source, target, _attributes(before, after))
+            self._roundings[node_name] = (Rounding(),)
+            node = rewiring.trans_data(node_name, source, target, _attributes(before, after))
         self._nodes.append(node)
         self._places.append(NodePlacement((before,), (after,)))
         return target
 
-    def _cast(self, own: str, name: str, source: str, target: str, after: DeviceTensor) -> Node:
+    def _cast(self, node_name: str, name: str, source: str, target: str, after: DeviceTensor) -> Node:
         assert after.dtype is not None
-        known = self._type_of(source)
+        host_type = self._type_of(source)
         if after.dtype is FLOAT32:
-            self._types.setdefault(target, replace(known, dtype=FLOAT32))
-            self._roundings[own] = (Rounding(),)
-            return rewiring.cast(own, source, target, FLOAT32)
+            self._types.setdefault(target, replace(host_type, dtype=FLOAT32))
+            self._roundings[node_name] = (Rounding(),)
+            return rewiring.cast(node_name, source, target, FLOAT32)
         stays = name in self._widened
-        self._types.setdefault(target, known if stays else replace(known, dtype=after.dtype))
+        self._types.setdefault(target, host_type if stays else replace(host_type, dtype=after.dtype))
         reads_as = after.dtype if stays else FLOAT32
-        self._roundings[own] = (replace(self._usual, reads=reads_as, writes=FLOAT32),)
-        return rewiring.cast(own, source, target, None if stays else after.dtype)
+        self._roundings[node_name] = (replace(self._usual, reads=reads_as, writes=FLOAT32),)
+        return rewiring.cast(node_name, source, target, None if stays else after.dtype)
 
     def _type_of(self, name: str) -> ValueType:
         return self._types.get(name, UNKNOWN)
@@ -170,15 +178,15 @@ class _Inserter:
         return next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
 
     def _new_value(self, name: str) -> str:
-        found = f"{name}:device"
-        while found in self._taken:
-            found += "'"
-        self._taken.add(found)
-        return found
+        value = f"{name}:device"
+        while value in self._taken:
+            value += "'"
+        self._taken.add(value)
+        return value
 
 
 def _inner_reads(node: Node) -> set[str]:
-    """Return what the subgraphs of an operator read by name."""
+    """Return the outer values that the subgraphs of an operator read."""
     return set().union(*(outer_values(part.proto) for part in node.members))
 
 
@@ -199,16 +207,16 @@ def _widened(graph: Graph, placement: Placement) -> Iterator[str]:
 
 
 def _steps(
-    made: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor
+    produced: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor
 ) -> Iterator[tuple[DeviceTensor, DeviceTensor]]:
-    """Yield the changes from one form to another, one operator each."""
-    has_cast = made.dtype is not wanted.dtype and _FLOATS.issuperset((made.dtype, wanted.dtype))
-    before = made
+    """Yield (form before, form after) of each operator on the way from one form to another."""
+    has_cast = produced.dtype is not wanted.dtype and _FLOATS.issuperset((produced.dtype, wanted.dtype))
+    before = produced
     if has_cast and wanted.dtype in HALVES:
         after = replace(before, dtype=wanted.dtype)
         yield before, after
         before = after
-    for layout in _layouts(made, wanted, host):
+    for layout in _layouts(produced, wanted, host):
         after = replace(layout, dtype=before.dtype)
         yield before, after
         before = after
@@ -216,16 +224,16 @@ def _steps(
         yield before, replace(before, dtype=wanted.dtype)
 
 
-def _layouts(made: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor) -> Iterator[DeviceTensor]:
-    if (made.format, made.groups, made.cell) == (wanted.format, wanted.groups, wanted.cell):
+def _layouts(produced: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor) -> Iterator[DeviceTensor]:
+    if (produced.format, produced.groups, produced.cell) == (wanted.format, wanted.groups, wanted.cell):
         return
-    if DEFAULT_FORMAT not in {made.format, wanted.format}:
+    if DEFAULT_FORMAT not in {produced.format, wanted.format}:  # no TransData goes between device formats
         yield host
     yield wanted
 
 
 def _attributes(before: DeviceTensor, after: DeviceTensor) -> dict[str, Attribute]:
-    """Return what a TransData tells of itself, as GE's operator does."""
+    """Return the attributes of a TransData, by the names that GE's operator has."""
     return {
         "src_format": before.format,
         "dst_format": after.format,
