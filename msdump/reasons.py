@@ -50,14 +50,6 @@ class Reason(enum.StrEnum):
         "inside a fused operator",
         "It is fused into another operator and cannot be seen inside it; dump that, or fuse nothing.",
     )
-    CONTROL_FLOW = (
-        "control flow, dumped by the operators inside",
-        "Control flow is never dumped itself; the operators of its branches and loop bodies are.",
-    )
-    NO_TASK = (
-        "without a task on the device",
-        "The device runs no task for it: control flow, data flow and changes of shape have none.",
-    )
     NOT_IN_KERNELS = (
         "not selected by kernels",
         "dump_mode is 1 and no item of kernels matches the name.",
@@ -73,6 +65,14 @@ class Reason(enum.StrEnum):
     NOT_WATCHED = (
         "not watched",
         "The watcher writes outputs of watcher_nodes alone, again after each operator of layer.",
+    )
+    CONTROL_FLOW = (
+        "control flow, dumped by the operators inside",
+        "Control flow is never dumped itself; the operators of its branches and loop bodies are.",
+    )
+    NO_TASK = (
+        "without a task on the device",
+        "The device runs no task for it: control flow, data flow and changes of shape have none.",
     )
 
     # The side or the slot of an operator.
@@ -108,7 +108,7 @@ class Reason(enum.StrEnum):
     )
     OVERFLOW_LIMIT = (
         "after overflow_number operators",
-        "overflow_number operators of the process had overflowed before.",
+        "If it overflowed, overflow_number operators of the process had done so before.",
     )
     NO_FAILURE = (
         "of an operator that did not fail",
@@ -144,5 +144,5 @@ class Reason(enum.StrEnum):
     )
     WRITE_ERROR = (
         "could not be written",
-        "The file could not be written; the log tells why.",
+        "It could not be written (the log of the run tells why), or it was removed.",
     )

@@ -9,7 +9,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.capture import device_steps, steps
 from msdump.capture.sampling import sample
-from msdump.capture.selection import Selection, is_useless
+from msdump.capture.selection import Selection, drops_useless, is_useless
 from msdump.capture.statistics.rows import Statistics
 from msdump.capture.steps import Step
 from msdump.capture.triggers import OverflowTrigger
@@ -17,7 +17,7 @@ from msdump.device.ascend import Ascend
 from msdump.encode import npy
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, DumpPlan, Trigger
+from msdump.plan import DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import layouts, names
@@ -91,7 +91,7 @@ class Capture:
         self._steps = compile_steps(plan, device)
         self._file_name = names.namer(plan.files.naming, plan.context.device_target)
         self._statistics = _statistics(plan)
-        self._drops_useless = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
+        self._drops_useless = drops_useless(plan)
         self._no_tensors = tuple(
             steps.count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
             for node in graph.nodes

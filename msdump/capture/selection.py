@@ -9,7 +9,8 @@ from typing import Final
 from msdump.graph.files import ir_model
 from msdump.graph.graph import Graph
 from msdump.graph.names import ROOT
-from msdump.plan import DeviceTarget, DumpPlan
+from msdump.plan import DeviceTarget, DumpPlan, Tree
+from msdump.reasons import Reason
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
 from msdump.store import names
@@ -27,14 +28,19 @@ class Selection:
     """The parts of a graph that are dumped.
 
     Attributes:
-        watched: For each node, whether it is dumped; control flow never is.
+        refusals: For each node, why it is not dumped, None where it is.
         parameters: Names of the weights and graph inputs that are dumped.
         constants: Numbers of the constants that are dumped, from 0.
     """
 
-    watched: tuple[bool, ...]
+    refusals: tuple[Reason | None, ...]
     parameters: tuple[str, ...]
     constants: tuple[int, ...]
+
+    @property
+    def watched(self) -> tuple[bool, ...]:
+        """For each node, whether it is dumped."""
+        return tuple(refusal is None for refusal in self.refusals)
 
 
 def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
@@ -46,13 +52,13 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
         marked: Full names of the operators that ``set_dump`` marked.
     """
     chosen = plan.what.selector
-    watched = tuple(
-        not node.bodies
-        and chosen.selects(node.operator.full_name, is_marked=node.operator.full_name in marked)
-        for node in graph.nodes
-    )
     return Selection(
-        watched,
+        tuple(
+            Reason.CONTROL_FLOW
+            if node.bodies
+            else chosen.refusal(node.operator.full_name, is_marked=node.operator.full_name in marked)
+            for node in graph.nodes
+        ),
         tuple(name for name in parameter_names(graph) if chosen.selects(name)),
         tuple(number for number, name in enumerate(constant_names(graph)) if chosen.selects(name)),
     )
@@ -88,6 +94,12 @@ def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
         return frozenset()
     known = tuple(full_names)
     return frozenset(p.item for p in plan.what.selector.patterns if any(p.matches(name) for name in known))
+
+
+def drops_useless(plan: DumpPlan) -> bool:
+    """Tell whether outputs that operators declare useless are not dumped: on GPU and Ascend O0 and O1."""
+    is_dropping = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
+    return is_dropping and plan.files.tree is Tree.RANKS
 
 
 def is_useless(operator: OperatorRef, slot: int) -> bool:

@@ -33,7 +33,12 @@ def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -
         outputs: Its outputs count.
     """
     names = node.inputs * inputs + node.outputs * outputs
-    return sum(graph.type_of(name).kind in _NO_TENSORS for name in names if name)
+    return sum(is_no_tensor(graph, name) for name in names if name)
+
+
+def is_no_tensor(graph: Graph, name: str) -> bool:
+    """Tell whether a value of a graph is a sequence or a map."""
+    return graph.type_of(name).kind in _NO_TENSORS
 
 
 def walk(record: TensorRecord, steps: tuple[Step, ...]) -> TensorRecord | Reason:

@@ -29,7 +29,9 @@ from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph, Node
 from msdump.plan import DumpLevel, DumpPlan, ExceptionDump, FileFormat, Scene, Tree, Trigger
+from msdump.reasons import Reason
 from msdump.record import Artifact
+from msdump.selector import Selector
 from msdump.store import layouts, names
 from msdump.store.clock import CLOCK
 from msdump.store.existing import free_time
@@ -239,17 +241,25 @@ def _select(
     graph: Graph, plan: DumpPlan, marked: frozenset[str], model: tuple[str, tuple[bool, ...]]
 ) -> ModelSelection:
     file_name, runs = model
-    if plan.compiled.level is DumpLevel.KERNEL or plan.when.trigger is Trigger.EXCEPTION:
-        nothing = (False,) * len(runs)
-        return ModelSelection(nothing, {}, {}, nothing)
+    if plan.compiled.level is DumpLevel.KERNEL:
+        return ModelSelection((Reason.KERNEL_LEVEL,) * len(runs), {}, {})
+    if plan.when.trigger is Trigger.EXCEPTION:
+        return ModelSelection((Reason.NO_FAILURE,) * len(runs), {}, {})
     if plan.compiled.models is not None:
         return model_selection.select_model(graph, plan, file_name, runs)
-    asked = tuple(
-        any(plan.what.selector.selects(name, is_marked=name in marked) for name in full_names(node))
-        for node in graph.nodes
+    return model_selection.selected(
+        graph, [_refusal(node, plan.what.selector, marked) for node in graph.nodes], runs
     )
-    watched = tuple(is_run and is_asked for is_run, is_asked in zip(runs, asked, strict=True))
-    return ModelSelection(watched, model_selection.data_read(graph, watched), {}, asked)
+
+
+def _refusal(node: Node, selector: Selector, marked: frozenset[str]) -> Reason | None:
+    """Return why no name of an operator selects it, None where one does."""
+    refusal = None
+    for name in full_names(node):
+        refusal = selector.refusal(name, is_marked=name in marked)
+        if refusal is None:
+            return None
+    return refusal
 
 
 def full_names(node: Node) -> tuple[str, ...]:
@@ -260,10 +270,9 @@ def full_names(node: Node) -> tuple[str, ...]:
 def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
     """Return the selection of one graph, of the one of all graphs of a model."""
     return ModelSelection(
-        whole.watched[nodes.start : nodes.stop],
+        whole.refusals[nodes.start : nodes.stop],
         {position - nodes.start: found for position, found in whole.data.items() if position in nodes},
         {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
-        whole.asked[nodes.start : nodes.stop],
     )
 
 

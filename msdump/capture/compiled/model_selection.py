@@ -20,12 +20,15 @@ from msdump.capture.compiled import model_warnings
 from msdump.capture.compiled.model_names import all_names, kinds, names
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Blocked, DumpPlan, ModelItem
+from msdump.reasons import Reason
 from msdump.record import IO
 
 _log = logging.getLogger("msdump.capture")
 
 _TRANSFER: Final = re.compile(r"trans_(?:TransData|Cast)_[0-9]+")
 _POSITION: Final = re.compile(r"(?P<io>input|output)(?P<index>[0-9]+)")
+
+_WITHOUT_TASK: Final = frozenset({Reason.NO_TASK, Reason.CONTROL_FLOW})
 
 Slot = tuple[IO, int]
 """An input or output of an operator by its index."""
@@ -36,17 +39,25 @@ class ModelSelection:
     """The parts of a model that are dumped.
 
     Attributes:
-        watched: For each node, whether it is dumped.
+        refusals: For each node, why it is not dumped, None where it is.
         data: Graph inputs that dumped nodes read, by the node's position: ``Data`` operators,
             which are dumped with their readers.
         blocked: Inputs and outputs that are left out, by the node's position.
-        asked: For each node, whether it is selected; what is and has no task is not dumped.
     """
 
-    watched: tuple[bool, ...]
+    refusals: tuple[Reason | None, ...]
     data: Mapping[int, tuple[str, ...]]
     blocked: Mapping[int, frozenset[Slot]]
-    asked: tuple[bool, ...]
+
+    @property
+    def watched(self) -> tuple[bool, ...]:
+        """For each node, whether it is dumped."""
+        return tuple(refusal is None for refusal in self.refusals)
+
+    @property
+    def asked(self) -> tuple[bool, ...]:
+        """For each node, whether it is selected; what is and has no task is not dumped."""
+        return tuple(refusal is None or refusal in _WITHOUT_TASK for refusal in self.refusals)
 
 
 def select_model(
@@ -65,10 +76,36 @@ def select_model(
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
     in_layer = items.selected(graph.nodes)
     in_range = within(items.ranges, graph.nodes, present)
-    asked = tuple(named or ranged for named, ranged in zip(in_layer, in_range, strict=True))
-    watched = tuple(runs and is_asked for runs, is_asked in zip(present, asked, strict=True))
+    unasked = Reason.NOT_IN_DUMP_LIST if items.deciding or items.ranges else Reason.MODEL_NOT_LISTED
+    asked = [None if named or ranged else unasked for named, ranged in zip(in_layer, in_range, strict=True)]
     model_warnings.warn_of_selection(graph, items, present, plan.source)
-    return ModelSelection(watched, data_read(graph, watched), items.blocked(graph.nodes), asked)
+    return selected(graph, asked, present, items.blocked(graph.nodes))
+
+
+def selected(
+    graph: Graph,
+    asked: Sequence[Reason | None],
+    runs: Sequence[bool],
+    blocked: Mapping[int, frozenset[Slot]] | None = None,
+) -> ModelSelection:
+    """Return the selection of operators of which those with a task are dumped.
+
+    Args:
+        graph: The compiled graph.
+        asked: For each node, why it is not selected, None where it is.
+        runs: For each node, whether the device runs a task for it.
+        blocked: Inputs and outputs that are left out, by the node's position.
+    """
+    refusals = tuple(
+        refusal if refusal is not None or is_run else _without_task(node)
+        for node, refusal, is_run in zip(graph.nodes, asked, runs, strict=True)
+    )
+    watched = [refusal is None for refusal in refusals]
+    return ModelSelection(refusals, data_read(graph, watched), blocked or {})
+
+
+def _without_task(node: Node) -> Reason:
+    return Reason.CONTROL_FLOW if node.bodies else Reason.NO_TASK
 
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:

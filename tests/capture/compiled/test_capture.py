@@ -64,7 +64,7 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
         tensor=lambda *_: None,
         laid_out=lambda array, _: array,
     )
-    selection = ModelSelection((True,), {0: tuple(data)}, {0: frozenset(blocked)}, (True,))
+    selection = ModelSelection((None,), {0: tuple(data)}, {0: frozenset(blocked)})
     recorder = Recorder()
     made = CompiledCapture(
         plan, device, selection, Holder(device, Memory), recorder, input_tasks=INPUT_TASKS, skip=print

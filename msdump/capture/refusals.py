@@ -1,0 +1,126 @@
+"""Why operators of a network, and single inputs and outputs of theirs, have no files.
+
+What the configuration and the model decide before a run is answered here, with the code that
+selects in a run. Nothing of this is computed unless somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msdump.capture import steps
+from msdump.capture.compiled import watcher
+from msdump.capture.compiled.dump import select_compiled
+from msdump.capture.compiled.model_selection import Slot
+from msdump.capture.selection import drops_useless, is_useless, select
+from msdump.device.ascend import Ascend
+from msdump.graph.graph import Graph, Node
+from msdump.plan import DumpPlan, Scene, Tree, Trigger
+from msdump.reasons import Reason
+from msdump.record import IO
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRefusals:
+    """What one graph of a network leaves out of a dump.
+
+    Attributes:
+        graph: The graph as the device runs it.
+        operators: For each node, why it is not dumped, None where it is.
+        plan: What is dumped.
+        blocked: Inputs and outputs that black lists leave out, by the node's position.
+    """
+
+    graph: Graph
+    operators: tuple[Reason | None, ...]
+    plan: DumpPlan
+    blocked: Mapping[int, frozenset[Slot]]
+
+    def refusal(self, position: int, io: IO, slot: int) -> Reason | None:
+        """Return why an input or output of an operator has no file; None where it has one.
+
+        A tensor may still be text or have no elements, and an operator may not run.
+        """
+        return self.operators[position] or self._slot_refusal(position, io, slot)
+
+    def slots(self, position: int) -> Iterator[tuple[Slot, Reason | None]]:
+        """Yield the inputs and outputs of an operator, and why each has no file by itself."""
+        node = self.graph.nodes[position]
+        for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs)):
+            for slot in range(len(values)):
+                yield (io, slot), self._slot_refusal(position, io, slot)
+
+    def _slot_refusal(self, position: int, io: IO, slot: int) -> Reason | None:
+        node, what = self.graph.nodes[position], self.plan.what
+        name = (node.inputs if io is IO.INPUT else node.outputs)[slot]
+        if not name:
+            return Reason.ABSENT
+        if self.plan.compiled.scene is Scene.WATCHER:
+            return Reason.NOT_WATCHED if io is IO.INPUT else None
+        if not (what.keeps_inputs if io is IO.INPUT else what.keeps_outputs):
+            return Reason.SIDE_NOT_ASKED
+        if (io, slot) in self.blocked.get(position, frozenset()):
+            return Reason.BLACKLISTED
+        if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node.operator, slot):
+            return Reason.USELESS
+        return Reason.NO_TENSOR if steps.is_no_tensor(self.graph, name) else None
+
+
+def refusals(
+    graph: Graph,
+    device: Ascend | None,
+    plan: DumpPlan,
+    marked: frozenset[str] = frozenset(),
+    file_name: str = "",
+) -> tuple[GraphRefusals, ...]:
+    """Return what the graphs of a network leave out: the main graph, then those of branches and loops.
+
+    Args:
+        graph: The model.
+        device: The emulated device, None on CPU and GPU.
+        plan: What is dumped.
+        marked: Full names of the operators that ``set_dump`` marked.
+        file_name: Name of the model's file without suffix, for ``dump_list``.
+    """
+    graph = graph if device is None else device.graph
+    if not plan.is_enabled:
+        return tuple(_all(inner, plan, Reason.OTHER_DEVICE) for inner in graph.walk())
+    if plan.files.tree is not Tree.RANKS:
+        assert device is not None, "only Ascend compiles whole graphs"
+        return _compiled(tuple(device.walk()), plan, marked, file_name)
+    if plan.when.trigger is Trigger.EXCEPTION:
+        return tuple(_all(inner, plan, Reason.NO_FAILURE) for inner in graph.walk())
+    return tuple(
+        GraphRefusals(inner, select(inner, plan, marked).refusals, plan, {}) for inner in graph.walk()
+    )
+
+
+def _all(graph: Graph, plan: DumpPlan, reason: Reason) -> GraphRefusals:
+    refused = tuple(Reason.CONTROL_FLOW if node.bodies else reason for node in graph.nodes)
+    return GraphRefusals(graph, refused, plan, {})
+
+
+def _compiled(
+    devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str
+) -> tuple[GraphRefusals, ...]:
+    if plan.compiled.scene is Scene.WATCHER:
+        return tuple(GraphRefusals(device.graph, _unwatched(device, plan), plan, {}) for device in devices)
+    selections = select_compiled(devices, plan, marked, file_name)
+    return tuple(
+        GraphRefusals(device.graph, selection.refusals, plan, selection.blocked)
+        for device, selection in zip(devices, selections, strict=True)
+    )
+
+
+def _unwatched(device: Ascend, plan: DumpPlan) -> tuple[Reason | None, ...]:
+    runs = [task is not None for task in device.tasks]
+    watch = watcher.select_watch(device.graph, plan, runs)
+    kept = zip(device.graph.nodes, runs, watch.watched, strict=True)
+    return tuple(None if is_watched else _not_watched(node, is_run) for node, is_run, is_watched in kept)
+
+
+def _not_watched(node: Node, is_run: bool) -> Reason:  # noqa: FBT001 - one of three columns
+    if node.bodies:
+        return Reason.CONTROL_FLOW
+    return Reason.NOT_WATCHED if is_run else Reason.NO_TASK
