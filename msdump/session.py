@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from msdump.capture.claims import claim
 from msdump.capture.compiled.single_dump import SingleOperator
-from msdump.capture.dumps import DumpWriter, Watching, dump_of
+from msdump.capture.dumps import DumpWriter, dump_of
 from msdump.capture.faulty_run import FaultyMemory
 from msdump.capture.graphs.ge_files import graph_files
 from msdump.capture.graphs.ge_model import HostView
@@ -30,6 +30,7 @@ from msdump.execute.runtime import gpu_runtime
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.kernel.stomp import stomped_bytes
+from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene
 from msdump.selector import DumpMode
 from msdump.store.write import exits
@@ -174,7 +175,7 @@ class Network:
         dump.end()
         return outputs
 
-    def _run(self, inputs: Mapping[str, Any], capture: Watching | None) -> list[Any]:
+    def _run(self, inputs: Mapping[str, Any], capture: Observer | None) -> list[Any]:
         fed = {
             name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
         }

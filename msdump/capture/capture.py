@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from msdump.device.ascend import Ascend
 from msdump.encode import npy
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
+from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import layouts, names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink
-
-Arrays = Sequence[np.ndarray | None]
 
 
 def compile_steps(plan: DumpPlan, device: Ascend | None) -> tuple[Step, ...]:

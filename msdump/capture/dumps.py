@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
-
-import numpy as np
 
 from msdump.capture.compiled.dump import CompiledDump
 from msdump.capture.compiled.held import Memory
@@ -15,32 +13,9 @@ from msdump.capture.process import Process
 from msdump.counters import ModelIdentity, Run
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
+from msdump.observer import Observer
 from msdump.plan import DumpPlan, Tree
 from msdump.store.write.sinks import Sink
-
-Arrays = Sequence[np.ndarray | None]
-
-
-class Watching(Protocol):
-    """What sees the operators of a dumped iteration run."""
-
-    @property
-    def watched(self) -> Sequence[bool]:
-        """By node position: whether the operator is wanted."""
-
-    wants_inputs: bool
-    wants_outputs: bool
-
-    def ran(
-        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
-    ) -> Mapping[str, np.ndarray] | None:
-        """Take the tensors of an operator that has just run; return what it has overwritten by fault."""
-
-    def failed(self, position: int, inputs: Arrays) -> None:
-        """Take the inputs of an operator that has just failed."""
-
-    def enter(self, body: Graph) -> Watching | None:
-        """Return what sees a branch or the body of a loop, which is about to run once; None: nothing."""
 
 
 class DumpWriter(Protocol):
@@ -60,7 +35,7 @@ class DumpWriter(Protocol):
     def write_graph_files(self) -> None:
         """Write what exists from compilation on."""
 
-    def begin(self, run: Run, inputs: Mapping[str, Any]) -> Watching:
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> Observer:
         """Return the observer of a dumped run, given its numbers and what the network is fed."""
 
     def end(self) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from msdump.capture.compiled.device_image import DeviceImage, GraphImage
 from msdump.capture.compiled.held import Holder, Memory, memory_of
-from msdump.capture.dumps import Arrays, Watching
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
+from msdump.observer import Arrays, Observer
 
 
 class FaultyMemory:
@@ -32,7 +32,7 @@ class FaultyMemory:
             for inner in device.walk()
         }
 
-    def begin(self, capture: Watching | None) -> FaultyRun:
+    def begin(self, capture: Observer | None) -> FaultyRun:
         """Return the observer of a run, which begins with empty memory; it passes on what a capture sees."""
         self._image.clear()
         return FaultyRun(self._graphs, self._main, capture)
@@ -43,7 +43,7 @@ class FaultyRun:
 
     wants_outputs = True
 
-    def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Watching | None) -> None:
+    def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Observer | None) -> None:
         """Join memory and a capture for the graph of an index."""
         self._graphs = graphs
         self._image = graphs[index]

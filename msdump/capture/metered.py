@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from msdump.capture.dumps import Arrays, Watching
 from msdump.device.meter import Meter
 from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
+from msdump.observer import Arrays, Observer
 
 
 class Metered:
@@ -18,7 +18,7 @@ class Metered:
     wants_outputs = True
 
     def __init__(
-        self, meter: Meter, capture: Watching | None, graph: Graph, lives: Callable[[Graph], Residence]
+        self, meter: Meter, capture: Observer | None, graph: Graph, lives: Callable[[Graph], Residence]
     ) -> None:
         """Join a meter and a capture of one graph.
 
@@ -35,7 +35,7 @@ class Metered:
         self.wants_inputs = capture is not None and capture.wants_inputs
 
     def ran(
-        self, position: int, inputs: Arrays, outputs: Sequence[np.ndarray | None], *, saturated: bool
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
         """Measure the results of an operator, then let the capture see it."""
         self._meter.ran(position, outputs)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from msdump.capture.dumps import Arrays
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.graph.graph import Graph
+from msdump.observer import Arrays
 
 
 class Recognition:
@@ -49,9 +47,9 @@ class Recognition:
         self,
         position: int,
         inputs: Arrays,  # noqa: ARG002 - the signature of an observer
-        outputs: Sequence[np.ndarray | None],
+        outputs: Arrays,
         *,
-        saturated: bool,  # noqa: ARG002
+        saturated: bool = False,  # noqa: ARG002
     ) -> None:
         """Compare or measure the results of an operator.
 

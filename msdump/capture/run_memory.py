@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.compiled import watcher
-from msdump.capture.dumps import Watching
 from msdump.capture.metered import Metered
 from msdump.capture.recognition import Recognition
 from msdump.device.ascend import Ascend
@@ -18,6 +17,7 @@ from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
 from msdump.graph.graph import Graph
 from msdump.graph.variation import content_sized
+from msdump.observer import Observer
 from msdump.plan import DumpPlan, Scene
 
 _MOST: Final = 64  # sets of input shapes whose addresses are kept
@@ -52,9 +52,7 @@ class RunMemory:
         """What the run that goes on, or else the last one, needs; None before the first."""
         return None if self._run is None else self._run.use
 
-    def begin(
-        self, inputs: Mapping[str, Any], capture: Watching | None
-    ) -> Watching | Metered | Recognition | None:
+    def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
         """Begin a run; return what is to observe it.
 
         Args:

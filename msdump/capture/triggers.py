@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from msdump import dtypes
+from msdump.observer import Arrays
 from msdump.reasons import Reason
 from msdump.record import OperatorRef
 
 _log = logging.getLogger("msdump.capture")
-
-Arrays = Sequence[np.ndarray | None]
 
 Read = Callable[[OperatorRef, int, np.ndarray], np.ndarray]
 """Returns an input of an operator, by its position, as the device reads it."""

@@ -23,6 +23,8 @@ SETTLED: Final = _VIEWS | {"Constant", "Shape", "Size"}
 
 _WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
 
+_COLLECTIVE: Final = "Hcom"  # HcomAllReduce, HcomBroadcast, ...
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -74,6 +76,11 @@ def runs_on_device(node: Node) -> bool:
     if node.is_added:
         return True
     return not (node.bodies or (not node.domain and node.op_type in _WITHOUT_TASK))
+
+
+def is_collective(op_type: str) -> bool:
+    """Tell whether an operator of a type exchanges tensors between devices."""
+    return op_type.startswith(_COLLECTIVE)
 
 
 def moves_nothing(node: Node) -> bool:

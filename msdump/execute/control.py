@@ -16,10 +16,10 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import ExecutionError
 from msdump.execute import values
-from msdump.execute.observer import Observer
 from msdump.execute.runtime import OrtValue
 from msdump.graph.bodies import LOOP_HEAD
 from msdump.graph.graph import Graph, Node
+from msdump.observer import Observer
 
 Frame = list[OrtValue | None]
 """The values of one run of a program, by slot."""

@@ -14,12 +14,12 @@ from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
 from msdump.execute.control import Control, Frame, RunnableBody, Site, control
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
-from msdump.execute.observer import Array, Observer
 from msdump.execute.runtime import OrtValue, Run, Runtime, runtime, short
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import Made, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
+from msdump.observer import Array, Observer
 
 
 @dataclass(slots=True)

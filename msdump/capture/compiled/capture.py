@@ -9,22 +9,22 @@ import numpy as np
 
 from msdump.capture import steps
 from msdump.capture.compiled.exception_files import ExceptionWriter
-from msdump.capture.compiled.held import Arrays, Held, Holder
+from msdump.capture.compiled.held import Held, Holder
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.op_debug_files import OpDebugWriter
 from msdump.capture.compiled.operator_writer import OperatorWriter
 from msdump.capture.steps import Skip
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
-from msdump.device.tasks import Task
+from msdump.device.tasks import Task, is_collective
 from msdump.graph.graph import Graph
+from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, OperatorRef
 from msdump.store import names
 from msdump.store.clock import CLOCK
 
-_COLLECTIVE: Final = "Hcom"
 _DATA: Final = "Data"
 
 
@@ -125,7 +125,7 @@ class CompiledCapture:
             self._write_data(name)
         read = list(self._kept(position, IO.INPUT, inputs))
         made = list(self._kept(position, IO.OUTPUT, outputs))
-        if operator.op_type.startswith(_COLLECTIVE):
+        if is_collective(operator.op_type):
             self._write(operator, task, read)
             self._write(operator, task, made)
         else:

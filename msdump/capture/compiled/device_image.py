@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.capture.compiled.held import Arrays, Held, Holder
+from msdump.capture.compiled.held import Held, Holder
 from msdump.capture.compiled.operator_writer import device_tensor
 from msdump.device import formats
 from msdump.device.contents import Contents
@@ -17,6 +17,7 @@ from msdump.encode import dump_data
 from msdump.encode.dump_data import TensorInfo
 from msdump.graph.graph import Graph
 from msdump.graph.kernel.stomp import stomped_bytes
+from msdump.observer import Arrays
 from msdump.record import IO
 
 _STOMP: Final = 0x5A  # what a faulty kernel writes

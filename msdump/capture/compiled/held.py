@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,9 +15,8 @@ from msdump.device.memory import Block
 from msdump.device.placement import DeviceTensor
 from msdump.dtypes import DType
 from msdump.graph.graph import ValueType
+from msdump.observer import Arrays
 from msdump.record import IO
-
-Arrays = Sequence[np.ndarray | None]
 
 
 class Addresses(Protocol):

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from msdump.capture.compiled.dump import failure_writer, operator_writer
 from msdump.capture.compiled.held import Held, Holder, Memory
 from msdump.capture.process import Process
@@ -17,12 +15,11 @@ from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
+from msdump.observer import Arrays
 from msdump.plan import DumpLevel, DumpPlan
 from msdump.record import IO, OperatorRef
 from msdump.store import layouts, names
 from msdump.store.clock import CLOCK
-
-Arrays = Sequence[np.ndarray | None]
 
 
 @dataclass(slots=True)

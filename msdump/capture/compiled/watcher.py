@@ -10,26 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from msdump.capture.compiled import model_names
 from msdump.capture.compiled.device_image import DeviceImage, GraphImage, Lying
-from msdump.capture.compiled.held import Arrays, Holder
+from msdump.capture.compiled.held import Holder
 from msdump.capture.compiled.model_warnings import warn_of_watch
 from msdump.capture.compiled.operator_writer import OperatorWriter
 from msdump.device.ascend import Ascend
-from msdump.device.tasks import Task
+from msdump.device.tasks import Task, is_collective
 from msdump.graph.graph import Graph, Node
+from msdump.observer import Arrays
 from msdump.plan import DumpPlan, ModelItem
 from msdump.record import OperatorRef
 from msdump.store import names
 from msdump.store.clock import CLOCK
 
 _log = logging.getLogger("msdump.capture")
-
-_COLLECTIVE: Final = "Hcom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def _item(plan: DumpPlan) -> ModelItem:
 
 
 def _is_layer(node: Node, layers: frozenset[str]) -> bool:
-    if node.operator.op_type.startswith(_COLLECTIVE):
+    if is_collective(node.operator.op_type):
         return False
     return not layers or not layers.isdisjoint(model_names.all_names(node))
 

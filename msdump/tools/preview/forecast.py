@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.dumps import Watching, dump_of
+from msdump.capture.dumps import dump_of
 from msdump.capture.process import Process
 from msdump.counters import ModelIdentity, Run
 from msdump.device import formats
@@ -26,6 +26,7 @@ from msdump.dtypes import STRING, DType
 from msdump.errors import FormatError
 from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
+from msdump.observer import Observer
 from msdump.plan import DeviceTarget, DumpPlan, Tree, Trigger
 from msdump.record import IO, Buffer
 from msdump.store.write.buffers import size_of
@@ -163,7 +164,7 @@ class _Rehearsal:
         self._dump.end()
         return len(unknown), self._inside(self._graph, capture)
 
-    def _inside(self, graph: Graph, capture: Watching) -> int:
+    def _inside(self, graph: Graph, capture: Observer) -> int:
         """Return the number of tensors that the branches and loops in a graph write if each runs once."""
         count = 0
         for body in graph.bodies:

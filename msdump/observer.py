@@ -1,4 +1,4 @@
-"""What wants to see operators run."""
+"""What wants to see operators run: the protocol between the loop that runs them and the rooms that watch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from msdump.graph.graph import Graph
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""
 
+Arrays = Sequence[Array]
+"""The inputs or the outputs of an operator, one for each slot."""
+
 
 class Observer(Protocol):
-    """What wants to see the operators of one graph run."""
+    """What sees the operators of one graph run: a capture, a meter, the watcher, or several in a row."""
 
     @property
     def watched(self) -> Sequence[bool]:
@@ -24,19 +27,24 @@ class Observer(Protocol):
     wants_outputs: bool
 
     def ran(
-        self, position: int, inputs: Sequence[Array], outputs: Sequence[Array], *, saturated: bool
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
         """Take the tensors of an operator that has just run; views, valid while they are referenced.
 
-        ``saturated`` is the emulated device's overflow status. Control flow is shown as well,
-        after its bodies, where it is watched.
+        Control flow is shown as well, after its bodies, where it is watched.
+
+        Args:
+            position: Place of the operator in the graph's execution order.
+            inputs: Its inputs, nothing where the observer does not want them.
+            outputs: Its outputs, nothing where the observer does not want them.
+            saturated: The emulated device's overflow status after the operator.
 
         Returns:
             Values of the graph that the operator has overwritten by fault, by name; operators that
             read them later read these, which the observer keeps until the run has ended.
         """
 
-    def failed(self, position: int, inputs: Sequence[Array]) -> None:
+    def failed(self, position: int, inputs: Arrays) -> None:
         """Take the inputs of an operator that has just failed."""
 
     def enter(self, body: Graph) -> Observer | None:
