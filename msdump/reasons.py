@@ -29,7 +29,7 @@ class Reason(enum.StrEnum):
 
     # The whole network.
     OTHER_DEVICE = (
-        "the dump is off on this device",
+        "on a device that support_device leaves out",
         "The dump is off: support_device does not hold the number of this device.",
     )
     MODEL_NOT_LISTED = (
@@ -37,7 +37,7 @@ class Reason(enum.StrEnum):
         "No item of dump_list names this model.",
     )
     KERNEL_LEVEL = (
-        "an operator of a graph; dump_level kernel has none of those",
+        "of a graph, which dump_level kernel leaves out",
         "dump_level kernel dumps operators that are called alone; op or all dump those of graphs.",
     )
 
@@ -67,7 +67,7 @@ class Reason(enum.StrEnum):
         "The watcher writes outputs of watcher_nodes alone, again after each operator of layer.",
     )
     CONTROL_FLOW = (
-        "control flow, dumped by the operators inside",
+        "control flow, of which the operators inside are dumped",
         "Control flow is never dumped itself; the operators of its branches and loop bodies are.",
     )
     NO_TASK = (
@@ -103,7 +103,7 @@ class Reason(enum.StrEnum):
         "Its branch or loop body did not run in this iteration.",
     )
     NO_OVERFLOW = (
-        "of an operator that did not overflow",
+        "dumped only where the operator overflows",
         "op_debug_mode 3 dumps operators that overflow, and this one did not.",
     )
     OVERFLOW_LIMIT = (
@@ -111,7 +111,7 @@ class Reason(enum.StrEnum):
         "If it overflowed, overflow_number operators of the process had done so before.",
     )
     NO_FAILURE = (
-        "of an operator that did not fail",
+        "dumped only where the operator fails",
         "Only the operator that fails is dumped, and this one did not.",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -16,12 +16,14 @@ from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.graph.graph import Graph, Node
 from msdump.plan import DumpPlan
+from msdump.reasons import Reason
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
 from msdump.tools.preview import matches
 from msdump.tools.preview.describe import describe
 from msdump.tools.preview.forecast import Amount, Forecast, forecast
 from msdump.tools.preview.inputs import check_sizes
+from msdump.tools.preview.left_out import left_out
 from msdump.tools.preview.matches import Matches
 from msdump.tools.preview.runnable import unrunnable
 
@@ -40,9 +42,9 @@ def command(
 ) -> None:
     """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
 
-    With --model: which of its kernels match, and how many files and bytes a
-    dump writes, and which operators nothing here can run. Nothing runs and
-    nothing is written. Exit codes: 0 the
+    With --model: which of its kernels match, how many files and bytes a
+    dump writes, what is left out and why, and which operators nothing here
+    can run. Nothing runs and nothing is written. Exit codes: 0 the
     configuration is good, 1 the model has an operator outside of branches
     and loops that nothing here can run, 2 the configuration has faults,
     which are all named.
@@ -65,6 +67,7 @@ def command(
     _print_matches(found, plan)
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     print("\n".join(_forecast_lines(graph, plan, settled)))
+    _print_left_out(left_out(graph, plan))
     if not _tell_runs(settled):
         raise SystemExit(1)
 
@@ -124,6 +127,14 @@ def _print_table(operators: Sequence[OperatorRef]) -> None:
     for operator in operators:
         table.add_row(f"  {operator.op_type}", operator.full_name)
     Console(width=_WIDE).print(table)
+
+
+def _print_left_out(counts: Mapping[tuple[str, Reason], int]) -> None:
+    """Print how many operators, inputs and outputs get no file, by reason."""
+    title = "left out:"
+    for (noun, reason), count in counts.items():
+        print(f"{title:<12}{_plural(count, noun)}: {reason}")
+        title = ""
 
 
 def _forecast_lines(graph: Graph, plan: DumpPlan, settled: Graph) -> Iterator[str]:

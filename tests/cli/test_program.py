@@ -698,6 +698,29 @@ class TestCheck:
 
         assert words in done.stdout
 
+    @pytest.mark.parametrize(
+        ("changes", "options", "expected"),
+        [
+            ({}, (), []),
+            ({"dump_mode": 1, "kernels": ["MatMul"]}, (), ["4 operators: not selected by kernels"]),
+            ({"dump_mode": 2}, (), ["5 operators: not marked by set_dump"]),
+            ({"input_output": 2}, (), ["8 inputs: of a side that is not asked for"]),
+            (
+                {"op_debug_mode": 0, "dump_mode": 1, "kernels": ["name-regex(Flatten|relu)"]},
+                ("--device-target", "Ascend", "--jit-level", "O2"),
+                ["7 operators: not selected by kernels", "1 operator: without a task on the device"],
+            ),
+        ],
+        ids=["nothing", "kernels", "marks", "outputs", "tasks"],
+    )
+    def test_what_is_left_out_is_counted(self, config, changes, options, expected):
+        """Operators, inputs and outputs without files are counted by reason."""
+        done = call("check", config(**changes), "--model", MINI, *options)
+
+        section = done.stdout.partition("\nleft out:   ")[2].splitlines()
+        assert done.exit_code == 0
+        assert expected == [line.strip() for line in section]
+
     def test_limit_is_compared(self, config):
         """A forecast above max_bytes says what becomes of the rest."""
         path = Path(config())
