@@ -21,7 +21,7 @@ from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
-from msdump.store import layouts, names
+from msdump.store import layouts, names, operator_names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink
 
@@ -173,7 +173,7 @@ class Capture:
     def _write_args(self, position: int) -> None:
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
-        self._sink.replace(Artifact(self._directory, names.kernel_args_name(node.operator), (data,)))
+        self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))
 
 
 def _statistics(plan: DumpPlan) -> Statistics | None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from msdump import reading
-from msdump.store import layouts, names
+from msdump.store import layouts, names, operator_names
 from msdump.store.layouts import Key, PathKind
+from msdump.store.operator_names import OperatorFileKind
 from msdump.store.write.standins import parse_mapping
 
 _RANK_FILES: Final = frozenset({"graphs", "execution_order"})
@@ -27,6 +28,10 @@ _TENSOR_PLACES: Final = frozenset(
     {PathKind.ITERATION, PathKind.CONSTANTS, PathKind.EXECUTION, PathKind.SINGLE}
 )
 _TABLES: Final = frozenset({layouts.MAPPING, layouts.STATISTICS})
+_OPERATOR_FILES: Final = (
+    *(OperatorFileKind.TENSORS, OperatorFileKind.STATISTICS),
+    *(OperatorFileKind.OVERFLOW_JSON, OperatorFileKind.ARGUMENTS),
+)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _STAND_IN: Final = re.compile(r"[0-9]+(?:\.npy|\.json|\.csv)?")
 _TIME: Final = "%Y%m%d%H%M%S"
@@ -165,10 +170,9 @@ def is_grammatical(name: str) -> bool:
     if _PLAIN.fullmatch(name) is None:
         return False
     tensor = names.parse(name)
-    operator = names.parse_operator(name.removesuffix(".csv")) or names.parse_op_debug_json(name)
     if tensor is not None:
         return str(tensor) == name
-    return operator is not None or names.parse_kernel_args_name(name) is not None
+    return any(operator_names.parse(name, kind) is not None for kind in _OPERATOR_FILES)
 
 
 def _originals(fd: int) -> dict[str, str]:

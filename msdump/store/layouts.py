@@ -9,9 +9,10 @@ change during a run; the reader asks ``parse``.
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from msdump.store.templates import NUMBER, PART, Field, Template
 
 
 class PathKind(enum.Enum):
@@ -128,36 +129,20 @@ DIRECTORIES: Final = frozenset(
 )
 """The kinds that are directories. ``graphs`` and ``execution_order`` are networks without graphs."""
 
-_NUMBER: Final = "0|[1-9][0-9]*"
 _FIELDS: Final = {
-    "rank": _NUMBER,
-    "net": "[A-Za-z0-9_-]+",
-    "graph": _NUMBER,
-    "iteration": _NUMBER,
-    "name": "[^/]+",
-    "world": _NUMBER,
-    "step": "0|[1-9][0-9]{0,12}",  # one digit less than a time has
-    "time": "[0-9]{14}",
-    "device": _NUMBER,
-    "model": "[^/]+",
-    "model_id": _NUMBER,
+    "rank": NUMBER,
+    "net": Field("[A-Za-z0-9_-]+"),
+    "graph": NUMBER,
+    "iteration": NUMBER,
+    "name": PART,
+    "world": NUMBER,
+    "step": Field("0|[1-9][0-9]{0,12}", int),  # one digit less than a time has
+    "time": Field("[0-9]{14}"),
+    "device": NUMBER,
+    "model": PART,
+    "model_id": NUMBER,
 }
-_NUMBERS: Final = frozenset({"rank", "graph", "iteration", "world", "step", "device", "model_id"})
-_TOKEN: Final = re.compile(r"\{(?P<field>\w+)\}|(?P<bracket>[\[\]])")
-_BRACKETS: Final = {"[": "(?:", "]": ")?"}
-
-
-def _pattern(template: str) -> re.Pattern[str]:
-    pattern, end = "", 0
-    for token in _TOKEN.finditer(template):
-        field = token["field"]
-        special = f"(?P<{field}>{_FIELDS[field]})" if field else _BRACKETS[token["bracket"]]
-        pattern += re.escape(template[end : token.start()]) + special
-        end = token.end()
-    return re.compile(pattern + re.escape(template[end:]), re.DOTALL)
-
-
-_PATTERNS: Final = {kind: _pattern(template) for kind, template in PATHS.items()}
+_TEMPLATES: Final = {kind: Template(text, _FIELDS) for kind, text in PATHS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +180,12 @@ class Key:
     @property
     def path(self) -> str:
         """The path below the dump's root, with ``/``."""
-        template = _OPTIONAL.sub(self._optional, PATHS[self.kind])
-        return _FIELD.sub(lambda field: str(getattr(self, field[1])), template)
-
-    def _optional(self, part: re.Match[str]) -> str:
-        is_there = all(getattr(self, field) is not None for field in _FIELD.findall(part[1]))
-        return part[1] if is_there else ""
+        return _TEMPLATES[self.kind].format(self)
 
     def holds(self, other: Key) -> bool:
         """Tell whether no field of the two, where both have it, differs; their kinds do not count."""
-        mine = ((getattr(self, field), getattr(other, field)) for field in _FIELDS)
-        return all(a is None or b is None or a == b for a, b in mine)
-
-
-_OPTIONAL: Final = re.compile(r"\[([^\]]*)\]")
-_FIELD: Final = re.compile(r"\{(\w+)\}")
+        pairs = ((getattr(self, field), getattr(other, field)) for field in _FIELDS)
+        return all(a is None or b is None or a == b for a, b in pairs)
 
 
 def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
@@ -219,20 +195,13 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
         path: The path, with ``/``.
         is_directory: Whether it is known to be a directory, or a file; None: either.
     """
-    for kind, pattern in _PATTERNS.items():
+    for kind, template in _TEMPLATES.items():
         if is_directory is not None and is_directory != (kind in DIRECTORIES):
             continue
-        match = pattern.fullmatch(path)
-        if match is not None:
-            return _key(kind, match.groupdict())
+        fields = template.parse(path)
+        if fields is not None:
+            return Key(kind, **fields)
     return None
-
-
-def _key(kind: PathKind, fields: dict[str, str | None]) -> Key:
-    found: dict[str, Any] = {
-        field: int(text) if field in _NUMBERS else text for field, text in fields.items() if text is not None
-    }
-    return Key(kind, **found)
 
 
 @dataclass(frozen=True, slots=True)

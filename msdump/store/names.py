@@ -1,14 +1,12 @@
-r"""The grammars of the names of dump files, in both directions.
-
-One tensor, and one operator with all its tensors (Ascend O2, acl):
+r"""The names of tensor files, and how names spell operators and types.
 
     {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}[.{dtype}].npy
-    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}[.{task_type}.{context}.{thread}.{device}]
 
 ``op_name`` is the full scoped name without ``/ \ .`` and spaces, or its last
 component; the dtype field is absent, lower case or capitalised: both depend on
 the generation of MindSpore and the device. Weights, graph inputs and constants
-have the op_type ``Parameter``; a constant's op_name is ``data-{id}``.
+have the op_type ``Parameter``; a constant's op_name is ``data-{id}``. The names of
+files of whole operators stand in ``operator_names``.
 """
 
 from __future__ import annotations
@@ -19,57 +17,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from msdump.encode import op_debug
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef
+from msdump.store.templates import PART, TEXT, Field, Template
 
 if TYPE_CHECKING:
     from msdump.dtypes import DType
     from msdump.record import TensorRecord
 
 PARAMETER: Final = "Parameter"
-OP_DEBUG: Final = OperatorRef(op_debug.OP_TYPE, op_debug.NODE)
-"""The identity of the file that tells of an overflow (``op_debug_mode`` 3 under O2, acl ``dump_debug``)."""
-
 SUFFIX: Final = ".npy"
 
+DIGITS: Final = Field("[0-9]{1,20}", int)
+"""A number of a task, a stream, a time or a slot; other writers may put zeros before it."""
+
 _FIELDS: Final = {
-    "op_type": r"[^./]+",
+    "op_type": TEXT,
     # vendor: old versions keep the dots of a parameter's name; fields count from the right.
-    "op_name": r"[^/]+",
-    "task_id": r"[0-9]{1,20}",
-    "stream_id": r"[0-9]{1,20}",
-    "timestamp": r"[0-9]{1,20}",
-    "io": "input|output",
-    "slot": r"[0-9]{1,20}",
-    "format": r"[^./]+",
+    "op_name": PART,
+    "task_id": DIGITS,
+    "stream_id": DIGITS,
+    "timestamp": DIGITS,
+    "io": Field("input|output", IO),
+    "slot": DIGITS,
+    "format": TEXT,
+    "dtype": TEXT,
 }
-_DTYPE: Final = r"[^./]+"
-_NAME: Final = re.compile(
-    r"\.".join(f"(?P<{field}>{pattern})" for field, pattern in _FIELDS.items())
-    + rf"(?:\.(?P<dtype>{_DTYPE}))?{re.escape(SUFFIX)}",
-    re.DOTALL,
-)
-_OPERATOR_FIELDS: Final = {
-    "op_type": r"[^./]+",
-    "op_name": r"[^./]+",
-    "task_id": r"[0-9]{1,20}",
-    "stream_id": r"[0-9]{1,20}",
-    "timestamp": r"[0-9]{1,20}",
-}
-_OPERATOR: Final = re.compile(
-    r"\.".join(f"(?P<{field}>{pattern})" for field, pattern in _OPERATOR_FIELDS.items())
-    + r"(?P<suffix>(?:\.[0-9]{1,20}){3,4})?",
-    re.DOTALL,
-)
-_BRIEF_EXCEPTION: Final = "exception_info"
-_EXCEPTION: Final = re.compile(
-    rf"(?:{_BRIEF_EXCEPTION}\.(?P<stream_id>[0-9]{{1,20}})\.(?P<task_id>[0-9]{{1,20}})"
-    r"|(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<norm_task_id>[0-9]{1,20}))\.(?P<time>[0-9]{17})",
-    re.DOTALL,
-)
-_OP_DEBUG_JSON: Final = ".output.0.json"
-_KERNEL_ARGS: Final = re.compile(r"([^./]+)\.([^./]+)\.json", re.DOTALL)
+_BEFORE_TIME: Final = "{op_type}.{op_name}.{task_id}.{stream_id}."
+_BEHIND_TIME: Final = f".{{io}}.{{slot}}.{{format}}[.{{dtype}}]{SUFFIX}"
+_NAME: Final = Template(f"{_BEFORE_TIME}{{timestamp}}{_BEHIND_TIME}", _FIELDS)
+_HEAD, _TAIL = Template(_BEFORE_TIME, _FIELDS), Template(_BEHIND_TIME, _FIELDS)
 _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -116,6 +93,9 @@ STYLES: Final = {
 class TensorName:
     """The fields of a tensor file's name; ``str`` gives the name.
 
+    >>> str(TensorName("Conv2D", "Default_conv1-op0", 1795216920861338, IO.INPUT, 2, dtype="float32"))
+    'Conv2D.Default_conv1-op0.0.0.1795216920861338.input.2.DefaultFormat.float32.npy'
+
     Attributes:
         op_type: Operator type, or "Parameter".
         op_name: Operator name as files spell it.
@@ -140,143 +120,17 @@ class TensorName:
 
     def __str__(self) -> str:
         """Return the file name."""
-        fields = [str(getattr(self, field)) for field in _FIELDS]
-        if self.dtype is not None:
-            fields.append(self.dtype)
-        return ".".join(fields) + SUFFIX
+        return _NAME.format(self)
 
 
 def parse(name: str) -> TensorName | None:
-    """Return the fields of a tensor file's name of any generation, None for another file."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    op_type, op_name, task_id, stream_id, timestamp, io, slot, memory_format, dtype = match.groups()
-    return TensorName(
-        op_type,
-        op_name,
-        int(timestamp),
-        IO.INPUT if io == "input" else IO.OUTPUT,
-        int(slot),
-        memory_format,
-        dtype,
-        int(task_id),
-        int(stream_id),
-    )
+    """Return the fields of a tensor file's name of any generation, None for another file.
 
-
-@dataclass(frozen=True, slots=True)
-class OperatorName:
-    """The fields of the name of an operator's file; ``str`` gives the name.
-
-    Attributes:
-        op_type: Operator type.
-        op_name: Operator name as files spell it.
-        task_id: Task.
-        stream_id: Stream.
-        timestamp: Microseconds since the epoch.
-        suffix: Task type, context, thread and device of an FFTS+ task, else nothing.
+    >>> parse("Add.Add-op3.0.0.1795216920861338.output.0.DefaultFormat.npy").op_name
+    'Add-op3'
     """
-
-    op_type: str
-    op_name: str
-    task_id: int
-    stream_id: int
-    timestamp: int
-    suffix: tuple[int, ...] = ()
-
-    @property
-    def is_op_debug(self) -> bool:
-        """Whether the file tells of an overflow."""
-        return self.op_type == OP_DEBUG.op_type
-
-    def __str__(self) -> str:
-        """Return the file name."""
-        fields = (*(getattr(self, field) for field in _OPERATOR_FIELDS), *self.suffix)
-        return ".".join(map(str, fields))
-
-
-def parse_operator(name: str) -> OperatorName | None:
-    """Return the fields of the name of an operator's file, None for another file."""
-    match = _OPERATOR.fullmatch(name)
-    if match is None:
-        return None
-    op_type, op_name, task_id, stream_id, timestamp, suffix = match.groups()
-    return OperatorName(
-        op_type,
-        op_name,
-        int(task_id),
-        int(stream_id),
-        int(timestamp),
-        tuple(map(int, (suffix or "").split(".")[1:])),
-    )
-
-
-def parse_op_debug_json(name: str) -> OperatorName | None:
-    """Return the fields of ``Opdebug.Node_OpDebug....output.0.json``, None for another file."""
-    found = parse_operator(name.removesuffix(_OP_DEBUG_JSON)) if name.endswith(_OP_DEBUG_JSON) else None
-    return found if found is not None and found.is_op_debug else None
-
-
-def op_debug_json_name(name: OperatorName) -> str:
-    """Return the name of the JSON form of a file that tells of an overflow."""
-    return f"{name}{_OP_DEBUG_JSON}"
-
-
-def operator_name(
-    operator: OperatorRef, style: Style, task_id: int, stream_id: int, timestamp: int
-) -> OperatorName:
-    """Return the name of an operator's file."""
-    return OperatorName(sanitize(operator.op_type), op_name(operator, style), task_id, stream_id, timestamp)
-
-
-def norm_exception(operator: OperatorRef, task_id: int, time: str) -> str:
-    """Return the name of the file of an operator that failed, with its shapes and types.
-
-    Args:
-        operator: The operator.
-        task_id: Its task.
-        time: Local time, ``YYYYMMDDHHMMSSmmm``.
-    """
-    return f"{sanitize(operator.op_type)}.{sanitize(operator.full_name)}.{task_id}.{time}"
-
-
-def brief_exception(task_id: int, stream_id: int, time: str) -> str:
-    """Return the name of the file of an operator that failed, without shapes and types."""
-    return f"{_BRIEF_EXCEPTION}.{stream_id}.{task_id}.{time}"
-
-
-def parse_exception(name: str) -> OperatorName | None:
-    """Return the fields of the file of an operator that failed; its time stands for the timestamp.
-
-    A file without shapes and types has the operator type ``exception_info`` and no operator name,
-    one with them has stream 0.
-    """
-    match = _EXCEPTION.fullmatch(name)
-    if match is None:
-        return None
-    if match["stream_id"] is None:
-        return OperatorName(
-            match["op_type"], match["op_name"], int(match["norm_task_id"]), 0, int(match["time"])
-        )
-    return OperatorName(
-        _BRIEF_EXCEPTION, "", int(match["task_id"]), int(match["stream_id"]), int(match["time"])
-    )
-
-
-def of_operator(name: OperatorName, record: TensorRecord, style: Style) -> TensorName:
-    """Return the name of one tensor of an operator's file (``file_format`` npy under O2)."""
-    return TensorName(
-        name.op_type,
-        name.op_name,
-        name.timestamp,
-        record.io,
-        record.slot,
-        record.format,
-        dtype_field(record.dtype, style),
-        name.task_id,
-        name.stream_id,
-    )
+    fields = _NAME.parse(name)
+    return None if fields is None else TensorName(**fields)
 
 
 def sanitize(name: str) -> str:
@@ -284,19 +138,28 @@ def sanitize(name: str) -> str:
 
     Every ``/``, ``\``, ``.``, space and any other character outside
     ``[A-Za-z0-9_-]`` becomes one ``_``.
+
+    >>> sanitize("Default/fc1-Dense/MatMul-op0")
+    'Default_fc1-Dense_MatMul-op0'
     """
     return _FORBIDDEN.sub("_", name)
 
 
 def op_name(operator: OperatorRef, style: Style) -> str:
-    """Return the op_name field of an operator; a parameter is never cut to its last component."""
+    """Return the op_name field of an operator; a parameter is never cut to its last component.
+
+    >>> op_name(OperatorRef("MatMul", "Default/fc1/MatMul-op0"), STYLES[Naming.V2_5, DeviceTarget.CPU])
+    'Default_fc1_MatMul-op0'
+    >>> op_name(OperatorRef("MatMul", "Default/fc1/MatMul-op0"), STYLES[Naming.CLASSIC, DeviceTarget.CPU])
+    'MatMul-op0'
+    """
     if style.is_scoped or operator.op_type == PARAMETER:
         return sanitize(operator.full_name)
     return sanitize(operator.full_name.rpartition("/")[2] or "/")
 
 
 def dtype_field(dtype: DType, style: Style) -> str | None:
-    """Return the dtype field of an element type, None where names have none."""
+    """Return the dtype field of an element type, None where names have none: ``float32``, ``Float32``."""
     if style.dtype is DTypeField.ABSENT:
         return None
     return dtype.name if style.dtype is DTypeField.NAME else dtype.title
@@ -307,17 +170,6 @@ def constant(number: int) -> OperatorRef:
     return OperatorRef(PARAMETER, f"data-{number}")
 
 
-def parse_kernel_args_name(name: str) -> tuple[str, str] | None:
-    """Return op_type and op_name of a file of operator arguments, None for another file."""
-    match = _KERNEL_ARGS.fullmatch(name)
-    return None if match is None else (match[1], match[2])
-
-
-def kernel_args_name(operator: OperatorRef) -> str:
-    """Return the file name of an operator's arguments, ``{op_type}.{op_name}.json``."""
-    return f"{sanitize(operator.op_type)}.{sanitize(operator.full_name)}.json"
-
-
 NameTensor = Callable[["TensorRecord"], str]
 """Gives the file name of a tensor."""
 
@@ -325,8 +177,8 @@ NameTensor = Callable[["TensorRecord"], str]
 def namer(naming: Naming, device_target: DeviceTarget) -> NameTensor:
     """Return the function that names tensor files.
 
-    It keeps the parts of a name that come again, so that a name costs well
-    under a microsecond from the second step on.
+    It keeps the parts before and behind the timestamp, so that a name costs well under a microsecond
+    from the second step on.
     """
     style = STYLES[naming, device_target]
     heads: dict[OperatorRef, str] = {}
@@ -336,24 +188,25 @@ def namer(naming: Naming, device_target: DeviceTarget) -> NameTensor:
     def file_name(record: TensorRecord) -> str:
         head = heads.get(record.operator)
         if head is None:
-            head = heads[record.operator] = _head(record.operator, style)
+            head = heads[record.operator] = _HEAD.format(_of_record(record, style))
         tails = input_tails if record.io is IO.INPUT else output_tails
         key = (record.slot, record.format, record.dtype.name)
         tail = tails.get(key)
         if tail is None:
-            tail = tails[key] = _tail(record, style)
+            tail = tails[key] = _TAIL.format(_of_record(record, style))
         return f"{head}{record.timestamp}{tail}"
 
     return file_name
 
 
-def _head(operator: OperatorRef, style: Style) -> str:
-    return f"{sanitize(operator.op_type)}.{op_name(operator, style)}.0.0."
-
-
-def _tail(record: TensorRecord, style: Style) -> str:
-    fields = [record.io, str(record.slot), record.format]
-    dtype = dtype_field(record.dtype, style)
-    if dtype is not None:
-        fields.append(dtype)
-    return f".{'.'.join(fields)}{SUFFIX}"
+def _of_record(record: TensorRecord, style: Style) -> TensorName:
+    """Return the name of a tensor that no task of a compiled graph made."""
+    return TensorName(
+        sanitize(record.operator.op_type),
+        op_name(record.operator, style),
+        record.timestamp,
+        record.io,
+        record.slot,
+        record.format,
+        dtype_field(record.dtype, style),
+    )

@@ -11,7 +11,7 @@ from msdump import dtypes
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.store import names
-from msdump.store.names import OperatorName, TensorName
+from msdump.store.names import TensorName
 
 TIME = 1795216920861338
 CONV = OperatorRef("Conv2D", "Default/_backbone-LeNet/conv1-Conv2d/Conv2D-op0")
@@ -241,102 +241,3 @@ def test_sanitize_replaces_one_for_one(name):
 def test_every_generation_and_device_has_a_style():
     """The table of styles is complete."""
     assert {(n, t) for n in Naming for t in DeviceTarget} == set(names.STYLES)
-
-
-def test_kernel_args_name_is_parsed():
-    """The name of an operator's arguments gives back op_type and op_name."""
-    name = names.kernel_args_name(OperatorRef("MatMul", "Default/fc.1/MatMul-op0"))
-
-    assert name == "MatMul.Default_fc_1_MatMul-op0.json"
-    assert names.parse_kernel_args_name(name) == ("MatMul", "Default_fc_1_MatMul-op0")
-    assert names.parse_kernel_args_name("config.json") is None
-
-
-OPERATOR_NAMES = {
-    "O2": (
-        "Conv2D.Default_network-WithLossCell__backbone-AlexNet_conv3-Conv2d_Conv2D-op12.2.7.161243956333802",
-        OperatorName(
-            "Conv2D",
-            "Default_network-WithLossCell__backbone-AlexNet_conv3-Conv2d_Conv2D-op12",
-            2,
-            7,
-            161243956333802,
-        ),
-    ),
-    "no task": (f"Data.x.65535.65535.{TIME}", OperatorName("Data", "x", 65535, 65535, TIME)),
-    "overflow": (
-        f"Opdebug.Node_OpDebug.3.1.{TIME}",
-        OperatorName("Opdebug", "Node_OpDebug", 3, 1, TIME),
-    ),
-    "FFTS+": (f"Add.add1.4.7.{TIME}.4.0.1.0", OperatorName("Add", "add1", 4, 7, TIME, (4, 0, 1, 0))),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), OPERATOR_NAMES.values(), ids=OPERATOR_NAMES)
-def test_names_of_operator_files(text, expected):
-    """The name of an operator's file gives its fields, and the fields give the name."""
-    assert expected == names.parse_operator(text)
-    assert text == str(expected)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "mapping.csv",
-        "statistic.csv",
-        "606962476",
-        f"Add.add1.4.{TIME}",
-        f"Add.a.b.4.7.{TIME}",
-        f"Add.add1.4.7.{TIME}.csv",
-        f"Add.add1.4.7.{TIME}.input.0.ND.float32.npy",
-        f"Add.add1.x.7.{TIME}",
-    ],
-)
-def test_other_names_are_not_those_of_operators(text):
-    """The name of another file gives None."""
-    assert names.parse_operator(text) is None
-
-
-def test_operator_file_is_named_after_the_scoped_name():
-    """Every character of a scoped name that tools refuse becomes one underscore."""
-    operator = OperatorRef("Conv2D", "Default/net.a/conv 1/Conv2D-op3")
-    style = names.STYLES[Naming.V2_5, DeviceTarget.ASCEND]
-
-    name = names.operator_name(operator, style, 2, 7, TIME)
-
-    assert f"Conv2D.Default_net_a_conv_1_Conv2D-op3.2.7.{TIME}" == str(name)
-
-
-def test_json_of_an_overflow():
-    """The JSON form of an overflow file carries its name; other JSON files are not one."""
-    name = OperatorName("Opdebug", "Node_OpDebug", 3, 1, TIME)
-    text = names.op_debug_json_name(name)
-
-    assert f"Opdebug.Node_OpDebug.3.1.{TIME}.output.0.json" == text
-    assert name == names.parse_op_debug_json(text)
-    assert names.parse_op_debug_json(f"Add.add1.3.1.{TIME}.output.0.json") is None
-
-
-EXCEPTIONS = {
-    "brief": (
-        names.brief_exception(3, 7, "20240112093000123"),
-        OperatorName("exception_info", "", 3, 7, 20240112093000123),
-    ),
-    "norm": (
-        names.norm_exception(CONV, 3, "20240112093000123"),
-        OperatorName("Conv2D", "Default__backbone-LeNet_conv1-Conv2d_Conv2D-op0", 3, 0, 20240112093000123),
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), EXCEPTIONS.values(), ids=EXCEPTIONS)
-def test_names_of_failed_operators(text, expected):
-    """The name of a failed operator's file gives its task; a brief one has its stream before it."""
-    assert expected == names.parse_exception(text)
-    assert names.parse_operator(text) is None
-
-
-def test_brief_name_has_the_stream_first():
-    """Stream, then task, then the time."""
-    assert "exception_info.7.3.20240112093000123" == names.brief_exception(3, 7, "20240112093000123")

@@ -22,7 +22,7 @@ from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, OperatorRef
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.clock import CLOCK
 
 _DATA: Final = "Data"
@@ -162,7 +162,7 @@ class CompiledCapture:
     def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
         if not tensors:
             return
-        name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+        name = operator_names.of(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
         self._writer.write(self._directory, operator, name, tensors)
 
 

@@ -18,7 +18,7 @@ from msdump.graph.files import arguments
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Scene
 from msdump.record import Artifact, Buffer, OperatorRef
-from msdump.store import names
+from msdump.store import operator_names
 from msdump.store.clock import CLOCK
 from msdump.store.write.sinks import Sink
 
@@ -73,8 +73,8 @@ class ExceptionWriter:
     def _name(self, operator: OperatorRef, task: Task) -> str:
         time = CLOCK.milliseconds()
         if self._is_norm:
-            return names.norm_exception(operator, task.task_id, time)
-        return names.brief_exception(task.task_id, task.stream_id, time)
+            return operator_names.norm_exception(operator, task.task_id, time)
+        return operator_names.brief_exception(task.task_id, task.stream_id, time)
 
     def _info(self, info: TensorInfo) -> TensorInfo:
         return info if self._is_norm else TensorInfo(dump_enums.UNDEFINED, 0, (), (), info.size)

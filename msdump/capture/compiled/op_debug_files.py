@@ -9,8 +9,7 @@ from msdump.device.tasks import Task
 from msdump.encode import dump_data, op_debug
 from msdump.encode.op_debug import DebugRecord, OldRecord, Unit
 from msdump.record import Artifact
-from msdump.store import names
-from msdump.store.names import OperatorName
+from msdump.store.operator_names import OP_DEBUG, OperatorFileKind, OperatorName
 from msdump.store.write.sinks import Sink
 
 # vendor: the number of a floating point overflow in CANN's own example
@@ -46,9 +45,7 @@ class OpDebugWriter:
             task: The operator's task.
             timestamp: Microseconds since the epoch.
         """
-        name = OperatorName(
-            names.OP_DEBUG.op_type, names.OP_DEBUG.full_name, self._task_id, self._stream_id, timestamp
-        )
+        name = OperatorName(OP_DEBUG.op_type, OP_DEBUG.full_name, self._task_id, self._stream_id, timestamp)
         if self._is_json:
             self._write_json(directory, name, task)
             return
@@ -59,7 +56,7 @@ class OpDebugWriter:
     def _write_json(self, directory: str, name: OperatorName, task: Task) -> None:
         record = OldRecord({_OLD_SECTION: self._old_fields(task) | {"status": _OVERFLOW}})
         text = op_debug.to_compact_json(record)
-        self._sink.write(Artifact(directory, names.op_debug_json_name(name), (text,)))
+        self._sink.write(Artifact(directory, name.file_name(OperatorFileKind.OVERFLOW_JSON), (text,)))
 
     def _old_fields(self, task: Task) -> dict[str, int]:
         return {"model_id": self._model_id, "stream_id": task.stream_id, "task_id": task.task_id}

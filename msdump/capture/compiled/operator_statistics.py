@@ -14,11 +14,10 @@ from msdump.capture.statistics.passes import StatisticNeed, Totals, measure
 from msdump.dtypes import DType
 from msdump.encode import operator_csv
 from msdump.record import Artifact, OperatorRef
-from msdump.store.names import OperatorName
+from msdump.store.operator_names import OperatorFileKind, OperatorName
 from msdump.store.write.sinks import Sink
 
 _NEED: Final = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
-_SUFFIX: Final = ".csv"
 _MEASURED: Final = frozenset(
     {
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -51,7 +50,7 @@ class StatisticsWriter:
         for held in tensors:
             lines.append(self._row(held, counts[held.io]))
             counts[held.io] += 1
-        self._sink.write(Artifact(directory, f"{name}{_SUFFIX}", (b"".join(lines),)))
+        self._sink.write(Artifact(directory, name.file_name(OperatorFileKind.STATISTICS), (b"".join(lines),)))
 
     def _row(self, held: Held, index: int) -> bytes:
         info, array = described(held)

@@ -23,8 +23,9 @@ from msdump.encode.elements import element_bytes
 from msdump.errors import FormatError
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, Buffer, OperatorRef, TensorRecord
-from msdump.store import layouts, names
-from msdump.store.names import OperatorName, Style
+from msdump.store import layouts, operator_names
+from msdump.store.names import Style
+from msdump.store.operator_names import OperatorName
 from msdump.store.write.sinks import Sink
 
 _IMAGE: Final = 4
@@ -122,7 +123,7 @@ class NpyWriter:
                 continue
             wide = steps.widened(record)
             if self._keeps_tensors:
-                file_name = str(names.of_operator(name, wide, self._style))
+                file_name = str(operator_names.of_tensor(name, wide, self._style))
                 self._sink.write(Artifact(directory, file_name, npy.encode(wide.array), wide.array.nbytes))
             if self._statistics is not None:
                 self._write_row(self._statistics, directory, name, wide)

@@ -18,7 +18,7 @@ from msdump.graph.graph import Graph
 from msdump.observer import Arrays
 from msdump.plan import DumpLevel, DumpPlan
 from msdump.record import IO, OperatorRef
-from msdump.store import layouts, names
+from msdump.store import layouts, names, operator_names
 from msdump.store.clock import CLOCK
 
 
@@ -142,5 +142,5 @@ class SingleDump:
 
     def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
         if tensors:
-            name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+            name = operator_names.of(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
             self._writer.write(self._directory, operator, name, tensors)

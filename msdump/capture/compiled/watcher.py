@@ -25,7 +25,7 @@ from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays
 from msdump.plan import DumpPlan, ModelItem
 from msdump.record import OperatorRef
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.clock import CLOCK
 
 _log = logging.getLogger("msdump.capture")
@@ -216,5 +216,5 @@ class WatcherCapture:
     def _write(self, operator: OperatorRef, task: Task, made: Sequence[Lying]) -> None:
         tensors = [replace(lying.held, array=self._sight.memory.array(lying)) for lying in made]
         if tensors:
-            name = names.operator_name(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
+            name = operator_names.of(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
             self._writer.write(self._sight.directory, operator, name, tensors)

@@ -12,7 +12,8 @@ from msdump.encode import dump_data, dump_enums, op_debug
 from msdump.encode.dump_data import DataSpan, DumpData, TensorInfo
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
-from msdump.store.names import OperatorName, TensorName
+from msdump.store.names import TensorName
+from msdump.store.operator_names import OperatorName
 from msdump.store.read import mapped
 from msdump.store.read.records import Record
 

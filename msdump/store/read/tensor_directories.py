@@ -7,20 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msdump.errors import DumpReadError
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind
-from msdump.store.names import OperatorName
+from msdump.store.operator_names import OperatorFileKind, OperatorName
 from msdump.store.read import executions, texts, timeline
 from msdump.store.read.cells import Row
 from msdump.store.read.executions import Execution, Setting, Timeline, Told
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.records import Record
 from msdump.store.write.standins import parse_mapping
-
-_CSV: Final = ".csv"
 
 FullName = Callable[[names.TensorName], str | None]
 """Gives the full scoped name of a tensor's operator where it is known."""
@@ -242,11 +240,11 @@ def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName
     for name in others:
         path, original = f"{folder}/{name}", mapping.get(name, name)
         parsed = names.parse(mapping.get(name, ""))
-        args = names.parse_kernel_args_name(original)
+        args = operator_names.parse(original, OperatorFileKind.ARGUMENTS)
         if parsed is not None:
             records.append(Record(parsed, path, full_name))
         elif args is not None:
-            files.kernel_args[args] = path
+            files.kernel_args[args.op_type, args.op_name] = path
         elif name == STATISTICS:
             files.statistics = path
         elif name != MAPPING and not _is_of_operator(original, path, files):
@@ -256,9 +254,9 @@ def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName
 
 def _is_of_operator(name: str, path: str, files: _Files) -> bool:
     """Note a file that tells of one operator; False for another file."""
-    operator = names.parse_operator(name) or names.parse_exception(name)
-    overflow = names.parse_op_debug_json(name)
-    measured = names.parse_operator(name.removesuffix(_CSV)) if name.endswith(_CSV) else None
+    operator = operator_names.parse(name) or operator_names.parse_exception(name)
+    overflow = operator_names.parse(name, OperatorFileKind.OVERFLOW_JSON)
+    measured = operator_names.parse(name, OperatorFileKind.STATISTICS)
     if operator is not None:
         files.operators.append(OperatorFile(operator, path))
     elif overflow is not None:

@@ -13,12 +13,11 @@ from msdump.encode import dump_data, op_debug
 from msdump.encode.op_debug import Unit
 from msdump.errors import DumpReadError, ToolError
 from msdump.record import IO
-from msdump.store import names
+from msdump.store import operator_names
 from msdump.store.read import mapped, texts
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.return_codes import ReturnCode
 
-_JSON: Final = ".output.0.json"
 _UNITS: Final = frozenset(unit.name for unit in Unit)
 
 
@@ -50,7 +49,7 @@ class OverflowFile:
     @property
     def is_json(self) -> bool:
         """Whether the file is the record's JSON form, which stands beside .npy files."""
-        return self.path.endswith(_JSON)
+        return self.path.endswith(operator_names.OVERFLOW_JSON)
 
 
 def _decoded(path: str) -> dict[str, Any]:
@@ -109,9 +108,9 @@ def _raise(error: OSError) -> None:
 def _records(folder: str, files: list[str]) -> Iterator[OverflowFile]:
     """Yield the records of a directory; a JSON form counts where the record itself is not there."""
     found = {}
-    for file in sorted(files, key=lambda name: not name.endswith(_JSON)):
-        parsed = dump_folder.parse(f"{folder}/{file}", file.removesuffix(_JSON))
-        if parsed is not None and parsed[1].op_type == names.OP_DEBUG.op_type:
+    for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
+        parsed = dump_folder.parse(f"{folder}/{file}", file.removesuffix(operator_names.OVERFLOW_JSON))
+        if parsed is not None and parsed[1].op_type == operator_names.OP_DEBUG.op_type:
             found[parsed[1].name] = OverflowFile(parsed[1].timestamp, parsed[1].path)
     yield from found.values()
 

@@ -27,7 +27,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.encode import dump_data
 from msdump.errors import DumpReadError, FormatError, ToolError
-from msdump.store import names
+from msdump.store import operator_names
 from msdump.store.read import mapped
 from msdump.tools.compare.pairing import dump_folder, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
@@ -160,7 +160,7 @@ def _age(file: NamedFile) -> tuple[int, str]:
 
 
 def _fits(file: NamedFile, fault: OverflowUnit) -> bool:
-    is_record = file.op_type == names.OP_DEBUG.op_type
+    is_record = file.op_type == operator_names.OP_DEBUG.op_type
     return not is_record and (file.task_id, file.stream_id) == fault.task and _fits_part(file, fault)
 
 

@@ -19,7 +19,7 @@ from msdump.encode import dump_data, operator_csv
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import IO, OperatorRef
 from msdump.store import names
-from msdump.store.names import OperatorName
+from msdump.store.operator_names import OperatorName
 from msdump.store.write.sinks import MemorySink
 
 CONV = OperatorRef("Conv2D", "Default/conv1/Conv2D-op0")

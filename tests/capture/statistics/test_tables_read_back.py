@@ -18,7 +18,7 @@ from msdump.capture.statistics.table import BY_CATEGORY
 from msdump.encode.operator_csv import DEFAULT, TITLES
 from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.record import IO, OperatorRef, TensorRecord
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.clock import CLOCK
 from msdump.store.read import texts
 
@@ -88,7 +88,7 @@ def test_statistics_of_operators_read_back(tensors, chosen, name):
         for slot, (dtype, array) in enumerate(tensors)
     ]
 
-    named = names.operator_name(operator, STYLE, 1, 2, CLOCK.now())
+    named = operator_names.of(operator, STYLE, 1, 2, CLOCK.now())
     StatisticsWriter(sink, tuple(chosen)).write("/d", operator, named, held)
 
     rows = read(sink.data)

@@ -13,7 +13,7 @@ from msdump.device import formats
 from msdump.encode import dump_data, npy, op_debug
 from msdump.encode.dump_data import DumpData, TensorInfo
 from msdump.errors import DumpReadError
-from msdump.store.names import OperatorName
+from msdump.store.operator_names import OperatorName
 
 TIME = "20240112093000"
 LATER = "20240112093001"

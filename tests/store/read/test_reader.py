@@ -18,7 +18,7 @@ from msdump.encode import npy
 from msdump.errors import DumpReadError
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.layouts import Layout, PathKind
 from msdump.store.write.sinks import SyncSink
 
@@ -221,7 +221,7 @@ class TestWhatWasWritten:
 
     def test_kernel_args(self, root):
         """Arguments of operators come by type and name."""
-        name = names.kernel_args_name(OperatorRef("MatMul", "Default/fc/MatMul-op0"))
+        name = operator_names.kernel_args(OperatorRef("MatMul", "Default/fc/MatMul-op0"))
         put(root / "rank_0/Net/0/0" / name, '{"transpose_a": "True"}')
 
         found = open_dump(root).ranks[0].networks["Net"].graphs[0].iterations[0].kernel_args

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from msdump.errors import DumpReadError
 from msdump.record import IO
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.identities import Identify, Identities, Identity
@@ -124,7 +124,7 @@ def _runs(folder: Folder) -> list[_Run]:
     """Return the executions of operators in the order in which they ran."""
     found: list[_Run] = []
     for files in folder.operators.values():
-        if files[0].op_type == names.OP_DEBUG.op_type:
+        if files[0].op_type == operator_names.OP_DEBUG.op_type:
             continue
         passes = _passes(files)
         found += (_run(folder, each, number if len(passes) > 1 else None) for number, each in passes.items())

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from msdump.errors import ToolError
 from msdump.record import IO
-from msdump.store.names import OperatorName, TensorName
+from msdump.store.names import TensorName
+from msdump.store.operator_names import OperatorName
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.compare.pairing.dump_folder import FolderKind, parse
 
