@@ -1,4 +1,4 @@
-"""Cells of the tables of a dump, read as what they stand for."""
+"""Cells of the tables of a dump (``statistic.csv``, acl's csv files), read as Python values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ _TEXTS: Final = frozenset(
 """Titles of the columns that hold text, whatever it looks like."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_MOST_DIGITS: Final = 400  # a float64 has 309 before its point
+_MOST_DIGITS: Final = 400  # a float64 has 309 before its point; int() takes time with the square of them
 _NOTHING: Final = frozenset({"", "null", "-", "NA"})
 _TRUTHS: Final = {"True": True, "False": False}
 
 
 def read(title: str, text: str) -> Cell:
-    """Return what a cell stands for; a text that is no number stays a text.
+    """Return the value of a cell; a text that is no number stays a text.
+
+    >>> read("Max Value", "1.5"), read("Count", "6"), read("Min Value", "null"), read("Shape", "2x3")
+    (1.5, 6, None, '2x3')
 
     Args:
         title: Title of its column.

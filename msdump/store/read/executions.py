@@ -48,26 +48,27 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What is known of the graph whose directory is looked at.
+class GraphFacts:
+    """What other files of the dump tell of the graph whose tensors lie in a directory.
 
     Attributes:
         place_of: Gives the place of an operator in the graph's order.
         bearers_of: Gives how many operators share a name of files: those of one type in several scopes,
             where names have no scope (``classic``).
         loaded: When a program last loaded the graph, microseconds since the epoch, None: not known.
-        main: For a branch or a body: what the main graph left of the same iteration; else None.
-        listed: For a graph that may run several times in one execution (MindSpore's own conditions of
+        main: For a branch or a body: when the main graph ran in the same iteration; else None.
+        listed_runs: For a graph that may run several times in one execution (MindSpore's own conditions of
             loops): how often the iteration was executed, as the list of iterations has it; else None.
-        told: What was said of the graph's directories, so that it is said once.
+        reported: Numbers of executions that a warning has already named, and which of them is taken:
+            all directories of a rank share the set, so that each pair is logged once.
     """
 
     place_of: PlaceOf = lambda _type, _name: None
     bearers_of: BearersOf = lambda _name: 1
     loaded: int | None = None
     main: Timeline | None = None
-    listed: int | None = None
-    told: set[tuple[int, int]] = field(default_factory=set, compare=False)
+    listed_runs: int | None = None
+    reported: set[tuple[int, int]] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True)
@@ -90,110 +91,112 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of a graph: from when on, of which execution, and which pass in it."""
+    """A run of a graph: its first timestamp, the number of its execution, and of its pass within that."""
 
     start: int
     execution: int
-    number: int
+    pass_number: int
 
 
 @dataclass(frozen=True)
-class Told:
-    """The executions of a directory, told apart.
+class SeparatedExecutions:
+    """The executions whose files lie in one directory, and when they took place.
 
     Attributes:
         timeline: When they took place; that of the main graph for a branch or a body.
-        executions: Those that left something here.
+        executions: Those that left files in this directory.
     """
 
     timeline: Timeline
     executions: tuple[Execution, ...]
 
 
-def of_graph(records: Sequence[Record], rows: Sequence[Row], setting: Setting) -> Told:
-    """Tell the executions in a directory of MindSpore's tree apart.
+def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> SeparatedExecutions:
+    """Divide the tensors in a directory of MindSpore's tree among executions and passes.
 
     Args:
         records: Its tensors by timestamp.
         rows: Its rows of ``statistic.csv``.
-        setting: What is known of its graph.
+        facts: What other files tell of its graph.
     """
-    moments = sorted((*_of_records(records, setting), *_of_rows(rows, setting)), key=_time)
-    starts = timeline.runs(moments, setting.loaded)
+    moments = sorted((*_of_records(records, facts), *_of_rows(rows, facts)), key=_time)
+    starts = timeline.runs(moments, facts.loaded)
     spans, whole = timeline.spans(moments, starts), timeline.whole(moments, starts)
-    owners = _owners(spans, setting)
-    main = setting.main
+    owners = _execution_of_each(spans, facts)
+    main = facts.main
     times = main if main is not None and main.spans else _joined(spans, whole, owners)
     runs = _numbered(spans, owners)
-    return Told(times, _executions(records, rows, runs, times, setting.bearers_of))
+    return SeparatedExecutions(times, _executions(records, rows, runs, times, facts.bearers_of))
 
 
-def of_compiled(records: Sequence[Record], rows: Sequence[Row]) -> Told:
+def of_compiled(records: Sequence[Record], rows: Sequence[Row]) -> SeparatedExecutions:
     """Return the one execution in a directory of a compiled graph; operators count their passes."""
     counts: Counter[Hashable] = Counter()
     numbered = []
     for record in records:
-        is_of_file = record.pass_number > 0  # the operator's file has counted
-        what = _what(record.name)
-        numbered.append(record if is_of_file or not counts[what] else _placed(record, 0, counts[what]))
-        counts[what] += 1
+        has_number = record.pass_number > 0  # its operator's file counted the passes of all its tensors
+        tensor = _identity(record.name)
+        numbered.append(record if has_number or not counts[tensor] else _placed(record, 0, counts[tensor]))
+        counts[tensor] += 1
     only = Execution(0, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
-    return Told(Timeline(((0, 0),), (True,)), (only,))
+    return SeparatedExecutions(Timeline(((0, 0),), (True,)), (only,))
 
 
 def _time(moment: Moment) -> int:
     return moment.time
 
 
-def _what(name: TensorName) -> Hashable:
+def _identity(name: TensorName) -> Hashable:
+    """Return what stays the same in the names of one tensor from run to run: all but the timestamp."""
     return (name.op_type, name.op_name, name.task_id, name.stream_id, name.io, name.slot)
 
 
-def _of_records(records: Iterable[Record], setting: Setting) -> Iterable[Moment]:
+def _of_records(records: Iterable[Record], facts: GraphFacts) -> Iterable[Moment]:
     for record in records:
         op_name = record.name.op_name
-        place, bearers = setting.place_of(record.op_type, op_name), setting.bearers_of(op_name)
-        yield Moment(record.timestamp, _what(record.name), place, bearers)
+        place, bearers = facts.place_of(record.op_type, op_name), facts.bearers_of(op_name)
+        yield Moment(record.timestamp, _identity(record.name), place, bearers)
 
 
-def _of_rows(rows: Iterable[Row], setting: Setting) -> Iterable[Moment]:
+def _of_rows(rows: Iterable[Row], facts: GraphFacts) -> Iterable[Moment]:
     for row in rows:
         time = row.get("Timestamp")
         if isinstance(time, int):
             op_type, op_name = str(row.get("Op Type")), str(row.get("Op Name"))
-            what = ("row", op_type, op_name, row.get("IO"), row.get("Slot"))
-            yield Moment(time, what, setting.place_of(op_type, op_name), setting.bearers_of(op_name))
+            # a tensor that is saved and measured has a file and a row: "row" keeps the two apart
+            tensor = ("row", op_type, op_name, row.get("IO"), row.get("Slot"))
+            yield Moment(time, tensor, facts.place_of(op_type, op_name), facts.bearers_of(op_name))
 
 
-def _owners(spans: Sequence[Span], setting: Setting) -> list[int]:
-    """Return the execution that each run is of."""
-    if setting.main is not None and setting.main.spans:
-        return [timeline.nearest(setting.main.spans, span, setting.loaded) for span in spans]
-    if setting.main is not None:  # nothing of the main graph was dumped: passes of one execution, or of two
-        return [int(_was_loaded_between(spans[0], span, setting)) for span in spans]
-    if setting.listed is not None and setting.listed < len(spans):
-        least = 1 + _was_loaded_between(spans[0], spans[-1], setting)
-        return _by_gaps(spans, max(setting.listed, least))
+def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
+    """Return the number of the execution that each run of the graph belongs to."""
+    if facts.main is not None and facts.main.spans:
+        return [timeline.nearest(facts.main.spans, span, facts.loaded) for span in spans]
+    if facts.main is not None:  # nothing of the main graph was dumped: passes of one execution, or of two
+        return [int(_was_loaded_between(spans[0], span, facts)) for span in spans]
+    if facts.listed_runs is not None and facts.listed_runs < len(spans):
+        least = 1 + _was_loaded_between(spans[0], spans[-1], facts)
+        return _by_gaps(spans, max(facts.listed_runs, least))
     return [*range(len(spans))]
 
 
-def _was_loaded_between(first: Span, later: Span, setting: Setting) -> bool:
-    return setting.loaded is not None and first[0] < setting.loaded <= later[0]
+def _was_loaded_between(first: Span, later: Span, facts: GraphFacts) -> bool:
+    return facts.loaded is not None and first[0] < facts.loaded <= later[0]
 
 
 def _by_gaps(spans: Sequence[Span], count: int) -> list[int]:
-    """Return the execution of each run where there were so many, with the longest pauses between them."""
+    """Return the execution of each run, where ``count`` executions had the longest pauses between them."""
     pauses = sorted(range(1, len(spans)), key=lambda n: spans[n - 1][1] - spans[n][0])
     borders = sorted(pauses[: count - 1])
     return [bisect_right(borders, number) for number in range(len(spans))]
 
 
 def _joined(spans: Sequence[Span], whole: Sequence[bool], owners: Sequence[int]) -> Timeline:
-    """Return when the executions took place to which runs belong."""
-    found: dict[int, list[int]] = {}
+    """Return when each execution took place: from the start of its first run to the end of its last one."""
+    runs_of: dict[int, list[int]] = {}
     for number, owner in enumerate(owners):
-        found.setdefault(owner, []).append(number)
-    groups = [found[owner] for owner in sorted(found)]
+        runs_of.setdefault(owner, []).append(number)
+    groups = [runs_of[owner] for owner in sorted(runs_of)]
     return Timeline(
         tuple((spans[group[0]][0], spans[group[-1]][1]) for group in groups),
         tuple(any(whole[number] for number in group) for group in groups),
@@ -217,40 +220,42 @@ def _executions(
     bearers_of: BearersOf,
 ) -> tuple[Execution, ...]:
     starts = [run.start for run in runs]
-    placed: dict[int, list[Record]] = {}
-    told: dict[int, list[Row]] = {}
-    seen: Counter[Hashable] = Counter()
+    records_of: dict[int, list[Record]] = {}
+    rows_of: dict[int, list[Row]] = {}
+    repeats: Counter[Hashable] = Counter()
     for record in records:
         run = runs[bisect_right(starts, record.timestamp) - 1]
-        what = (run.start, _what(record.name))
-        number = run.number * bearers_of(record.name.op_name) + seen[what]
-        seen[what] += 1
-        placed.setdefault(run.execution, []).append(_placed(record, run.execution, number))
+        tensor = (run.start, _identity(record.name))
+        # operators that share a name come one after the other in a run: each counts as a pass
+        pass_number = run.pass_number * bearers_of(record.name.op_name) + repeats[tensor]
+        repeats[tensor] += 1
+        records_of.setdefault(run.execution, []).append(_placed(record, run.execution, pass_number))
     for row in rows:
         time = row.get("Timestamp")
-        at = bisect_right(starts, time) - 1 if isinstance(time, int) else len(runs) - 1
-        told.setdefault(runs[at].execution if runs else 0, []).append(row)
+        # a row without a time, of a foreign tool, is taken for the last run's
+        index = bisect_right(starts, time) - 1 if isinstance(time, int) else len(runs) - 1
+        rows_of.setdefault(runs[index].execution if runs else 0, []).append(row)
     return tuple(
         Execution(
             number,
             is_whole=number < len(times.whole) and times.whole[number],
-            records=tuple(placed.get(number, ())),
-            statistics=tuple(told.get(number, ())),
+            records=tuple(records_of.get(number, ())),
+            statistics=tuple(rows_of.get(number, ())),
         )
-        for number in sorted(placed.keys() | told.keys())
+        for number in sorted(records_of.keys() | rows_of.keys())
     )
 
 
-def _placed(record: Record, execution: int, number: int) -> Record:
-    if not (execution or number):
+def _placed(record: Record, execution: int, pass_number: int) -> Record:
+    if not (execution or pass_number):  # the common case: the record has these numbers
         return record
-    return replace(record, execution=execution, pass_number=number)
+    return replace(record, execution=execution, pass_number=pass_number)
 
 
-def tell(path: str, count: int, taken: int, setting: Setting) -> None:
-    """Say that a directory holds several executions and which one is taken; the same once for a graph."""
-    if count > 1 and (count, taken) not in setting.told:
-        setting.told.add((count, taken))
+def warn_of_several(path: str, count: int, taken: int, facts: GraphFacts) -> None:
+    """Log that a directory holds several executions and which of them is read; each pair once a rank."""
+    if count > 1 and (count, taken) not in facts.reported:
+        facts.reported.add((count, taken))
         _log.warning(
             "%s: holds files of %d executions (numbers 0-%d); the last whole one, %d, is taken",
             path,

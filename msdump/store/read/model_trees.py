@@ -30,14 +30,15 @@ class DumpedModel:
 
 def models(tree: TreeListing) -> tuple[DumpedModel, ...]:
     """Return the models of a dump by device, name and number; operators called alone come first."""
-    found: dict[tuple[int, str, int | None], list[Iteration]] = {}
+    iterations: dict[tuple[int, str, int | None], list[Iteration]] = {}
     for key, path in tree.paths.items():
         is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
         if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
             model = (key.device, key.model or "", key.model_id)
-            found.setdefault(model, []).append(Iteration(key, path, _no_name))
+            iterations.setdefault(model, []).append(Iteration(key, path, _no_name))
     return tuple(
-        DumpedModel(*model, tuple(sorted(found[model], key=_order))) for model in sorted(found, key=str)
+        DumpedModel(*model, tuple(sorted(iterations[model], key=_order)))
+        for model in sorted(iterations, key=str)
     )
 
 
@@ -47,7 +48,7 @@ def _order(iteration: Iteration) -> tuple[int, str, int]:
 
 
 def failures(tree: TreeListing) -> tuple[OperatorFile, ...]:
-    """Return what operators that failed left behind."""
+    """Return the files in the directories of exception dumps: the tensors of operators that failed."""
     places = [path for key, path in tree.paths.items() if key.kind is PathKind.EXCEPTIONS]
     key = Key(PathKind.EXCEPTIONS)
     return tuple(file for path in sorted(places) for file in Iteration(key, path, _no_name).files)

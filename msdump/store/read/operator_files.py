@@ -20,8 +20,7 @@ from msdump.store.read.records import Record
 if TYPE_CHECKING:
     import numpy as np
 
-    from msdump.encode.op_debug import DebugRecord as NewRecord
-    from msdump.encode.op_debug import OldRecord
+    from msdump.encode.op_debug import DebugRecord, OldRecord
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class OperatorFile:
 
     @cached_property
     def header(self) -> DumpData:
-        """What stands before the tensors.
+        """The DumpData header that stands before the tensors' bytes.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
@@ -80,8 +79,8 @@ class OperatorFile:
         )
 
     @property
-    def overflow(self) -> NewRecord | OldRecord:
-        """What an ``Opdebug`` file tells of an overflow.
+    def overflow(self) -> DebugRecord | OldRecord:
+        """The overflow record of an ``Opdebug`` file.
 
         Raises:
             DumpReadError: The file is missing or corrupt, or tells of none.
@@ -93,11 +92,11 @@ class OperatorFile:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRecord(Record):
-    """A tensor in an operator's file; it lies there as in device memory.
+    """A tensor in an operator's dump file; its bytes are laid out as in device memory.
 
     Attributes:
-        info: What the header says of it.
-        offset: Of its first byte in the file.
+        info: Its message in the header: element type, format, shapes, size.
+        offset: Offset of its first byte in the file.
     """
 
     info: TensorInfo

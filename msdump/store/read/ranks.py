@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msdump.store import names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
-from msdump.store.read.executions import Setting, Timeline
+from msdump.store.read.executions import GraphFacts, Timeline
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing
@@ -25,23 +25,23 @@ _COMPILED: Final = frozenset({PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank wrote.
+    """The networks, graph files and metadata that one rank dumped.
 
     Attributes:
         number: Its number.
-        told: What was said of executions that share directories, so that it is said once.
+        reported: Numbers of executions that a warning has named, as in ``GraphFacts``.
     """
 
     number: int
     _tree: TreeListing = field(repr=False, compare=False)
-    told: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
+    reported: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @cached_property
     def networks(self) -> Mapping[str, RankNetwork]:
         """Networks with tensors, by the name of their directory."""
         keys = self._tree.of(Key(PathKind.RANK, self.number), PathKind.NETWORK)
-        found = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, PathKind.GRAPH))
-        return {name: RankNetwork(name, self, self._tree) for name in found}
+        nets = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, PathKind.GRAPH))
+        return {name: RankNetwork(name, self, self._tree) for name in nets}
 
     @cached_property
     def called_graphs(self) -> frozenset[int]:
@@ -56,14 +56,14 @@ class Rank:
     @cached_property
     def listed_graphs(self) -> frozenset[int]:
         """Numbers of the graphs with a list of their iterations (CPU, GPU): branches and bodies have none."""
-        found = (key for key in self._tree.paths if key.kind is PathKind.ITERATIONS_RUN)
-        return frozenset(key.graph for key in found if key.rank == self.number and key.graph is not None)
+        lists = (key for key in self._tree.paths if key.kind is PathKind.ITERATIONS_RUN)
+        return frozenset(key.graph for key in lists if key.rank == self.number and key.graph is not None)
 
     @cached_property
     def compiled_graphs(self) -> tuple[int, ...]:
         """Numbers of the graphs that were compiled, executed or not."""
-        found = {key.graph for key in self._tree.paths if key.kind in _COMPILED and key.rank == self.number}
-        return tuple(sorted(number for number in found if number is not None))
+        graphs = {key.graph for key in self._tree.paths if key.kind in _COMPILED and key.rank == self.number}
+        return tuple(sorted(number for number in graphs if number is not None))
 
     @cached_property
     def config(self) -> Any:
@@ -102,7 +102,7 @@ class Rank:
         return None if path is None else texts.read_iterations_run(path)
 
     def graph_file(self, kind: PathKind, graph: int) -> str | None:
-        """Return the path of a graph's ``Kind.IR`` or ``Kind.PB`` file, None where there is none."""
+        """Return the path of a graph's ``PathKind.IR`` or ``PathKind.PB`` file, None where there is none."""
         return self._tree.paths.get(Key(kind, self.number, graph=graph))
 
     @property
@@ -162,8 +162,9 @@ class RankGraph:
     def iterations(self) -> Mapping[int, Iteration]:
         """Dumped iterations by number."""
         place = Key(PathKind.GRAPH, self._rank.number, self.network, self.number)
-        found = [self._iteration(key) for key in self._tree.of(place, PathKind.ITERATION)]
-        return {each.number: each for each in sorted(found, key=lambda each: each.number)}
+        listed = (self._iteration(key) for key in self._tree.of(place, PathKind.ITERATION))
+        in_order = sorted(listed, key=lambda iteration: iteration.number)
+        return {iteration.number: iteration for iteration in in_order}
 
     @cached_property
     def constants(self) -> tuple[Record, ...]:
@@ -202,28 +203,30 @@ class RankGraph:
         """The directory of its constants, None where there is none."""
         key = Key(PathKind.CONSTANTS, self._rank.number, self.network, self.number)
         path = self._tree.paths.get(key)
-        setting = Setting(loaded=self._loaded, told=self._rank.told)
-        return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: setting)
+        facts = GraphFacts(loaded=self._loaded, reported=self._rank.reported)
+        return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: facts)
 
     @cached_property
     def main(self) -> int | None:
         """Number of the main graph where this one is a branch or a body, else None; may DumpReadError."""
         called, listed = self._rank.called_graphs, self._rank.listed_graphs
+        # graph files that name no calls are MindSpore's or missing: the lists of iterations tell then
         if self.number not in called and (called or not listed or self.number in listed):
             return None
         mains = (number for number in self._rank.compiled_graphs if number not in called)
-        known = [number for number in mains if number < self.number and (not listed or number in listed)]
-        return max(known, default=None)
+        # a main graph is numbered before its branches: the nearest one below is theirs
+        below = [number for number in mains if number < self.number and (not listed or number in listed)]
+        return max(below, default=None)
 
-    def _setting(self, iteration: int) -> Setting:
-        """Return what tells the executions of an iteration apart."""
-        return Setting(
+    def _facts(self, iteration: int) -> GraphFacts:
+        """Return what the files of the rank tell of the graph, to separate the executions of an iteration."""
+        return GraphFacts(
             self._place_of,
             self._bearers_of,
             self._loaded,
             self._main_timeline(iteration),
-            self._listed(iteration),
-            self._rank.told,
+            self._listed_runs(iteration),
+            self._rank.reported,
         )
 
     def _main_timeline(self, iteration: int) -> Timeline | None:
@@ -237,7 +240,7 @@ class RankGraph:
         key = Key(PathKind.ITERATION, self._rank.number, self.network, self.main, iteration)
         return graph.iteration_at(key, str(path)).timeline
 
-    def _listed(self, iteration: int) -> int | None:
+    def _listed_runs(self, iteration: int) -> int | None:
         """Return how often an iteration ran where the graph may run several times in one execution."""
         if not self._rank.is_known:
             return 1
@@ -246,7 +249,7 @@ class RankGraph:
         return None if numbers is None else numbers.count(iteration)
 
     def _place_of(self, op_type: str, op_name: str) -> int | None:
-        if op_type == names.PARAMETER:  # written at the end
+        if op_type == names.PARAMETER:  # written at the end of a step, behind all operators
             return len(self._places) if self._places else None
         return self._places.get(self._full_names.get(op_name, ""))
 
@@ -258,9 +261,9 @@ class RankGraph:
         """How many operators have files of a name: their last component or their full name, sanitized."""
         order = self.execution_order or ()
         return Counter(
-            spelt
+            file_name
             for name in order
-            for spelt in {names.sanitize(name.rpartition("/")[2]), names.sanitize(name)}
+            for file_name in {names.sanitize(name.rpartition("/")[2]), names.sanitize(name)}
         )
 
     @cached_property
@@ -275,12 +278,13 @@ class RankGraph:
     @cached_property
     def _parameters(self) -> Mapping[str, str]:
         path = self._rank.graph_file(PathKind.IR, self.number)
-        found = () if path is None else texts.read_parameters(path)
-        return _unique((names.sanitize(name), name) for name in found)
+        parameters = () if path is None else texts.read_parameters(path)
+        return _unique((names.sanitize(name), name) for name in parameters)
 
     @cached_property
     def _full_names(self) -> Mapping[str, str]:
         order = self.execution_order or ()
+        # the generation of the names is not known: ``classic`` ones hold the last component alone
         last_components = _unique((names.sanitize(name.rpartition("/")[2]), name) for name in order)
         return last_components | _unique((names.sanitize(name), name) for name in order)
 
@@ -290,7 +294,7 @@ class RankGraph:
     def iteration_at(self, key: Key, path: str) -> Iteration:
         """Return the iteration that lies in a directory."""
         number = key.iteration or 0
-        return Iteration(key, path, self.full_name, lambda: self._setting(number))
+        return Iteration(key, path, self.full_name, lambda: self._facts(number))
 
     def __repr__(self) -> str:
         """Return number, network and iterations."""
@@ -298,10 +302,10 @@ class RankGraph:
 
 
 def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the full names whose short form no other full name has."""
-    found: dict[str, str] = {}
-    doubles = set()
+    """Return full names by their short form, without the short forms that several full names share."""
+    full_names: dict[str, str] = {}
+    ambiguous = set()
     for short, name in pairs:
-        if found.setdefault(short, name) != name:
-            doubles.add(short)
-    return {short: name for short, name in found.items() if short not in doubles}
+        if full_names.setdefault(short, name) != name:
+            ambiguous.add(short)
+    return {short: name for short, name in full_names.items() if short not in ambiguous}

@@ -81,7 +81,7 @@ class Dump:
         path: The directory that was opened.
         ranks: Its ranks by number (O0/O1, CPU, GPU).
         models: Its models by device, name and number (Ascend O2, GE, acl, torchair).
-        failures: What operators that failed left behind.
+        failures: Files with the tensors of operators that failed.
     """
 
     path: str
@@ -117,15 +117,15 @@ class Dump:
     @cached_property
     def ignored(self) -> tuple[str, ...]:
         """Paths of files and directories that belong to no dump; lists every iteration."""
-        found = [*self._ignored]
+        paths = [*self._ignored]
         for graph in self._graphs:
-            found += graph.ignored
+            paths += graph.ignored
         for model in self.models:
-            found += [path for iteration in model.iterations for path in iteration.ignored]
-        return tuple(sorted(found))
+            paths += [path for iteration in model.iterations for path in iteration.ignored]
+        return tuple(sorted(paths))
 
     def __repr__(self) -> str:
-        """Return what was found at a glance."""
+        """Return path, ranks, networks and the number of iterations."""
         networks = {name for rank in self.ranks.values() for name in rank.networks}
         networks |= {model.name for model in self.models}
         count = len(self.iterations)
@@ -133,7 +133,7 @@ class Dump:
 
 
 def _loose(folder: str) -> TreeListing:
-    """Return the tree of one directory of tensors without anything around it."""
+    """Return a tree for one directory of tensors alone: as if it stood in graph 0 of a nameless network."""
     number = Path(folder).name
     iteration = int(number) if number.isascii() and number.isdigit() else 0
     rank = Key(PathKind.RANK, 0)

@@ -15,7 +15,7 @@ from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind
 from msdump.store.operator_names import OperatorFileKind, OperatorName
 from msdump.store.read import executions, texts, timeline
 from msdump.store.read.cells import Row
-from msdump.store.read.executions import Execution, Setting, Timeline, Told
+from msdump.store.read.executions import Execution, GraphFacts, SeparatedExecutions, Timeline
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.records import Record
 from msdump.store.write.standins import parse_mapping
@@ -26,12 +26,12 @@ FullName = Callable[[names.TensorName], str | None]
 
 @dataclass(frozen=True)
 class Overflow:
-    """What is told of an operator that overflowed.
+    """The record of an operator that overflowed.
 
     Attributes:
         name: The fields of the file's name.
         path: The file.
-        told: The record as its JSON form has it.
+        told: The record's fields, nested as in its JSON form.
     """
 
     name: OperatorName
@@ -56,7 +56,7 @@ class Iteration:
     key: Key
     path: str
     _full_name: FullName = field(repr=False, compare=False)
-    _setting: Callable[[], Setting] = field(default=Setting, repr=False, compare=False)
+    _facts: Callable[[], GraphFacts] = field(default=GraphFacts, repr=False, compare=False)
 
     @property
     def number(self) -> int:
@@ -87,19 +87,19 @@ class Iteration:
     @cached_property
     def executions(self) -> tuple[Execution, ...]:
         """What each execution left here, by time; DumpReadError as in ``records``."""
-        return self._told.executions
+        return self._separated.executions
 
     def execution(self, number: int | None = None) -> Execution:
-        """Return what an execution left here, by its number; None: the last one that is whole.
+        """Return the tensors and rows of an execution by its number; None: of the last one that is whole.
 
-        A branch that an execution did not enter left nothing.
+        A branch that an execution did not enter left none.
 
         Raises:
             DumpReadError: There was no such execution; or as in ``records``.
         """
         if number is None:
             return self._taken
-        count = max(len(self._told.timeline.spans), 1)
+        count = max(len(self._separated.timeline.spans), 1)
         if not 0 <= number < count:
             raise DumpReadError(self.path, f"no execution {number}: there are {count}, numbers from 0")
         return self._execution(number)
@@ -107,29 +107,29 @@ class Iteration:
     @property
     def timeline(self) -> Timeline:
         """When the executions took place that left something here; DumpReadError as in ``records``."""
-        return self._told.timeline
+        return self._separated.timeline
 
     @cached_property
     def _taken(self) -> Execution:
-        taken = self._told.timeline.last_whole
-        executions.tell(self.path, len(self._told.timeline.spans), taken, self._setting())
+        taken = self._separated.timeline.last_whole
+        executions.warn_of_several(self.path, len(self._separated.timeline.spans), taken, self._facts())
         return self._execution(taken)
 
     def _execution(self, number: int) -> Execution:
-        found = (each for each in self._told.executions if each.number == number)
-        return next(found, Execution(number, is_whole=False, records=(), statistics=()))
+        candidates = (each for each in self._separated.executions if each.number == number)
+        return next(candidates, Execution(number, is_whole=False, records=(), statistics=()))
 
     @cached_property
-    def _told(self) -> Told:
+    def _separated(self) -> SeparatedExecutions:
         path = self._files.statistics
         rows = () if path is None else texts.read_statistics(path)
-        found = [*self._files.records]
+        records = [*self._files.records]
         for file in self.files:
-            found += file.records
-        found.sort(key=_order)
+            records += file.records
+        records.sort(key=_order)
         if self._is_compiled:
-            return executions.of_compiled(found, rows)
-        return executions.of_graph(found, rows, self._setting())
+            return executions.of_compiled(records, rows)
+        return executions.of_graph(records, rows, self._facts())
 
     @property
     def _is_compiled(self) -> bool:
@@ -144,15 +144,17 @@ class Iteration:
 
     @cached_property
     def overflows(self) -> tuple[Overflow, ...]:
-        """What is told of operators that overflowed, by timestamp.
+        """The records of operators that overflowed, by timestamp.
 
         Raises:
-            DumpReadError: A file that tells of one cannot be read.
+            DumpReadError: The file of one cannot be read.
         """
+        # an ``Opdebug`` file stands as a dump file or, where npy files are written, as JSON
         files = [file for file in self._files.operators if file.name.is_op_debug]
-        found = [Overflow(file.name, file.path, file.overflow.as_dict()) for file in files]
-        found += (Overflow(name, path, texts.read_json(path)) for name, path in self._files.overflows.items())
-        return tuple(sorted(found, key=lambda overflow: overflow.name.timestamp))
+        overflows = [Overflow(file.name, file.path, file.overflow.as_dict()) for file in files]
+        for name, path in self._files.overflows.items():
+            overflows.append(Overflow(name, path, texts.read_json(path)))
+        return tuple(sorted(overflows, key=lambda overflow: overflow.name.timestamp))
 
     @cached_property
     def operator_statistics(self) -> Mapping[OperatorName, tuple[Row, ...]]:
@@ -198,6 +200,8 @@ def _order(record: Record) -> tuple[int, str, int, str]:
 
 @dataclass(slots=True)
 class _Files:
+    """The files of one directory by what they hold; ``ignored`` are paths that belong to no dump."""
+
     records: tuple[Record, ...] = ()
     operators: list[OperatorFile] = field(default_factory=list)
     overflows: dict[OperatorName, str] = field(default_factory=dict)
@@ -234,7 +238,7 @@ def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
 
 
 def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName) -> list[Record]:
-    """Return the tensors with stand-ins; note what is no tensor."""
+    """Return the tensors whose files have stand-in names; add every other file to ``files``."""
     mapping = parse_mapping(texts.read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
     records = []
     for name in others:
@@ -253,7 +257,7 @@ def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName
 
 
 def _is_of_operator(name: str, path: str, files: _Files) -> bool:
-    """Note a file that tells of one operator; False for another file."""
+    """Add a file of one operator (tensors, overflow, statistics) to ``files``; False for any other file."""
     operator = operator_names.parse(name) or operator_names.parse_exception(name)
     overflow = operator_names.parse(name, OperatorFileKind.OVERFLOW_JSON)
     measured = operator_names.parse(name, OperatorFileKind.STATISTICS)

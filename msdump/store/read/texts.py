@@ -59,8 +59,8 @@ def read_json(path: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        at = len(text[: error.pos].encode())
-        raise DumpReadError(path, f"not JSON: {error.msg}", at) from error
+        offset = len(text[: error.pos].encode())  # the library counts characters
+        raise DumpReadError(path, f"not JSON: {error.msg}", offset) from error
     except RecursionError as error:
         raise DumpReadError(path, "the JSON is nested too deeply") from error
     except ValueError as error:  # of a number with more digits than Python reads
@@ -86,8 +86,8 @@ def read_parameters(path: str) -> tuple[str, ...]:
     Raises:
         DumpReadError: The file cannot be read.
     """
-    found = (_PARAMETER.match(line) for _, line in _lines(path))
-    return tuple(dict.fromkeys(match["name"] for match in found if match))
+    matches = (_PARAMETER.match(line) for _, line in _lines(path))
+    return tuple(dict.fromkeys(match["name"] for match in matches if match))
 
 
 def read_iterations_run(path: str) -> tuple[int, ...]:
@@ -130,23 +130,23 @@ def read_statistics(path: str) -> tuple[Row, ...]:
     titles: list[str] | None = None
     rows = []
     for offset, line in _lines(path):
-        found = _cells(path, offset, line)
-        if titles is None or (found and found[0] in _FIRST_TITLES):
-            titles = found
+        line_cells = _cells(path, offset, line)
+        if titles is None or (line_cells and line_cells[0] in _FIRST_TITLES):
+            titles = line_cells
         else:
-            rows.append(_row(path, offset, titles, found))
+            rows.append(_row(path, offset, titles, line_cells))
     return tuple(rows)
 
 
-def _row(path: str, offset: int, titles: list[str], found: list[str]) -> Row:
-    if len(found) == len(titles) + 1 and not found[-1]:
+def _row(path: str, offset: int, titles: list[str], line_cells: list[str]) -> Row:
+    if len(line_cells) == len(titles) + 1 and not line_cells[-1]:
         # vendor: the reference ends every row, but not the header, with a comma. An empty cell at the
         # end of a row as wide as the header is a statistic that was not computed.
-        found = found[:-1]
-    if len(found) != len(titles):
-        raise DumpReadError(path, f"a row has {len(found)} cells, the header has {len(titles)}", offset)
+        line_cells = line_cells[:-1]
+    if len(line_cells) != len(titles):
+        raise DumpReadError(path, f"a row has {len(line_cells)} cells, the header has {len(titles)}", offset)
     try:
-        return {title: cells.read(title, text) for title, text in zip(titles, found, strict=True)}
+        return {title: cells.read(title, text) for title, text in zip(titles, line_cells, strict=True)}
     except ValueError as error:
         raise DumpReadError(path, str(error), offset) from error
 
@@ -168,6 +168,7 @@ def _cells(path: str, offset: int, line: str) -> list[str]:
 def _lines(path: str) -> Iterator[tuple[int, str]]:
     """Yield the byte offset and text of every line that is not empty."""
     offset = 0
+    # bytes are split, not text: str.splitlines also breaks at characters that names may hold, such as U+2028
     for line in read_bytes(path).splitlines(keepends=True):
         text = _decode(path, line, offset).rstrip("\r\n")
         if text:

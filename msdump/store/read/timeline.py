@@ -23,19 +23,23 @@ class Moment:
 
     Attributes:
         time: Microseconds since the epoch.
-        what: Which tensor of the graph it is.
+        tensor: Which tensor of the graph it is: equal for the same tensor in every run.
         place: Number of its operator in the graph's order, None where that is not known.
         bearers: How many operators of the graph have files of this name: so often it comes in one run.
     """
 
     time: int
-    what: Hashable
+    tensor: Hashable
     place: int | None = None
     bearers: int = 1
 
 
 def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
-    """Yield of each key how often it came before: the passes of tensors, by time."""
+    """Yield for each key how often it came before: the pass numbers of tensors in the order of time.
+
+    >>> list(ordinals("abac"))
+    [0, 0, 1, 0]
+    """
     counts: Counter[Hashable] = Counter()
     for key in keys:
         yield counts[key]
@@ -43,7 +47,12 @@ def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
 
 
 def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
-    """Return at which moment each run begins; 0 comes first, where there are any moments.
+    """Return the index of the moment at which each run begins; 0 comes first, where there are any moments.
+
+    >>> order = "ABC"
+    >>> moments = [Moment(time, tensor, order.index(tensor)) for time, tensor in enumerate("ABCAB")]
+    >>> runs(moments)
+    [0, 3]
 
     Args:
         moments: By time.
@@ -53,6 +62,7 @@ def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
     repeats = _starts(moments, loaded, follows_order=False)
     # Operators that ran side by side are not in the list's order: the list then tells nothing.
     drops = sum(_drop(before, after) > 0 for before, after in pairwise(moments))
+    # in a list that holds, the order goes back once between two runs and nowhere else
     return repeats if drops >= len(repeats) else _starts(moments, loaded, follows_order=True)
 
 
@@ -61,7 +71,7 @@ def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: boo
     seen: defaultdict[Hashable, list[int]] = defaultdict(list)
     index = 0
     while index < len(moments):
-        moment, before = moments[index], seen[moments[index].what]
+        moment, before = moments[index], seen[moments[index].tensor]
         if loaded is not None and index > starts[-1] and moments[index - 1].time < loaded <= moment.time:
             cut = index
         elif len(before) >= moment.bearers:
@@ -73,7 +83,7 @@ def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: boo
         starts.append(cut)
         seen.clear()
         for number in range(cut, index):
-            seen[moments[number].what].append(number)
+            seen[moments[number].tensor].append(number)
     return starts
 
 
@@ -94,23 +104,27 @@ def spans(moments: Sequence[Moment], starts: Sequence[int]) -> list[Span]:
     return [(part[0].time, part[-1].time) for part in _parts(moments, starts)]
 
 
-def nearest(known: Sequence[Span], span: Span, loaded: int | None = None) -> int:
-    """Return the number of the span that holds another one's beginning, else of the nearest one.
+def nearest(candidates: Sequence[Span], span: Span, loaded: int | None = None) -> int:
+    """Return the index of the candidate that overlaps a span, else of the one nearest in time.
+
+    >>> nearest([(0, 9), (20, 29)], (12, 14))
+    0
 
     Args:
-        known: Of these.
-        span: The other one.
+        candidates: Spans, at least one.
+        span: The span to be assigned.
         loaded: When a program last loaded the graph: a span before that time belongs to none behind it,
             however near. None where that is not known.
     """
-    numbers: Sequence[int] = range(len(known))
+    indices: Sequence[int] = range(len(candidates))
     if loaded is not None:
         is_later = span[0] >= loaded
-        numbers = [n for n in numbers if (known[n][0] >= loaded) == is_later] or numbers
-    return min(numbers, key=lambda number: _apart(known[number], span))
+        indices = [index for index in indices if (candidates[index][0] >= loaded) == is_later] or indices
+    return min(indices, key=lambda index: _gap(candidates[index], span))
 
 
-def _apart(one: Span, other: Span) -> int:
+def _gap(one: Span, other: Span) -> int:
+    """Return the microseconds between two spans, 0 where they overlap."""
     return max(0, one[0] - other[1], other[0] - one[1])
 
 
@@ -121,10 +135,10 @@ def whole(moments: Sequence[Moment], starts: Sequence[int]) -> list[bool]:
     """
     parts = _parts(moments, starts)
     if any(moment.place is None for moment in moments):
-        last = max(parts, key=len, default=[Moment(0, None)])[-1].what
-        return [any(moment.what == last for moment in part) for part in parts]
+        last = max(parts, key=len, default=[Moment(0, None)])[-1].tensor
+        return [any(moment.tensor == last for moment in part) for part in parts]
     reached = [max(moment.place or 0 for moment in part) for part in parts]
-    return [each == max(reached) for each in reached]
+    return [place == max(reached) for place in reached]
 
 
 def _parts(moments: Sequence[Moment], starts: Sequence[int]) -> list[Sequence[Moment]]:

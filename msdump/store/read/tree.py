@@ -36,7 +36,7 @@ _FAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TreeListing:
-    """What stands where.
+    """The directories and files of a dump by the keys that their paths parse to.
 
     Attributes:
         paths: Absolute path of every directory down to the iterations, and of every file beside them.
@@ -53,7 +53,7 @@ class TreeListing:
         return [key for key in self.children.get(parent, ()) if key.kind in kinds]
 
     def add(self, parent: Key | None, key: Key, path: str) -> None:
-        """Add what stands at a path."""
+        """Add the file or directory at a path below its parent's key."""
         self.paths[key] = path
         self.children.setdefault(parent, []).append(key)
 
@@ -96,6 +96,7 @@ def locate_below(folder: str) -> tuple[str, None] | None:
 
 
 def _is_root(folder: str) -> bool:
+    """Tell whether a directory is the root of a dump, by the names in it."""
     steps = []
     for entry in _entries(folder):
         key = parse(entry.name, is_directory=entry.is_dir())

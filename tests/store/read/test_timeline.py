@@ -77,7 +77,7 @@ def test_no_run_holds_a_tensor_twice(selections):
     assert 0 == starts[0]
     ends = [*starts[1:], len(found)]
     for start, end in zip(starts, ends, strict=True):
-        part = [moment.what for moment in found[start:end]]
+        part = [moment.tensor for moment in found[start:end]]
         assert len(set(part)) == len(part)
 
 
