@@ -1,10 +1,12 @@
-"""Parts of a network, as targets of ``set_dump``."""
+"""Parts of a network, as targets of ``set_dump``, and the names by which they are found."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from msdump.graph.graph import Node
+from msdump.capture.selection import inside
+from msdump.capture.suggestions import operators, similar_names, similar_scopes
+from msdump.graph.graph import Graph, Node
 
 
 class Markable(Protocol):
@@ -49,3 +51,94 @@ class Scope:
     def __repr__(self) -> str:
         """Name the scope and count its operators."""
         return f"<Scope {self.name} of {len(self.operators)} operators>"
+
+
+class Names:
+    """The names to which the operators and scopes of a network answer.
+
+    Attributes:
+        nodes: The operators in execution order; those of branches and loops follow the main graph's.
+    """
+
+    def __init__(self, graph: Graph, *, is_compiled: bool) -> None:
+        """Look at a graph.
+
+        Args:
+            graph: The graph as the device runs it.
+            is_compiled: Whether it is compiled as a whole (O2): there a fused operator answers to the
+                names of its originals, too. Under O1 they cannot be dumped, and so are not found.
+        """
+        self.nodes = operators(graph)
+        self._graph = graph
+        self._is_compiled = is_compiled
+
+    def operator(self, name: str) -> Node:
+        """Return the operator of a full name or an ONNX node name.
+
+        Raises:
+            KeyError: No operator answers to it; says why.
+        """
+        node = self._find(name)
+        if node is None:
+            raise KeyError(self._why_missing(name))
+        return node
+
+    def scope(self, name: str) -> tuple[str, ...]:
+        """Return the full names of the operators in a scope, ``Default/conv1-Conv2d``, or module, ``conv1``.
+
+        Raises:
+            KeyError: No operator lies in it.
+        """
+        full_names = self._below(name)
+        if not full_names:
+            raise KeyError(f"no scope {name!r} in {self._graph.source}{similar_scopes(name, self.nodes)}")
+        return full_names
+
+    def meant_by(self, name: str) -> tuple[str, ...]:
+        """Return the full names of the operator, or else of the scope, of a name; empty without either."""
+        node = self._find(name)
+        return self._below(name) if node is None else (node.operator.full_name,)
+
+    def hint(self, name: str) -> str:
+        """Return which operator or scope may have been meant by a name, "" where nothing is close."""
+        return similar_names(name, self.nodes) or similar_scopes(name, self.nodes)
+
+    def _find(self, name: str) -> Node | None:
+        for node in self.nodes:
+            if _is_called(node, name) or (self._is_compiled and _has_part(node, name)):
+                return node
+        return None
+
+    def _why_missing(self, name: str) -> str:
+        for node in self.nodes:
+            if _has_part(node, name):
+                return inside(name, node.operator.full_name)
+        control = (node for inner in self._graph.walk() for node in inner.nodes if node.bodies)
+        if any(_is_called(node, name) for node in control):
+            return f"{name} is control flow: the operators inside it can be dumped, not itself"
+        return f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}"
+
+    def _below(self, scope: str) -> tuple[str, ...]:
+        return tuple(node.operator.full_name for node in self.nodes if self._is_within(node, scope))
+
+    def _is_within(self, node: Node, scope: str) -> bool:
+        """Tell whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
+        parts = node.members if self._is_compiled else (node,)
+        return any(_lies_below(part.scope, scope) for part in parts)
+
+
+def _lies_below(scope: str, name: str) -> bool:
+    """Tell whether a scope is, or lies below, the named scope or module path."""
+    if f"{scope}/".startswith(f"{name}/"):
+        return True
+    modules = [component.rpartition("-")[0] or component for component in scope.split("/")[1:]]
+    return f"{'.'.join(modules)}.".startswith(f"{name}.")
+
+
+def _is_called(node: Node, name: str) -> bool:
+    return name in {node.operator.full_name, node.name}
+
+
+def _has_part(node: Node, name: str) -> bool:
+    """Tell whether an operator of the name is fused in another one."""
+    return any(_is_called(part, name) for part in node.parts)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from msdump.capture.marks import NamedMarks
 from msdump.capture.statistics.table import advice
 from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
@@ -65,9 +66,7 @@ class Process:
     Attributes:
         counters: Its numbers.
         is_dumping: What ``dump_start`` and ``dump_stop`` said last, None: the plan's iterations hold.
-        marks: ``set_dump`` calls by name, for networks that are loaded later.
-        found: The names of ``marks`` that some network has.
-        similar: What may have been meant by those that a network has not.
+        named_marks: The names that ``set_dump`` was given.
     """
 
     def __init__(self, counters: Counters | None = None) -> None:
@@ -78,9 +77,7 @@ class Process:
         """
         self.counters = counters or Counters()
         self.is_dumping: bool | None = None
-        self.marks: dict[str, bool] = {}
-        self.found: set[str] = set()
-        self.similar: dict[str, str] = {}
+        self.named_marks = NamedMarks()
         self._lock = threading.RLock()  # reentrant: a signal handler may close what the frame below it opens
         self._places: set[Hashable] = set()
         self._outputs: dict[str, _Output] = {}
@@ -161,9 +158,9 @@ class Process:
         source, unused = output.plan.source, output.unused()
         if unused:
             _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
-        missed = [f"{name}{self.similar.get(name, '')}" for name in sorted(self.marks.keys() - self.found)]
-        if missed and output.plan.what.selector.mode is DumpMode.MARKED:
-            _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(missed))
+        unmet = self.named_marks.unmet()
+        if unmet and output.plan.what.selector.mode is DumpMode.MARKED:
+            _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(unmet))
 
     def _output(self, plan: DumpPlan) -> _Output:
         with self._lock:

@@ -148,7 +148,7 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
         raise InputError('The "enabled" parameter must be bool.')
     if isinstance(target, str):
         with _state.lock:
-            _state.process.marks[target] = enabled
+            _state.process.named_marks.add(target, enabled=enabled)
             for network in _state.networks:
                 network.mark_named(target, enabled=enabled)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
@@ -143,6 +144,11 @@ class Graph:
     proto: Any = field(repr=False)
     index: int = 0
     outer: frozenset[str] = frozenset()
+
+    @property
+    def file_stem(self) -> str:
+        """Name of the model's file without suffix, "" for a model from memory."""
+        return "" if self.source == IN_MEMORY else Path(self.source).stem
 
     @property
     def operators(self) -> tuple[Node, ...]:

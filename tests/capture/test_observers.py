@@ -10,9 +10,9 @@ from msdump.capture.capture import Capture
 from msdump.capture.compiled.capture import CompiledCapture
 from msdump.capture.compiled.single_dump import SingleDump
 from msdump.capture.compiled.watcher import WatcherCapture
-from msdump.capture.faulty_run import FaultyRun
-from msdump.capture.metered import Metered
-from msdump.capture.recognition import Recognition
+from msdump.capture.memory.faulty_run import FaultyRun
+from msdump.capture.memory.metered import Metered
+from msdump.capture.memory.recognition import Recognition
 from msdump.observer import Observer
 
 OBSERVERS = [Capture, CompiledCapture, SingleDump, WatcherCapture, FaultyRun, Metered, Recognition]

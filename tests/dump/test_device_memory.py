@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from msdump.capture import run_memory
+from msdump.capture.memory import run_memory
 from msdump.device.meter import Meter
 from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msdump.capture.compiled.dump import failure_writer, operator_writer
 from msdump.capture.compiled.held import Held, Holder, Memory
 from msdump.capture.process import Process
-from msdump.counters import Run
+from msdump.counters import Run, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.errors import DumpWriteError
@@ -31,12 +31,14 @@ class SingleOperator:
         time: When the dump was configured, ``YYYYMMDDHHMMSS``.
         stream_id: The stream of the call that comes next.
         first_task: Number of that call's first task.
+        runs: Counts its calls.
     """
 
     op_type: str
     time: str
     stream_id: int = 0
     first_task: int = 0
+    runs: RunCounter = field(default_factory=RunCounter)
 
     def begin(self, stream_id: int, first_task: int) -> None:
         """Say where the next call runs."""

@@ -11,17 +11,21 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from msdump import env
 from msdump.capture.graphs import ge_model
-from msdump.capture.graphs.ge_model import View
+from msdump.capture.graphs.ge_model import HostView, View
+from msdump.capture.process import Process
 from msdump.counters import Counters
+from msdump.device.ascend import Ascend
 from msdump.encode import ge_onnx, ge_text
 from msdump.graph.compile.compilation import BEGUN, BUILT
+from msdump.graph.graph import Graph
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.store.write.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump.capture")
@@ -31,6 +35,9 @@ _ONE_STAGE: Final = {"3": BUILT, "4": BEGUN}
 _EVERY_STAGE: Final = ("1", "2")
 _USUAL_LEVEL: Final = "2"
 _PROTO, _ONNX, _READABLE = "ge_proto", "onnx", "readable"
+
+Stages = Callable[[str, Graph | Ascend], None]
+"""Takes the name of a stage of a compilation and what it made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,24 @@ def graph_files(
     if not found.content and not is_dumped:
         return None
     return GraphFiles(found, counters, is_dumped=is_dumped, write=write)
+
+
+def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
+    """Return what shows the stages of a network's compilation in files, None where nobody wants to see them.
+
+    Args:
+        plan: What is dumped, None: nothing.
+        context: Where the network runs; only O2 compiles a graph as a whole.
+        process: What all networks share.
+    """
+    if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
+        return None
+    is_dumped = plan is not None and plan.is_enabled and plan.compiled.shows_graph
+    write = process.stream(plan)
+    files = graph_files(context.device_id, process.counters, is_dumped=is_dumped, write=write)
+    if files is None:
+        return None
+    return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)
 
 
 def asked(device_id: int) -> Asked:

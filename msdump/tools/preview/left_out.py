@@ -10,7 +10,6 @@ from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan
 from msdump.reasons import Reason
-from msdump.session import file_stem
 
 
 def left_out(graph: Graph, plan: DumpPlan) -> Mapping[tuple[str, Reason], int]:
@@ -20,7 +19,7 @@ def left_out(graph: Graph, plan: DumpPlan) -> Mapping[tuple[str, Reason], int]:
         How many there are, by what they are ("operator", "input" or "output") and the reason. The
         inputs and outputs are those of operators that are dumped.
     """
-    tables = refusals(graph, emulated(graph, plan, plan.context), plan, file_name=file_stem(graph))
+    tables = refusals(graph, emulated(graph, plan, plan.context), plan, file_name=graph.file_stem)
     return Counter(_refused(tables))
 
 

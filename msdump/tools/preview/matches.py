@@ -12,7 +12,6 @@ from msdump.execute.compilation import emulated
 from msdump.graph.graph import Graph, Node
 from msdump.plan import DeviceTarget, DumpPlan, JitLevel, Tree
 from msdump.record import OperatorRef
-from msdump.session import file_stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
     device = emulated(graph, plan, plan.context)
     assert device is not None, "only Ascend compiles whole graphs"
     devices = tuple(device.walk())
-    chosen = select_compiled(devices, plan, frozenset(), file_stem(graph))
+    chosen = select_compiled(devices, plan, frozenset(), graph.file_stem)
     nodes = [node for inner in devices for node in inner.graph.nodes]
     watched = [is_watched for each in chosen for is_watched in each.watched]
     names = [name for node in nodes for name in full_names(node)]

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.compiled import watcher
-from msdump.capture.metered import Metered
-from msdump.capture.recognition import Recognition
+from msdump.capture.memory.metered import Metered
+from msdump.capture.memory.recognition import Recognition
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence

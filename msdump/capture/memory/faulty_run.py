@@ -10,6 +10,7 @@ from msdump.capture.compiled.device_image import DeviceImage, GraphImage
 from msdump.capture.compiled.held import Holder, Memory, memory_of
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
+from msdump.graph.kernel.stomp import stomped_bytes
 from msdump.observer import Arrays, Observer
 
 
@@ -36,6 +37,12 @@ class FaultyMemory:
         """Return the observer of a run, which begins with empty memory; it passes on what a capture sees."""
         self._image.clear()
         return FaultyRun(self._graphs, self._main, capture)
+
+
+def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
+    """Return the memory that a model's faulty kernels write to, None where every kernel is sound."""
+    nodes = (node for inner in device.graph.walk() for node in inner.nodes)
+    return FaultyMemory(device, memory) if any(map(stomped_bytes, nodes)) else None
 
 
 class FaultyRun:

@@ -1,0 +1,137 @@
+"""The door to the room: what is kept of the runs of one network, whatever is dumped of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msdump.capture.claims import claim
+from msdump.capture.compiled.single_dump import SingleOperator
+from msdump.capture.dumps import DumpWriter, dump_of
+from msdump.capture.marks import Marks
+from msdump.capture.memory.faulty_run import FaultyMemory, faulty_memory
+from msdump.capture.memory.run_memory import RunMemory
+from msdump.capture.process import Process
+from msdump.counters import ModelIdentity, Run, RunCounter
+from msdump.device.ascend import Ascend
+from msdump.device.meter import MemoryUse
+from msdump.graph.graph import Graph
+from msdump.observer import Observer
+from msdump.plan import Context, DumpPlan, Scene
+from msdump.store.write.probe import probe
+from msdump.store.write.sinks import Summary
+
+Model = ModelIdentity | SingleOperator
+"""What a compiled model is called, or the operator that is called alone."""
+
+Execute = Callable[[Observer | None], list[Any]]
+"""Runs a network once, seen by an observer or by nobody, and returns its outputs."""
+
+
+class Recorder:
+    """Numbers the runs of one network, dumps them, and follows them in the emulated device's memory.
+
+    Attributes:
+        marks: The operators that ``set_dump`` marked.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: DumpPlan | None,
+        process: Process,
+        runs: RunCounter,
+        *,
+        device: Ascend | None,
+        context: Context,
+        model: Model,
+    ) -> None:
+        """Prove a plan's path writable, and write the graph files of the dump.
+
+        Args:
+            graph: The graph as the device runs it.
+            plan: What is dumped, None: nothing.
+            process: What all networks share.
+            runs: Counts the runs.
+            device: The emulated device, None on CPU and GPU.
+            context: Where the network runs.
+            model: What the model is called.
+
+        Raises:
+            DumpWriteError: The dump path cannot be created or written.
+        """
+        self._runs = runs
+        self.marks = Marks()
+        self._process = process
+        self._has_nodes = bool(graph.nodes)
+        self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
+        self._faults = None if device is None else self._faulty_memory(device, plan)
+        self._dump = None if plan is None else self._opened(graph, plan, device, model)
+
+    def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
+        """Return what lets faulty kernels do their harm; where the watcher sees them, it does so itself."""
+        is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
+        return None if is_watched else faulty_memory(device, lambda: self.memory_use)
+
+    def _opened(self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model) -> DumpWriter:
+        probe(plan.files.path)
+        claim(plan, self._process)
+        dump = dump_of(graph, plan, self._process, device, memory=lambda: self.memory_use, model=model)
+        dump.write_graph_files()
+        return dump
+
+    @property
+    def memory_use(self) -> MemoryUse | None:
+        """What the run that goes on, or else the last one, needs of the device; None on CPU and GPU."""
+        return None if self._memory is None else self._memory.now
+
+    @property
+    def summary(self) -> Summary | None:
+        """What the process's dump wrote, skipped and lost so far; None without a dump."""
+        return None if self._dump is None else self._dump.sink.summary
+
+    def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
+        """Let the network run once and keep what the plan asks for; return its outputs.
+
+        Args:
+            inputs: What the network is fed.
+            execute: Runs it.
+
+        Raises:
+            DumpWriteError: A file could not be written.
+            DeviceMemoryError: The run does not fit into the device.
+        """
+        marked = self.marks.take()
+        if marked is not None and self._dump is not None:
+            self._dump.mark(marked)
+        run = self._runs.next
+        try:
+            return self._dumped(run, inputs, execute)
+        finally:  # a run that fails is a run; a graph without operators has none
+            if self._has_nodes:
+                self._runs.ended(run)
+
+    def _dumped(self, run: Run, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
+        dump = self._dump
+        if dump is None:
+            return self._measured(inputs, None, execute)
+        if not self._process.dumps(dump.plan, run.iteration):
+            dump.pass_by(run)
+            return self._measured(inputs, None, execute)
+        try:
+            outputs = self._measured(inputs, dump.begin(run, inputs), execute)
+        except BaseException:
+            dump.broken_off()  # what was captured stays, and no file may read inputs that change later
+            raise
+        dump.end()
+        return outputs
+
+    def _measured(self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute) -> list[Any]:
+        """Run under an observer, and under those that follow the run in device memory."""
+        if self._memory is None:
+            return execute(observer)
+        if self._faults is not None:
+            observer = self._faults.begin(observer)
+        outputs = execute(self._memory.begin(inputs, observer))
+        self._memory.end(inputs)
+        return outputs
