@@ -19,8 +19,9 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.encode import dump_enums, dump_message, packing
-from msdump.encode.dump_parser import Parser, Span
+from msdump.encode.dump_parser import Parser
 from msdump.errors import DumpReadError, FormatError
+from msdump.wire.fields import Span
 
 LENGTH: Final = struct.Struct("<Q")
 VERSION: Final = "2.0"

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from msdump.errors import FormatError
+from msdump.wire.fields import LENGTH, VARINT, length_delimited, tag_of
+from msdump.wire.varints import ALL_BITS, varint
 
 
 class FieldKind(enum.Enum):
@@ -28,7 +30,6 @@ class FieldKind(enum.Enum):
     MESSAGES = enum.auto()
 
 
-ALL_BITS: Final = (1 << 64) - 1
 RANGES: Final[dict[FieldKind, tuple[int, int]]] = {
     FieldKind.UINT64: (0, ALL_BITS),
     FieldKind.UINT32: (0, (1 << 32) - 1),
@@ -115,15 +116,10 @@ MESSAGES: Final = MappingProxyType(
 )
 """Fields of every message, in ascending order of their numbers."""
 
-VARINT: Final = 0
-LENGTH: Final = 2
-"""Wire types: a number, and bytes behind their length."""
-
 SHAPE_DIM: Final = 1
 """Number of the only field of a Shape."""
 
-_SMALL: Final = tuple(bytes((number,)) for number in range(0x80))
-_DIM_TAG: Final = bytes((SHAPE_DIM << 3 | LENGTH,))
+_DIM_TAG: Final = tag_of(SHAPE_DIM, LENGTH)
 
 
 def encode(message: str, value: object) -> bytes:
@@ -155,18 +151,6 @@ def encode(message: str, value: object) -> bytes:
     return b"".join(parts)
 
 
-def varint(value: int) -> bytes:
-    """Return a number, not negative, in seven bits a byte."""
-    if value < 0x80:  # noqa: PLR2004 - seven bits a byte
-        return _SMALL[value]
-    out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - the same
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _number(attribute: str, value: int, limits: tuple[int, int]) -> bytes:
     low, high = limits
     if not low <= value <= high:
@@ -185,7 +169,7 @@ def _text(attribute: str, value: str) -> bytes:
 def _shape(dims: tuple[int, ...]) -> bytes:
     """Return a Shape message, its dimensions packed, behind its length."""
     packed = b"".join(_number("dimension", size, RANGES[FieldKind.UINT64]) for size in dims)
-    body = _DIM_TAG + varint(len(packed)) + packed if packed else b""
+    body = length_delimited(_DIM_TAG, packed) if packed else b""
     return varint(len(body)) + body
 
 
@@ -195,8 +179,8 @@ _Plan = tuple[bytes, str, FieldKind, str, tuple[int, int] | None]
 
 def _plan(field: Field) -> _Plan:
     limits = RANGES.get(field.kind)
-    wire = LENGTH if limits is None else VARINT
-    return varint(field.number << 3 | wire), field.attribute, field.kind, field.of, limits
+    tag = tag_of(field.number, LENGTH if limits is None else VARINT)
+    return varint(tag), field.attribute, field.kind, field.of, limits
 
 
 _PLANS: Final = {

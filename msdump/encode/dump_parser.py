@@ -8,14 +8,16 @@ dimensions have limits, so that a small file cannot fill the memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from msdump.encode.dump_message import ALL_BITS, LENGTH, MESSAGES, RANGES, SHAPE_DIM, VARINT, Field, FieldKind
+from msdump.encode.dump_message import MESSAGES, RANGES, SHAPE_DIM, Field, FieldKind
 from msdump.errors import DumpReadError
-
-Span = tuple[int, int]
-"""Start and end of bytes in a file."""
+from msdump.wire import fields as wire_fields
+from msdump.wire.faults import WireError, WireFault
+from msdump.wire.fields import LENGTH, VARINT, tag_of
+from msdump.wire.varints import read_varint
 
 MOST_FIELDS: Final = 1 << 18
 """Enough for an operator of 20,000 tensors."""
@@ -23,10 +25,15 @@ MOST_FIELDS: Final = 1 << 18
 MOST_TEXT: Final = 1 << 24
 MOST_DIMENSIONS: Final = 64
 
-_FIXED_SIZES: Final = {1: 8, 5: 4}
 _BY_NUMBER: Final = {name: {field.number: field for field in fields} for name, fields in MESSAGES.items()}
-_DIMENSIONS: Final = frozenset({SHAPE_DIM << 3 | VARINT, SHAPE_DIM << 3 | LENGTH})  # one, or packed
-_HIGHEST_TAG: Final = (1 << 32) - 1
+_DIMENSIONS: Final = frozenset({tag_of(SHAPE_DIM, VARINT), tag_of(SHAPE_DIM, LENGTH)})  # one, or packed
+_FAULTS: Final[Mapping[WireFault, str]] = {
+    WireFault.LONG_NUMBER: "no protobuf message: a number of more than ten bytes",
+    WireFault.TORN_NUMBER: "truncated: the message ends inside a number",
+    WireFault.FIELD_NUMBER: "no protobuf message: a field has the number {0.value}",
+    WireFault.WIRE_TYPE: "no protobuf message: a field has the wire type {0.value}",
+    WireFault.TORN_FIELD: "truncated: a field of {0.value} bytes, {0.left} are left",
+}
 
 
 @dataclass(slots=True)
@@ -54,47 +61,30 @@ class Parser:
             DumpReadError: The bytes are no such message.
         """
         fields: dict[str, Any] = {}
-        self._merge(message, start, end, fields)
+        try:
+            self._merge(message, start, end, fields)
+        except WireError as error:
+            raise self.fault(error.start, _FAULTS[error.fault].format(error)) from None
         return fields
 
     def _merge(self, message: str, at: int, end: int, into: dict[str, Any]) -> None:
         known = _BY_NUMBER[message]
-        while at < end:
-            start = at
-            tag, at = self._tag(at, end)
-            wire = tag & 7
+        for tag, value, body, stop in self._fields(at, end):
             field = known.get(tag >> 3)
-            if wire == VARINT:
-                value, at = self.varint(at, end)
-                if field is not None and field.kind in RANGES:
-                    into[field.attribute] = _fitted(value, field.kind)
+            if field is None:
                 continue
-            at, stop = self._body(wire, start, at, end)
-            if wire == LENGTH and field is not None:
-                self._take(field, at, stop, into)
-            at = stop
+            if tag & 7 == LENGTH:
+                self._take(field, body, stop, into)
+            elif tag & 7 == VARINT and field.kind in RANGES:
+                into[field.attribute] = _fitted(value, field.kind)
 
-    def _tag(self, at: int, end: int) -> Span:
-        """Return number and wire type of a field, and where they end."""
-        tag, after = self.varint(at, end)
-        if tag >> 3 == 0 or tag > _HIGHEST_TAG:
-            raise self.fault(at, f"no protobuf message: a field has the number {tag >> 3}")
-        self.fields_left -= 1
-        if self.fields_left < 0:
-            raise self.fault(at, f"more than the {MOST_FIELDS} fields allowed")
-        return tag, after
-
-    def _body(self, wire: int, start: int, at: int, end: int) -> Span:
-        """Return where the value of a field lies."""
-        if wire == LENGTH:
-            size, at = self.varint(at, end)
-        elif wire in _FIXED_SIZES:
-            size = _FIXED_SIZES[wire]
-        else:
-            raise self.fault(start, f"no protobuf message: a field has the wire type {wire}")
-        if size > end - at:
-            raise self.fault(start, f"truncated: a field of {size} bytes, {end - at} are left")
-        return at, at + size
+    def _fields(self, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield (tag, number that it holds, start of the value, end) of each field, and count it."""
+        for tag, value, start, body, stop in wire_fields.fields(self.view, at, end):
+            self.fields_left -= 1
+            if self.fields_left < 0:
+                raise self.fault(start, f"more than the {MOST_FIELDS} fields allowed")
+            yield tag, value, body, stop
 
     def _take(self, field: Field, at: int, stop: int, into: dict[str, Any]) -> None:
         name = field.attribute
@@ -122,40 +112,17 @@ class Parser:
     def _dims(self, at: int, end: int, before: tuple[int, ...]) -> tuple[int, ...]:
         """Return the dimensions of a Shape message, after those of an earlier one."""
         dims = list(before)
-        while at < end:
-            start = at
-            tag, at = self._tag(at, end)
-            if tag & 7 == VARINT:
-                stop = self.varint(at, end)[1]
-            else:
-                at, stop = self._body(tag & 7, start, at, end)
+        for tag, _, body, stop in self._fields(at, end):
             if tag in _DIMENSIONS:
-                self._packed(at, stop, dims)
-            at = stop
+                self._packed(body, stop, dims)
         return tuple(dims)
 
     def _packed(self, at: int, end: int, dims: list[int]) -> None:
         while at < end:
             if len(dims) == MOST_DIMENSIONS:
                 raise self.fault(at, f"a shape of more than {MOST_DIMENSIONS} dimensions")
-            size, at = self.varint(at, end)
+            size, at = read_varint(self.view, at, end)
             dims.append(size)
-
-    def varint(self, at: int, end: int) -> tuple[int, int]:
-        """Return a number of at most 64 bits and where it ends."""
-        value = shift = 0
-        start = at
-        view = self.view
-        while at < end:
-            byte = view[at]
-            value |= (byte & 0x7F) << shift
-            at += 1
-            if byte < 0x80:  # noqa: PLR2004 - the continuation bit of a varint
-                return value & ALL_BITS, at
-            shift += 7
-            if shift > 63:  # noqa: PLR2004 - a varint has at most ten bytes
-                raise self.fault(start, "no protobuf message: a number of more than ten bytes")
-        raise self.fault(start, "truncated: the message ends inside a number")
 
     def fault(self, at: int, message: str) -> DumpReadError:
         """Return the error of a byte."""

@@ -15,7 +15,7 @@ from msdump.execute.weights import WeightStore
 from msdump.graph.graph import Node
 from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, HALVES, Rounding
 from msdump.graph.kernel.onenode import NodeModel
-from msdump.graph.wire import SMALL_BYTES
+from msdump.graph.split_model import SMALL_BYTES
 
 _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
     "MatMul": frozenset({0, 1}),

@@ -14,9 +14,10 @@ from onnx import shape_inference
 
 from msdump import reading
 from msdump.errors import GraphError
-from msdump.graph import functions, names, pass_through, validity, weights, wire
+from msdump.graph import functions, names, pass_through, split_model, validity, weights
 from msdump.graph.builder import Builder, Shared
 from msdump.graph.graph import IN_MEMORY, Graph
+from msdump.wire.fields import Span
 
 _log = logging.getLogger("msdump.graph")
 
@@ -71,7 +72,7 @@ def _build(
     keeps_classes: bool,
     sizes: Mapping[str, int],
 ) -> Graph:
-    split = wire.split(data)
+    split = split_model.split(data)
     model = validity.parsed(split.message)
     _settle(model.graph, sizes)
     if model.training_info:
@@ -104,7 +105,7 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
                 dimension.dim_value = sizes[dimension.dim_param]
 
 
-def _slice(raw: np.ndarray, span: wire.Span | None) -> np.ndarray | None:
+def _slice(raw: np.ndarray, span: Span | None) -> np.ndarray | None:
     return None if span is None else raw[span[0] : span[1]]
 
 

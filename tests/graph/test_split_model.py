@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.errors import GraphError
-from msdump.graph import wire
+from msdump.graph import split_model
+from msdump.graph.split_model import SMALL_BYTES
+from msdump.wire.fields import LENGTH, length_delimited, tag_of
 
 FAULTS = {
     "field zero": (b"\x02\x00", "no protobuf message: field number 0 at byte 0"),
@@ -27,7 +29,7 @@ tensors = st.builds(
         name=name, data_type=onnx.TensorProto.UINT8, dims=[len(raw)], raw_data=raw, doc_string=doc
     ),
     st.text(max_size=3),
-    st.sampled_from((0, 1, wire.SMALL_BYTES - 40, wire.SMALL_BYTES, wire.SMALL_BYTES + 1, 5000)).map(
+    st.sampled_from((0, 1, SMALL_BYTES - 40, SMALL_BYTES, SMALL_BYTES + 1, 5000)).map(
         lambda size: bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     ),
     st.text(max_size=3),
@@ -47,7 +49,7 @@ models = st.builds(
 
 def joined(data: bytes) -> onnx.ModelProto:
     """Return the model that a split model stands for."""
-    split = wire.split(memoryview(data))
+    split = split_model.split(memoryview(data))
     model = onnx.ModelProto.FromString(split.message)
     for position, (start, end) in split.raw_data.items():
         model.graph.initializer[position].raw_data = data[start:end]
@@ -78,8 +80,8 @@ def test_last_raw_data_counts():
     for first, last in ((large, small), (small, large)):
         tensor = (onnx.TensorProto(raw_data=item).SerializeToString() for item in (first, last))
         graph = b"".join(tensor)
-        graph = b"\x2a" + wire._varint(len(graph)) + graph
-        data = b"\x3a" + wire._varint(len(graph)) + graph
+        graph = length_delimited(tag_of(5, LENGTH), graph)
+        data = length_delimited(tag_of(7, LENGTH), graph)
 
         assert last == joined(data).graph.initializer[0].raw_data
 
@@ -90,7 +92,7 @@ def test_any_bytes_split_or_are_refused(data):
     """Random bytes either split into no more than themselves or raise GraphError, nothing else."""
     size = 0
     with contextlib.suppress(GraphError):
-        size = len(wire.split(memoryview(data)).message)
+        size = len(split_model.split(memoryview(data)).message)
 
     assert size <= len(data) + 10
 
@@ -99,7 +101,7 @@ def test_any_bytes_split_or_are_refused(data):
 def test_faults_are_told_with_their_place(data, message):
     """A faulty message is refused at its byte."""
     with pytest.raises(GraphError, match=message):
-        wire.split(memoryview(data))
+        split_model.split(memoryview(data))
 
 
 def test_large_weights_stay_where_they_lie():
@@ -108,8 +110,8 @@ def test_large_weights_stay_where_they_lie():
     graph = onnx.GraphProto(initializer=[onnx.TensorProto(raw_data=raw) for raw in (small, large)])
     data = onnx.ModelProto(graph=graph).SerializeToString()
 
-    split = wire.split(memoryview(data))
+    split = split_model.split(memoryview(data))
 
     ((position, (start, end)),) = split.raw_data.items()
     assert (1, large) == (position, data[start:end])
-    assert len(split.message) < wire.SMALL_BYTES
+    assert len(split.message) < SMALL_BYTES
