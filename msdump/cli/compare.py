@@ -123,7 +123,7 @@ def command(
 def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     """Print the numbers of two files and the verdict; exit with 1 where they differ."""
     result = divergence.files(dumped, golden, limits)
-    scores = result.found.scores  # none where nothing was compared
+    scores = result.compared.scores  # none where nothing was compared
     for name, score in zip(algorithms.ALL[: len(scores)], scores, strict=True):
         print(f"{name}: {score}")
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")

@@ -52,7 +52,7 @@ def _cells(located: Located) -> tuple[str, ...]:
 
 
 def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
-    numbers = tensor.found.agreement
+    numbers = tensor.compared.agreement
     if numbers is None:
         return "", "", ""
     return f"{numbers.cosine:.6f}", f"{numbers.distance:.3g}", f"{numbers.largest:.3g}"

@@ -55,7 +55,7 @@ class OverflowReport:
     blocks: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     code: ReturnCode = ReturnCode.DONE
-    found: int = 0
+    record_count: int = 0
 
     def fail(self, code: ReturnCode, message: str) -> None:
         """Note an error."""
@@ -71,7 +71,7 @@ def analyse(records: list[OverflowFile], output: str, count: int = 0) -> Overflo
         output: Directory of the converted records and tensors.
         count: How many records, 0: all.
     """
-    report, results, folder_of = OverflowReport(found=len(records)), _Results(output), cache(_folder)
+    report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_folder)
     for record in records[: count or None]:
         try:
             block = _block(record, results, folder_of(str(Path(record.path).parent)))

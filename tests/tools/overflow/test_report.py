@@ -67,7 +67,7 @@ def test_block_has_the_documented_form(tmp_path):
         f" {name}.output.0.npy",
         " -[Format: ND] [Shape: (1, 3)] [Dtype: float16] [Max: inf] [Min: 1.0] [Mean: inf]",
     ] == report.blocks[0].splitlines()
-    assert ([], 0, 1) == (report.errors, report.code, report.found)
+    assert ([], 0, 1) == (report.errors, report.code, report.record_count)
 
 
 def test_record_and_tensors_are_converted(tmp_path):
@@ -94,7 +94,7 @@ def test_oldest_overflow_comes_first(tmp_path):
     assert ["[AICPU][TaskId:5]", "[AIC][TaskId:9][S"] == [
         block.splitlines()[1][1:18] for block in report.blocks
     ]
-    assert 3 == report.found
+    assert 3 == report.record_count
 
 
 def test_record_without_a_dump_file(tmp_path):

@@ -13,7 +13,10 @@ from msdump.tools.return_codes import ReturnCode
 
 
 def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
-    """Return two dumped tensors in the host's layout, or as they are where only that can be.
+    """Return the arrays of two dumped tensors in the host's layout.
+
+    Where neither tells its host shape and both have the same format and device shape, the arrays come
+    back as the device holds them.
 
     Raises:
         ToolError: Their shapes differ, or a format has no conversion.
@@ -22,6 +25,7 @@ def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.
     """
     if not (dumped.is_converted or golden.is_converted):
         return _checked(dumped, golden, dumped.array, golden.array)
+    # A dump file may lack the host shape; the counterpart's serves both.
     shape = dumped.host_shape or golden.host_shape or _plain_shape(dumped) or _plain_shape(golden)
     is_same = (dumped.format, dumped.shape, dumped.host_shape) == (
         golden.format,
@@ -33,7 +37,7 @@ def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.
     try:
         return _checked(dumped, golden, dumped.on_host(shape), golden.on_host(shape))
     except FormatError as error:
-        if is_same:
+        if is_same:  # a format without a conversion, but the same on both sides: element by element it is
             return dumped.array, golden.array
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
 
@@ -41,7 +45,7 @@ def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.
 def in_golden_layout(
     dumped: DumpedOperand, golden: DumpedOperand, layout: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a dumped tensor in the layout of a golden one, and that one.
+    """Return the array of a dumped tensor in the layout of a golden one, and the golden array.
 
     Args:
         dumped: The tensor.
@@ -55,30 +59,38 @@ def in_golden_layout(
     """
     if golden.is_converted:
         return alike(dumped, golden)
-    theirs = golden.array
+    golden_array = golden.array
     try:
-        ours = dumped.array if not dumped.is_converted else dumped.on_host(_host_shape(theirs.shape, layout))
+        dumped_array = (
+            dumped.array
+            if not dumped.is_converted
+            else dumped.on_host(_host_shape(golden_array.shape, layout))
+        )
     except FormatError as error:
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
-    candidates = list(_candidates(ours, dumped, layout))
-    fitting = [candidate for candidate in candidates if candidate.shape == theirs.shape]
+    candidates = list(_candidates(dumped_array, dumped, layout))
+    fitting = [candidate for candidate in candidates if candidate.shape == golden_array.shape]
     chosen = np.ascontiguousarray((fitting or candidates)[0])
-    if chosen.size == theirs.size:  # a reshape may have been optimised away
-        return chosen, theirs
-    return _checked(dumped, golden, chosen, theirs)
+    if chosen.size == golden_array.size:  # a reshape may have been optimised away
+        return chosen, golden_array
+    return _checked(dumped, golden, chosen, golden_array)
 
 
-def _candidates(ours: np.ndarray, dumped: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
-    """Yield an array in the layout that is told, then in others that it could have been saved in."""
-    here = host_layout(dumped, ours.ndim)
-    yield in_layout(ours, here, layout)
-    yield ours
-    for other in LAYOUTS.get(ours.ndim, ()):
-        yield in_layout(ours, here, other)
+def _candidates(dumped_array: np.ndarray, dumped: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
+    """Yield an array in the layout that a graph file tells, as it is, and in all layouts of its rank."""
+    host = host_layout(dumped, dumped_array.ndim)
+    yield in_layout(dumped_array, host, layout)
+    yield dumped_array
+    for other in LAYOUTS.get(dumped_array.ndim, ()):
+        yield in_layout(dumped_array, host, other)
 
 
 def _host_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Return the shape of an array in the order of the host's axes."""
+    """Return a shape of some layout in the order of the host's axes, NCHW or NCDHW.
+
+    >>> _host_shape((1, 28, 20, 3), "NHWC")
+    (1, 3, 28, 20)
+    """
     if layout not in LAYOUTS.get(len(shape), ()):
         return shape
     return tuple(shape[layout.index(axis)] for axis in LAYOUTS[len(shape)][0])
@@ -89,14 +101,14 @@ def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
 
 
 def _checked(
-    dumped: DumpedOperand, golden: DumpedOperand, ours: np.ndarray, theirs: np.ndarray
+    dumped: DumpedOperand, golden: DumpedOperand, dumped_array: np.ndarray, golden_array: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Refuse arrays whose shapes differ in more than axes of length 1."""
-    sizes = [[size for size in array.shape if size != 1] for array in (ours, theirs)]
+    sizes = [[size for size in array.shape if size != 1] for array in (dumped_array, golden_array)]
     if sizes[0] == sizes[1]:
-        return ours, theirs
+        return dumped_array, golden_array
     raise ToolError(
         ReturnCode.SHAPE,
-        f"shape {ours.shape} of {dumped.format or 'dumped'} does not fit {theirs.shape} of"
+        f"shape {dumped_array.shape} of {dumped.format or 'dumped'} does not fit {golden_array.shape} of"
         f" {golden.format or 'golden'}; was the same input, batch and model dumped?",
     )

@@ -51,7 +51,7 @@ class FolderKind(enum.StrEnum):
 
 
 _ALONE: Final = frozenset({FolderKind.DUMPS, FolderKind.GOLDEN})
-"""What never lies in one directory with files of another execution."""
+"""Kinds of which no directory holds files of several executions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class NamedFile:
     Attributes:
         path: The file.
         name: Its name; the original name where it has a stand-in.
-        op_name: Operator as files spell it: its key in the directory.
+        op_name: Operator as files spell it, its key in ``Folder.operators``.
         timestamp: Microseconds since the epoch, 0 where the name holds something else.
         op_type: Operator type, "" of golden tensors.
         task_id: Task, 0 of golden tensors.
@@ -97,9 +97,9 @@ class Folder:
     Attributes:
         path: The directory.
         kind: What its files are.
-        operators: Files by operator, by timestamp; the operators by their last file's timestamp.
-        version: Of dump files: 2, or 1 for plain messages.
-        execution: Number of the execution that the files are of.
+        operators: Files of each operator sorted by timestamp, the operators sorted by their last file's.
+        version: Version of the dump files: 2, or 1 for plain messages.
+        execution: Number of the execution whose files these are.
         executions: How many executions left files in the directory.
     """
 
@@ -118,16 +118,20 @@ class Folder:
 
 
 def key(op_name: str) -> str:
-    """Return an operator's full name as the names of files hold it."""
+    """Return an operator's full name as the names of files hold it.
+
+    >>> key("Default/conv1-Conv2d/Conv2D-op0")
+    'Default_conv1-Conv2d_Conv2D-op0'
+    """
     return names.sanitize(op_name)
 
 
 def read(path: str, version: int = 2, execution: int | None = None) -> Folder:
-    """Return what a directory holds; files of somebody else are left out with a warning.
+    """Return the files of a directory; those without the name of a dump file are left out with a warning.
 
     Args:
         path: The directory.
-        version: Of dump files: 2, or 1 for plain messages.
+        version: Version of the dump files: 2, or 1 for plain messages.
         execution: Number of the execution, where programs dumped several times into one path (MindSpore's
             tree); None: the last one that is whole.
 
@@ -136,37 +140,38 @@ def read(path: str, version: int = 2, execution: int | None = None) -> Folder:
         DumpReadError: It or its ``mapping.csv`` cannot be read, or there was no such execution.
     """
     path = os.path.realpath(path)
-    found = list(_named(path))
-    if not found:
+    parsed = list(_named(path))
+    if not parsed:
         raise ToolError(
             ReturnCode.FILE_NAME,
             f"{path}: no dump files; their names are op_type.op_name.task_id.stream_id.timestamp,"
             " op_name.output_index.timestamp.npy or those of MindSpore",
         )
-    kinds = dict(reversed(found))
+    kinds = dict(reversed(parsed))  # the first file of each kind: the last of a reversed list stays
     if len(kinds) > 1:
         examples = ", ".join(f"{file.name!r} ({kind})" for kind, file in kinds.items())
         raise ToolError(
             ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
         )
-    kind = _kind(found[0][0], [file for _, file in found])
-    return _of_execution(Folder(path, kind, {}, version), [file for _, file in found], execution)
+    kind = _kind(parsed[0][0], [file for _, file in parsed])
+    return _of_execution(Folder(path, kind, {}, version), [file for _, file in parsed], execution)
 
 
-def _of_execution(folder: Folder, files: list[NamedFile], wanted: int | None) -> Folder:
+def _of_execution(folder: Folder, files: list[NamedFile], execution: int | None) -> Folder:
     """Return the files of one execution, each with the number of its pass."""
     iteration = None if folder.kind in _ALONE else open_iteration(folder.path)
     if iteration is None:
         return replace(folder, operators=_by_operator(_with_passes(files)))
-    taken = iteration.timeline.last_whole if wanted is None else wanted
-    passes = {record.path: record.pass_number for record in iteration.execution(taken).records}
-    kept = [replace(file, pass_number=passes[file.path]) for file in files if file.path in passes]
+    number = iteration.timeline.last_whole if execution is None else execution
+    passes = {record.path: record.pass_number for record in iteration.execution(number).records}
+    chosen = [replace(file, pass_number=passes[file.path]) for file in files if file.path in passes]
     count = len(iteration.timeline.spans)
-    return replace(folder, operators=_by_operator(kept), execution=taken, executions=count)
+    return replace(folder, operators=_by_operator(chosen), execution=number, executions=count)
 
 
 def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
     files = sorted(files, key=lambda file: (file.timestamp, file.name))
+    # Files of one operator that differ in path and time alone are passes of a loop, oldest first.
     numbers = timeline.ordinals(replace(file, path="", name="", timestamp=0) for file in files)
     return [replace(file, pass_number=number) for file, number in zip(files, numbers, strict=True)]
 
@@ -183,7 +188,7 @@ def _by_operator(files: list[NamedFile]) -> dict[str, tuple[NamedFile, ...]]:
     for file in sorted(files, key=lambda file: (file.timestamp, file.name)):
         operators.setdefault(file.op_name, []).append(file)
     by_time = sorted(operators.items(), key=lambda item: item[1][-1].timestamp)
-    return {name: tuple(found) for name, found in by_time}
+    return {name: tuple(operator_files) for name, operator_files in by_time}
 
 
 def _named(path: str) -> Iterator[tuple[FolderKind, NamedFile]]:
@@ -191,6 +196,7 @@ def _named(path: str) -> Iterator[tuple[FolderKind, NamedFile]]:
     foreign = []
     for name in _listed(path):
         original = name
+        # A name that was too long for the file system is a number, which mapping.csv explains.
         if _STAND_IN.fullmatch(name):
             if originals is None:
                 originals = _originals(path)
@@ -227,7 +233,14 @@ def _originals(path: str) -> dict[str, str]:
 
 
 def parse(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:
-    """Return what the name of a file says, None for a file of somebody else.
+    """Return the kind of a file and what its name says, None where it is not the name of a dump file.
+
+    >>> kind, file = parse("Conv2D.conv1.12.3.1700000000000000", "Conv2D.conv1.12.3.1700000000000000")
+    >>> kind.name, file.op_type, file.op_name, file.task_id, file.stream_id, file.timestamp
+    ('DUMPS', 'Conv2D', 'conv1', 12, 3, 1700000000000000)
+    >>> kind, file = parse("conv1.0.1700000000000000.npy", "conv1.0.1700000000000000.npy")
+    >>> kind.name, file.op_name, file.slot
+    ('GOLDEN', 'conv1', 0)
 
     Args:
         path: The file.

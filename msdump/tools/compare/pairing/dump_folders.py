@@ -27,9 +27,9 @@ class FolderPair:
     """Two directories of dumped operators that belong together.
 
     Attributes:
-        label: What tells them from other ones, "" where there is only one.
-        dumped: The one that is examined.
-        golden: The one that it is compared with.
+        label: Their path without the time of the dump, or their iteration; "" for the only pair.
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
     """
 
     label: str
@@ -42,7 +42,7 @@ class FolderPairs:
     """Directories that belong together, and those without a counterpart.
 
     Attributes:
-        pairs: In the order of their labels, numbers by value.
+        pairs: Sorted by their labels, numbers by value.
         alone: Directories without a counterpart.
     """
 
@@ -51,14 +51,14 @@ class FolderPairs:
 
 
 def pair(dumped: str, golden: str) -> FolderPairs:
-    """Return the directories of dumped operators below two paths, as they belong together.
+    """Return the pairs of directories of dumped operators below two paths.
 
-    Directories with the same path belong together, whenever the dumps were made; else the only
-    one of each side, or those of the same iteration.
+    Directories with the same path below these belong together, whenever the dumps were made; else the
+    only one of each side, or those of the same iteration.
 
     Args:
-        dumped: What is examined: such a directory, or one above it.
-        golden: What it is compared with.
+        dumped: Directory of dumped operators that is examined, or one above it.
+        golden: Directory that it is compared with, or one above it.
 
     Raises:
         ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
@@ -67,30 +67,40 @@ def pair(dumped: str, golden: str) -> FolderPairs:
 
 
 def pair_statistics(dumped: str, golden: str) -> FolderPairs:
-    """Return the directories of statistics below two paths, as they belong together; as ``pair``."""
+    """Return the pairs of directories with a ``statistic.csv`` below two paths, as ``pair`` does."""
     return _paired(dumped, golden, _labelled(dumped, _has_statistics), _labelled(golden, _has_statistics))
 
 
 def hold_statistics_alone(*roots: str) -> bool:
-    """Tell whether each directory has statistics below it and one of them no dump files."""
+    """Tell whether each path has a ``statistic.csv`` below it, and one of them no dump files."""
     has_all = all(next(_holding(root, _has_statistics), None) for root in roots)
     return has_all and not all(next(_holding(root, _has_dumps), None) for root in roots)
 
 
-def _paired(dumped: str, golden: str, ours: dict[str, str], theirs: dict[str, str]) -> FolderPairs:
-    if len(ours) == len(theirs) == 1:
-        return FolderPairs((FolderPair("", *ours.values(), *theirs.values()),), ())
-    if not ours.keys() & theirs.keys():
-        ours, theirs = _by_iteration(ours), _by_iteration(theirs)
-    both = sorted(ours.keys() & theirs.keys(), key=_order)
-    if not both:
+def _paired(
+    dumped: str, golden: str, dumped_by_label: dict[str, str], golden_by_label: dict[str, str]
+) -> FolderPairs:
+    if len(dumped_by_label) == len(golden_by_label) == 1:
+        return FolderPairs((FolderPair("", *dumped_by_label.values(), *golden_by_label.values()),), ())
+    if not dumped_by_label.keys() & golden_by_label.keys():
+        dumped_by_label, golden_by_label = _by_iteration(dumped_by_label), _by_iteration(golden_by_label)
+    shared_labels = sorted(dumped_by_label.keys() & golden_by_label.keys(), key=_order)
+    if not shared_labels:
         raise ToolError(
             ReturnCode.NO_DUMP_FILE,
-            f"no directory of {dumped} ({_examples(ours)}) has a counterpart in {golden}"
-            f" ({_examples(theirs)}); give the directory of one iteration on each side",
+            f"no directory of {dumped} ({_examples(dumped_by_label)}) has a counterpart in {golden}"
+            f" ({_examples(golden_by_label)}); give the directory of one iteration on each side",
         )
-    alone = [side[label] for side in (ours, theirs) for label in sorted(side) if label not in both]
-    return FolderPairs(tuple(FolderPair(label, ours[label], theirs[label]) for label in both), tuple(alone))
+    alone = [
+        side[label]
+        for side in (dumped_by_label, golden_by_label)
+        for label in sorted(side)
+        if label not in shared_labels
+    ]
+    return FolderPairs(
+        tuple(FolderPair(label, dumped_by_label[label], golden_by_label[label]) for label in shared_labels),
+        tuple(alone),
+    )
 
 
 def lowest(path: str) -> str:
@@ -99,30 +109,34 @@ def lowest(path: str) -> str:
     Raises:
         ToolError: There are several below it.
     """
-    found = list(_holding(path, _has_dumps))
-    if len(found) > 1 and path not in found:
+    folders = list(_holding(path, _has_dumps))
+    if len(folders) > 1 and path not in folders:
         raise ToolError(
             ReturnCode.PARAMETER,
-            f"{path} holds several directories of dump files, {found[0]} is one; give one",
+            f"{path} holds several directories of dump files, {folders[0]} is one; give one",
         )
-    return found[0] if len(found) == 1 else path
+    return folders[0] if len(folders) == 1 else path
 
 
 def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
-    """Return the directories that hold something by their path without the time of the dump."""
+    """Return the wanted directories below a root by their labels.
+
+    Raises:
+        ToolError: The root is no directory, has none of them, or two with the same label.
+    """
     if not os.path.isdir(root):
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
-    found = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted)}
-    if not found:
+    label_of = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted)}
+    if not label_of:
         raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
-    twice = [label for label, count in Counter(found.values()).items() if count > 1]
-    if twice:
-        one, other, *_ = (path for path, label in found.items() if label == twice[0])
+    repeated = [label for label, count in Counter(label_of.values()).items() if count > 1]
+    if repeated:
+        one, other, *_ = (path for path, label in label_of.items() if label == repeated[0])
         raise ToolError(
             ReturnCode.PARAMETER,
             f"{root} holds several dumps, such as {one} and {other}; give one of them",
         )
-    return {label: path for path, label in found.items()}
+    return {label: path for path, label in label_of.items()}
 
 
 def _hint(root: str) -> str:
@@ -131,6 +145,11 @@ def _hint(root: str) -> str:
 
 
 def _label(path: Path) -> str:
+    """Return a path without the time of the dump, in which two dumps of the same network differ.
+
+    >>> _label(Path("20240131120000/0/lenet/1/0"))
+    '0/lenet/1/0'
+    """
     return "/".join(part for part in path.parts if not _TIME.fullmatch(part))
 
 
@@ -161,6 +180,11 @@ def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
 
 
 def _order(label: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts numbers in the order of their values, behind names.
+
+    >>> sorted(["rank_0/10", "rank_0/9"], key=_order)
+    ['rank_0/9', 'rank_0/10']
+    """
     parts = label.split("/")
     return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
 

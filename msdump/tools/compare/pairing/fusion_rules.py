@@ -6,6 +6,9 @@ The file holds graphs, a graph operators, an operator its producers, attributes 
     OPERATOR: {"name", "type", "id", "input": ["producer:0"], "attr": [ATTRIBUTE], "output_desc": [OUTPUT]}
     OUTPUT: {"attr": [ATTRIBUTE]}
     ATTRIBUTE: {"key": "_datadump_origin_name", "value": {"s": "conv1"}}
+
+An operator without ``_datadump_original_op_names`` stands for the original of its own name; one with
+an empty list was added by the compiler.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ class Origin:
     """An output of the original network.
 
     Attributes:
-        name: Its operator.
-        index: Which output.
+        name: Name of its operator.
+        index: Number of the output.
         format: Order of its axes, "" where it is not told.
     """
 
@@ -57,9 +60,9 @@ class RuleOperator:
         op_type: Operator type.
         inputs: Producer and output number of each input.
         originals: Operators of the original network that it stands for; none: the compiler added it.
-        outputs: Where its outputs come from, None where the original network has no such output.
-        is_inner: It is one of several operators for the same originals and gives none of their outputs.
-        is_added: The compiler has put it there to change a tensor's element type or format.
+        outputs: The original output of each of its outputs, None where the original network has no such.
+        is_inner: Whether it is one of several operators for the same originals and gives no output of them.
+        is_added: Whether the compiler has added it to change a tensor's element type or format.
     """
 
     index: int
@@ -86,8 +89,8 @@ class FusionRules:
     """The operators of a compiled graph.
 
     Attributes:
-        source: The file.
-        operators: In the order of execution.
+        source: Path of the graph file.
+        operators: The operators, in the order of execution.
     """
 
     source: str
@@ -100,12 +103,12 @@ class FusionRules:
 
     @cached_property
     def by_key(self) -> Mapping[str, RuleOperator]:
-        """Operators by their names in the names of files."""
+        """Operators by their names as files spell them."""
         return {names.sanitize(operator.name): operator for operator in self.operators}
 
     @cached_property
     def by_origin(self) -> Mapping[tuple[str, int], tuple[str, int]]:
-        """Operator and number of the output that gives an output of the original network."""
+        """Operator and number of its output, by original operator and number of the original output."""
         return {
             (output.name, output.index): (operator.name, number)
             for operator in self.operators
@@ -115,16 +118,16 @@ class FusionRules:
 
     @cached_property
     def by_original(self) -> Mapping[str, str]:
-        """The operator that stands for an operator of the original network."""
+        """Name of the operator that stands for each operator of the original network."""
         return {original: operator.name for operator in self.operators for original in operator.originals}
 
     @property
     def groups(self) -> Mapping[int, tuple[RuleOperator, ...]]:
         """Operators by the number that those with the same originals share."""
-        found: dict[int, list[RuleOperator]] = {}
+        by_index: dict[int, list[RuleOperator]] = {}
         for operator in self.operators:
-            found.setdefault(operator.index, []).append(operator)
-        return {index: tuple(members) for index, members in sorted(found.items())}
+            by_index.setdefault(operator.index, []).append(operator)
+        return {index: tuple(members) for index, members in sorted(by_index.items())}
 
     @property
     def data_nodes(self) -> tuple[str, ...]:
@@ -139,32 +142,35 @@ class FusionRules:
     def output_origin(
         self, operator: RuleOperator, index: int, is_passing: IsPassing = _has_passing_type
     ) -> Origin | None:
-        """Return where an output comes from, looking through casts and changes of format.
-
-        Outputs that are not described come from the first one.
+        """Return the original output that an output stands for, through casts and changes of format.
 
         Args:
             operator: The operator.
-            index: Its output.
-            is_passing: Tells which operators are looked through; else all casts are, as CANN's tool does,
-                those of the original network as well.
+            index: Number of its output.
+            is_passing: Tells which operators only pass their input on. By default these are all casts and
+                changes of format, also those of the original network, as for CANN's tool.
         """
         source, number = self._behind_casts(operator, index, is_passing)
         if source is None or not source.outputs:
             return None
+        # An output that the file does not describe counts as the operator's first.
         return source.outputs[number if number < len(source.outputs) else 0]
 
     def input_origin(
         self, operator: RuleOperator, index: int, is_passing: IsPassing = _has_passing_type
     ) -> Origin | None:
-        """Return where an input comes from, as ``output_origin`` does of its producer."""
+        """Return the original output that an input reads, as ``output_origin`` does for its producer."""
         producer, output = self._producer(operator, index)
         return None if producer is None else self.output_origin(producer, output, is_passing)
 
     def _behind_casts(
         self, operator: RuleOperator, index: int, is_passing: IsPassing
     ) -> tuple[RuleOperator | None, int]:
-        """Return what a cast or change of format passes on; nothing where such operators go in a ring."""
+        """Return the operator behind casts and changes of format, and the number of its output.
+
+        None comes back where the producer is not in the file, or such operators form a ring, as only a
+        damaged file has it.
+        """
         source: RuleOperator | None = operator
         seen: set[str] = set()
         while source is not None and is_passing(source):
@@ -185,7 +191,7 @@ def read(path: str) -> FusionRules:
     """Return the rules of a graph file.
 
     Raises:
-        ToolError: The file is not such a graph; names the place in it.
+        ToolError: The file cannot be read, or is not such a graph; the message names the place in it.
     """
     try:
         value = texts.read_json(path)
@@ -195,21 +201,31 @@ def read(path: str) -> FusionRules:
 
 
 def parse(value: Any, source: str) -> FusionRules:
-    """Return the rules of a decoded graph file; see ``read``."""
+    """Return the rules of a decoded graph file, as ``read`` does.
+
+    >>> operator = {"name": "conv1relu", "type": "Conv2D", "attr": [
+    ...     {"key": "_datadump_original_op_names", "value": {"list": {"s": ["conv1", "relu"]}}}]}
+    >>> rules = parse({"graph": [{"op": [operator]}]}, "graph.json")
+    >>> rules.operators[0].originals, rules.by_original["relu"]
+    (('conv1', 'relu'), 'conv1relu')
+    """
     groups: dict[tuple[str, ...], int] = {}
     operators: dict[str, RuleOperator] = {}
     for place in _operators(_Place(source, "$", value)):
         operator = _operator(place, groups)
-        operators.setdefault(operator.name, operator)
+        operators.setdefault(operator.name, operator)  # of operators of one name the first counts
     if not operators:
         raise ToolError(ReturnCode.JSON, f"{source}: the graph has no operators")
     sizes = Counter(operator.index for operator in operators.values())
-    told = [_renamed(each) if sizes[each.index] == 1 else each for each in operators.values()]
-    return FusionRules(source, tuple(sorted(told, key=lambda operator: operator.sequence)))
+    operators_in_file = [_renamed(each) if sizes[each.index] == 1 else each for each in operators.values()]
+    return FusionRules(source, tuple(sorted(operators_in_file, key=lambda operator: operator.sequence)))
 
 
 def _renamed(operator: RuleOperator) -> RuleOperator:
-    """Let the only operator of one original give that one's outputs where it does not tell their origin."""
+    """Return an operator that stands alone for one original, each output named after an output of that one.
+
+    Outputs whose origin the file tells keep it.
+    """
     if len(operator.originals) != 1:
         return operator
     name = operator.originals[0]
@@ -219,24 +235,25 @@ def _renamed(operator: RuleOperator) -> RuleOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A value of the file and where it stands."""
+    """A value of the file with its path in it, ``$.graph[0].op[3].attr``, for messages."""
 
     source: str
     path: str
     value: Any
 
     def member(self, key: str, kind: type, default: Any = None) -> _Place:
-        """Return a member, or its default; without one it must be there.
+        """Return a member of an object, or its default where it is missing.
 
         Raises:
-            ToolError: It is missing or of another type.
+            ToolError: It is missing and has no default, or it is of another type.
         """
-        found = self.value.get(key, default) if isinstance(self.value, dict) else None
-        place = _Place(self.source, f"{self.path}.{key}", found)
-        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-            what = "is missing" if found is None else f"is {type(found).__name__} {found!r:.60}"
+        value = self.value.get(key, default) if isinstance(self.value, dict) else None
+        place = _Place(self.source, f"{self.path}.{key}", value)
+        # bool is a subclass of int, but true is no number in JSON.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            fault = "is missing" if value is None else f"is {type(value).__name__} {value!r:.60}"
             raise ToolError(
-                ReturnCode.JSON, f"{self.source}: {place.path} {what}; it must be of type {kind.__name__}"
+                ReturnCode.JSON, f"{self.source}: {place.path} {fault}; it must be of type {kind.__name__}"
             )
         return place
 
@@ -254,10 +271,12 @@ def _operators(root: _Place) -> Iterator[_Place]:
 def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator:
     name: str = place.member("name", str).value
     attributes = _Attributes(place)
-    listed = attributes.texts(_ORIGINAL_NAMES)
-    originals = (name,) if listed is None else tuple(filter(None, listed))
-    is_told = listed is not None
-    outputs = tuple(_outputs(place, "" if is_told else name)) or (() if is_told else (Origin(name, 0),))
+    original_names = attributes.texts(_ORIGINAL_NAMES)
+    originals = (name,) if original_names is None else tuple(filter(None, original_names))
+    has_originals = original_names is not None
+    outputs = tuple(_outputs(place, "" if has_originals else name)) or (
+        () if has_originals else (Origin(name, 0),)
+    )
     op_type: str = place.member("type", str).value
     return RuleOperator(
         groups.setdefault(originals or ("", name), len(groups)),
@@ -268,7 +287,7 @@ def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator
         originals,
         outputs,
         attributes.truth(_IS_PART_OF_SEVERAL) and not any(outputs),
-        op_type in PASSING and not (listed and any(listed)),
+        op_type in PASSING and not (original_names and any(original_names)),
     )
 
 
@@ -288,7 +307,12 @@ def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
 
 
 def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
-    """Yield where outputs with attributes come from; ``default`` names those that do not tell."""
+    """Yield the origin of each output that has attributes, None where the file tells none.
+
+    Args:
+        place: The operator.
+        default: Name of the original operator where an output names none, "" for no origin.
+    """
     for index, output in enumerate(place.member("output_desc", list, []).items()):
         if not isinstance(output.value, dict) or "attr" not in output.value:
             continue
@@ -303,31 +327,31 @@ class _Attributes:
     """The attributes of an operator or an output."""
 
     def __init__(self, place: _Place) -> None:
-        listed = place.member("attr", list, []).items()
-        self._places = {item.member("key", str).value: item for item in listed}
+        items = place.member("attr", list, []).items()
+        self._places = {item.member("key", str).value: item for item in items}
 
     def text(self, key: str) -> str:
         """Return a text, "" without it."""
-        found = self._value(key)
-        return "" if found is None else str(found.member("s", str).value)
+        value = self._value(key)
+        return "" if value is None else str(value.member("s", str).value)
 
     def number(self, key: str) -> int | None:
         """Return a number, None without it."""
-        found = self._value(key)
-        return None if found is None else int(found.member("i", int).value)
+        value = self._value(key)
+        return None if value is None else int(value.member("i", int).value)
 
     def truth(self, key: str) -> bool:
         """Return a truth value, False without it."""
-        found = self._value(key)
-        return found is not None and bool(found.member("b", bool).value)
+        value = self._value(key)
+        return value is not None and bool(value.member("b", bool).value)
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         """Return a list of texts, None without it."""
-        found = self._value(key)
-        if found is None:
+        value = self._value(key)
+        if value is None:
             return None
-        listed = found.member("list", dict).member("s", list, [])
-        return tuple(str(item.value) for item in listed.items())
+        items = value.member("list", dict).member("s", list, [])
+        return tuple(str(item.value) for item in items.items())
 
     def _value(self, key: str) -> _Place | None:
         place = self._places.get(key)

@@ -1,4 +1,4 @@
-"""The compiled graph of a model as a file: JSON for msaccucmp's ``-f``, GE's own text, or ONNX's words."""
+"""The compiled graph of a model as a file: JSON for msaccucmp's ``-f``, GE's text, or GE's ONNX text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMS: Final[Mapping[str, Shape]] = {
     ".txt": lambda message: ge_text.text([field for field in message if field[0] == "graph"]),
     ".pbtxt": lambda message: ge_text.text(ge_onnx.onnx_model(message)),
 }
-"""What a file holds, by its suffix."""
+"""The form of the graph by the suffix of its file."""
 
 
 def write_graph_file(graph: Graph, path: str, context: Context) -> None:

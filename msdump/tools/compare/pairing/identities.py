@@ -31,7 +31,11 @@ _MODEL_SUFFIX: Final = ".onnx"
 
 
 def by_name(name: str, io: IO, slot: int) -> Identity | None:
-    """Return the identity of a tensor by its operator's name."""
+    """Return the identity of a tensor where operators have the same names on both sides.
+
+    >>> by_name("Default_MatMul-op0", IO.OUTPUT, 0)
+    ('Default_MatMul-op0', <IO.OUTPUT: 'output'>, '0')
+    """
     return (name, io, str(slot))
 
 
@@ -40,8 +44,8 @@ class Identities:
     """How the tensors of both sides are identified.
 
     Attributes:
-        dumped: On the side that is examined.
-        golden: On the other one.
+        dumped: Identifies tensors of the side that is examined.
+        golden: Identifies tensors of the golden side.
     """
 
     dumped: Identify = by_name
@@ -52,9 +56,9 @@ def read(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
     """Return the identities that a model (.onnx) or a graph file (.json) gives.
 
     Args:
-        path: The file.
-        dumped: What the files of the examined side are.
-        golden: What those of the other side are.
+        path: The model or graph file.
+        dumped: Kind of files on the examined side.
+        golden: Kind of files on the golden side.
 
     Raises:
         ToolError: The graph file cannot be used.
@@ -95,20 +99,25 @@ _Values = Mapping[tuple[str, IO, int], Identity]
 
 
 def _reader(values: Mapping[FolderKind, _Values], kind: FolderKind) -> Identify:
-    known = values[kind]
+    identity_of = values[kind]
 
     def identify(name: str, io: IO, slot: int) -> Identity | None:
+        # An offline dump of onnxruntime keeps graph inputs and weights as input_{reader}, an "output".
         if name.startswith(GOLDEN_INPUT):
-            found = known.get((name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot))
-            if found is not None:
-                return found
-        return known.get((name, io, slot))
+            identity = identity_of.get((name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot))
+            if identity is not None:
+                return identity
+        return identity_of.get((name, io, slot))
 
     return identify
 
 
 def _values(graph: Graph) -> Mapping[FolderKind, _Values]:
-    """Return the values that operators read and write, by the names that each kind of dump gives them."""
+    """Return the values that operators read and write, by the names that each kind of dump gives them.
+
+    A dump does not tell how its graph was compiled, so the names of all forms are taken in: as it is,
+    with fused chains of elementwise operators (O1), and compiled (O2), with names of scopes or of nodes.
+    """
     from msdump.graph.compile.compilation import compile_graph
     from msdump.graph.compile.fusion import fuse_elementwise
 
@@ -117,9 +126,9 @@ def _values(graph: Graph) -> Mapping[FolderKind, _Values]:
         *((form, _node_name) for form in (graph, compile_graph(graph, keeps_node_names=True))),
     )
     parameters = (*(value.name for value in graph.inputs), *graph.weights)
-    fed: dict[tuple[str, IO, int], Identity]
-    fed = {(dump_folder.key(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
-    gapless, numbered = dict(fed), dict(fed)
+    parameter_identities: dict[tuple[str, IO, int], Identity]
+    parameter_identities = {(dump_folder.key(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
+    gapless, numbered = dict(parameter_identities), dict(parameter_identities)
     for form, name_of in reversed(forms):  # an earlier form wins
         gapless |= _places(form, name_of, has_gaps=False)
         numbered |= _places(form, name_of)
@@ -146,7 +155,7 @@ def _places(
 
     Args:
         graph: The graph.
-        name_of: What its operators are called.
+        name_of: Gives the name of an operator.
         has_gaps: Whether absent optional inputs and outputs are numbered too; compiled graphs
             do not know of them.
     """

@@ -1,4 +1,4 @@
-"""The tensors of one dumped operator, read from its files, and their host layout."""
+"""The tensors of one dumped operator, read from its files, and their layout on the host."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class DumpedOperand:
     """An input or output of a dumped operator.
 
     Attributes:
-        io: Which of the two.
+        io: Input or output.
         index: Its number among the operator's inputs or outputs.
         path: Its file.
-        dtype: Element type on the device, ``float16``; digits of a type that has no elements here.
+        dtype: Element type on the device, ``float16``; the vendor's number of a type that cannot be read.
         format: Memory format.
-        shape: Device shape.
+        shape: Shape on the device.
         host_shape: Shape on the host; empty where it is not known.
         groups: Groups of the convolution that reads a weight.
-        address: In the device's memory, 0 where it is not known.
+        address: Address in the device's memory, 0 where it is not known.
     """
 
     io: IO
@@ -63,21 +63,21 @@ class DumpedOperand:
         """Return the elements in the host's layout.
 
         Args:
-            shape: The host shape, for a tensor that does not tell it.
+            shape: The host shape, for a tensor whose file does not tell it.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
-            FormatError: The format has no conversion, or the shape is not one of its.
+            FormatError: The format has no conversion, or the elements do not fit the shape.
         """
-        wanted = self.host_shape or tuple(shape)
+        host_shape = self.host_shape or tuple(shape)
         array = self.array
-        if array.shape == wanted or not self.is_converted:
+        if array.shape == host_shape or not self.is_converted:
             return array
-        return formats.decode(self.format, array, wanted, max(self.groups, 1))
+        return formats.decode(self.format, array, host_shape, max(self.groups, 1))
 
     @property
     def is_converted(self) -> bool:
-        """Whether the device holds the elements in another order than the host."""
+        """Whether the device's memory format differs from the host's, so that elements lie elsewhere."""
         return self.format not in _AS_ON_HOST
 
 
@@ -89,18 +89,18 @@ def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[DumpedOperand, ...
 
     Args:
         folder: The directory of the files.
-        files: Of one execution of the operator.
+        files: Files of one execution of the operator.
 
     Raises:
         DumpReadError: A file is missing, truncated or corrupt.
     """
     if folder.kind is FolderKind.DUMPS:
-        return _dumped(files[-1].path, folder.version)
-    found = [_saved(file) for file in files]
-    return tuple(sorted(found, key=lambda operand: (operand.io, operand.index)))
+        return _from_dump_file(files[-1].path, folder.version)
+    tensors = [_from_npy(file) for file in files]
+    return tuple(sorted(tensors, key=lambda operand: (operand.io, operand.index)))
 
 
-def _dumped(path: str, version: int) -> tuple[DumpedOperand, ...]:
+def _from_dump_file(path: str, version: int) -> tuple[DumpedOperand, ...]:
     view = mapped.load(path)
     if version == 1:
         _, blocks = dump_data.read_message(view, path)
@@ -115,6 +115,7 @@ def _from_block(path: str, view: memoryview, block: DataSpan, info: TensorInfo) 
     def load() -> np.ndarray:
         return dump_data.tensor(info, view[block.offset : block.end], path, block.offset)
 
+    # A tensor without axes has an empty original shape, which is also how an absent one reads.
     is_scalar = not info.original_shape and math.prod(info.shape) == 1
     return DumpedOperand(
         IO(block.section),
@@ -137,7 +138,7 @@ def _type_name(info: TensorInfo) -> str:
         return dump_enums.data_type_name(info.data_type)
 
 
-def _saved(file: NamedFile) -> DumpedOperand:
+def _from_npy(file: NamedFile) -> DumpedOperand:
     view = mapped.load(file.path)
     header = npy.read_header(view, file.path)
 
@@ -152,12 +153,15 @@ def _saved(file: NamedFile) -> DumpedOperand:
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray:
     """Return an array with its axes in the order of another layout.
 
-    The same array comes back where a layout has no named axes, or other ones.
+    The same array comes back where one of the layouts has no named axes, or the two name other ones.
+
+    >>> in_layout(np.zeros((1, 3, 28, 20)), "NCHW", "NHWC").shape
+    (1, 28, 20, 3)
 
     Args:
-        array: Its axes are those of ``source``.
-        source: Such as NCHW.
-        target: Such as NHWC.
+        array: The array, its axes in the order of ``source``.
+        source: Its layout, such as NCHW.
+        target: The layout of the result, such as NHWC.
     """
     if source == target or not {source, target} <= _LAYOUTS or sorted(source) != sorted(target):
         return array
@@ -171,7 +175,7 @@ def host_layout(operand: DumpedOperand, rank: int) -> str:
 
     Args:
         operand: The operand.
-        rank: Of its host shape.
+        rank: Number of axes of its host shape.
     """
     if operand.format in _LAYOUTS:
         return operand.format if len(operand.format) == rank else ""

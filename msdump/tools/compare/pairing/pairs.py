@@ -1,4 +1,4 @@
-"""Which tensor is compared with which: by the operators' names, or by the rules of a graph file."""
+"""The pairs of tensors of a comparison: by the operators' names, or by the rules of a graph file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores.algorithms import NAN
 
 ANY: Final = "*"
-"""What stands for an operator that one side has not."""
+"""Stands in a result for an operator that one side lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Pair:
     Attributes:
         index: Number of the operator, or of the operators with the same originals.
         op_type: Operator type, "NaN" where it is not known.
-        dumped: Operators that are examined, separated by commas.
-        golden: Operators that they are compared with.
+        dumped: Names of the operators that are examined, separated by commas.
+        golden: Names of the operators that they are compared with, separated by commas.
         tensor: ``{operator}:{input|output}:{index}``, "NaN" for an operator as a whole.
         dumped_tensor: The tensor, None where there is none.
         golden_tensor: Its counterpart, None where there is none.
         layout: Order of the counterpart's axes, "" where it is not told.
         fault: Why the two cannot be compared, "" where they can.
-        code: What that comes to.
+        code: Return code of the fault.
         sequence: Place of the operator in the execution.
     """
 
@@ -59,40 +59,47 @@ def of_name(dumped: Folder, golden: Folder, item: tuple[int, str]) -> list[Pair]
         item: Number and name of the operator.
     """
     index, name = item
-    ours, theirs = dumped.operators.get(name), golden.operators.get(name)
-    whole = Pair(index, NAN, name, name)
-    if theirs is None:
-        return [_missing(replace(whole, golden=ANY), f"golden has no file of operator {name}")]
-    if ours is None:
-        return [_missing(replace(whole, dumped=ANY), f"mine has no file of operator {name}")]
-    whole = replace(whole, op_type=ours[-1].op_type or theirs[-1].op_type or NAN)
+    dumped_files, golden_files = dumped.operators.get(name), golden.operators.get(name)
+    operator_pair = Pair(index, NAN, name, name)
+    if golden_files is None:
+        return [_missing(replace(operator_pair, golden=ANY), f"golden has no file of operator {name}")]
+    if dumped_files is None:
+        return [_missing(replace(operator_pair, dumped=ANY), f"mine has no file of operator {name}")]
+    operator_pair = replace(
+        operator_pair, op_type=dumped_files[-1].op_type or golden_files[-1].op_type or NAN
+    )
     try:
-        ours_read = operands.read(dumped, last_execution(ours))
-        theirs_read = operands.read(golden, last_execution(theirs))
+        dumped_tensors = operands.read(dumped, last_execution(dumped_files))
+        golden_tensors = operands.read(golden, last_execution(golden_files))
     except DumpReadError as error:
-        return [replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)]
-    pairs = [pair for io in IO for pair in _of_side(whole, io, ours_read, theirs_read)]
-    return pairs or [replace(whole, fault=f"{name} has no tensors", code=ReturnCode.DUMP_DATA)]
+        return [replace(operator_pair, fault=str(error), code=ReturnCode.DUMP_DATA)]
+    pairs = [pair for io in IO for pair in _slot_pairs(operator_pair, io, dumped_tensors, golden_tensors)]
+    return pairs or [replace(operator_pair, fault=f"{name} has no tensors", code=ReturnCode.DUMP_DATA)]
 
 
 def last_execution(files: Sequence[NamedFile]) -> tuple[NamedFile, ...]:
-    """Return the newest file of each tensor, or of the operator."""
+    """Return the newest file of each tensor, or of the operator; files are sorted by time."""
     return tuple({(file.io, file.slot): file for file in files}.values())
 
 
-def _of_side(
-    whole: Pair, io: IO, dumped: Sequence[DumpedOperand], golden: Sequence[DumpedOperand]
+def _slot_pairs(
+    operator_pair: Pair, io: IO, dumped: Sequence[DumpedOperand], golden: Sequence[DumpedOperand]
 ) -> Iterator[Pair]:
     """Yield the pairs of an operator's inputs or outputs, by their numbers."""
-    ours = {operand.index: operand for operand in dumped if operand.io is io}
-    theirs = {operand.index: operand for operand in golden if operand.io is io}
-    if not (ours and theirs):
+    dumped_by_slot = {operand.index: operand for operand in dumped if operand.io is io}
+    golden_by_slot = {operand.index: operand for operand in golden if operand.io is io}
+    if not (dumped_by_slot and golden_by_slot):
         return  # the dumps were asked for different sides
-    for number in sorted(ours.keys() | theirs.keys()):
-        one, other = ours.get(number), theirs.get(number)
-        pair = replace(whole, tensor=f"{whole.dumped}:{io}:{number}", dumped_tensor=one, golden_tensor=other)
-        if one is None or other is None:
-            side = "mine" if one is None else "golden"
+    for number in sorted(dumped_by_slot.keys() | golden_by_slot.keys()):
+        dumped_tensor, golden_tensor = dumped_by_slot.get(number), golden_by_slot.get(number)
+        pair = replace(
+            operator_pair,
+            tensor=f"{operator_pair.dumped}:{io}:{number}",
+            dumped_tensor=dumped_tensor,
+            golden_tensor=golden_tensor,
+        )
+        if dumped_tensor is None or golden_tensor is None:
+            side = "mine" if dumped_tensor is None else "golden"
             yield _missing(pair, f"{side} has no {pair.tensor}")
         else:
             yield pair
@@ -104,13 +111,13 @@ def _missing(pair: Pair, fault: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Two directories, and graph files that tell which operator of one stands for which of the other.
+    """Two directories whose operators a graph file pairs.
 
     Attributes:
-        dumped: Operators of the compiled graph.
-        golden: Those of the original network, or of the graph compiled without fusion.
+        dumped: Directory with operators of the compiled graph.
+        golden: Directory with operators of the original network, or of the graph compiled without fusion.
         rules: The compiled graph.
-        unfused: The graph compiled without fusion, where golden was made by it.
+        unfused: The graph compiled without fusion, None where golden has operators of the original network.
     """
 
     dumped: Folder
@@ -121,37 +128,41 @@ class Ruled:
     def pairs(self, group: Sequence[RuleOperator]) -> list[Pair]:
         """Return the pairs of the operators with the same originals."""
         dumped = ",".join(operator.name for operator in group)
-        whole = Pair(group[0].index, group[0].op_type, dumped, ",".join(self._golden_names(group)) or ANY)
-        found = [pair for operator in group for pair in self._of_operator(whole, operator, len(group))]
-        if found:
-            return found
+        operator_pair = Pair(
+            group[0].index, group[0].op_type, dumped, ",".join(self._golden_names(group)) or ANY
+        )
+        pairs = [
+            pair for operator in group for pair in self._operator_pairs(operator_pair, operator, len(group))
+        ]
+        if pairs:
+            return pairs
         missing = f"mine has no file of operator {group[0].name}, type {group[0].op_type}"
-        return [_missing(replace(whole, sequence=group[0].sequence), missing)]
+        return [_missing(replace(operator_pair, sequence=group[0].sequence), missing)]
 
     def _golden_names(self, group: Sequence[RuleOperator]) -> Sequence[str]:
-        """Return the operators that a group is compared with: its originals, or what became of them."""
+        """Return the operators that a group is compared with: its originals, or ``unfused``'s for them."""
         originals = group[0].originals
         if self.unfused is None:
             return originals
-        found = (self.unfused.by_original.get(name, name) for name in originals)
-        return tuple(dict.fromkeys(found))
+        unfused_names = (self.unfused.by_original.get(name, name) for name in originals)
+        return tuple(dict.fromkeys(unfused_names))
 
-    def _of_operator(self, whole: Pair, operator: RuleOperator, members: int) -> Iterator[Pair]:
+    def _operator_pairs(self, operator_pair: Pair, operator: RuleOperator, members: int) -> Iterator[Pair]:
         files = self.dumped.operators.get(dump_folder.key(operator.name))
-        whole = replace(whole, op_type=operator.op_type, sequence=operator.sequence)
+        operator_pair = replace(operator_pair, op_type=operator.op_type, sequence=operator.sequence)
         if files is None or (members > 1 and operator.is_inner):
             return  # the other operators with these originals hold the tensors
         try:
             tensors = operands.read(self.dumped, last_execution(files))
         except DumpReadError as error:
-            yield replace(whole, fault=str(error), code=ReturnCode.DUMP_DATA)
+            yield replace(operator_pair, fault=str(error), code=ReturnCode.DUMP_DATA)
             return
         for tensor in tensors:
-            yield self._of_tensor(whole, operator, tensor)
+            yield self._tensor_pair(operator_pair, operator, tensor)
 
-    def _of_tensor(self, whole: Pair, operator: RuleOperator, tensor: DumpedOperand) -> Pair:
+    def _tensor_pair(self, operator_pair: Pair, operator: RuleOperator, tensor: DumpedOperand) -> Pair:
         name = f"{operator.name}:{tensor.io}:{tensor.index}"
-        pair = replace(whole, tensor=name, dumped_tensor=tensor)
+        pair = replace(operator_pair, tensor=name, dumped_tensor=tensor)
         is_input = tensor.io is IO.INPUT
         origin_of = self.rules.input_origin if is_input else self.rules.output_origin
         origin = origin_of(operator, tensor.index)
@@ -169,23 +180,28 @@ class Ruled:
     def _golden(self, origin: Origin) -> DumpedOperand | None:
         if self.unfused is None:
             return _output(self.golden, origin.name, origin.index)
-        found = self.unfused.by_origin.get((origin.name, origin.index))
-        return None if found is None else _output(self.golden, *found)
+        unfused_output = self.unfused.by_origin.get((origin.name, origin.index))
+        return None if unfused_output is None else _output(self.golden, *unfused_output)
 
     def _graph_input(self, operator: RuleOperator, index: int) -> DumpedOperand | None:
         """Return a golden tensor that an offline dump of onnxruntime keeps as an input of an operator."""
+        # The inputs of a fused operator begin with those of its first original.
         for original in operator.originals[:1]:
-            found = _output(self.golden, f"{GOLDEN_INPUT}{original}", index)
-            if found is not None:
-                return found
+            golden = _output(self.golden, f"{GOLDEN_INPUT}{original}", index)
+            if golden is not None:
+                return golden
         return None
 
 
 GOLDEN_INPUT: Final = "input_"
-"""What the names of golden tensors start with that are graph inputs or weights of an operator."""
+"""Prefix of golden tensors that are graph inputs or weights of an operator.
+
+msprobe's offline dump of onnxruntime writes them as ``input_{node}.{index}.{timestamp}.npy``.
+"""
 
 
 def _output(folder: Folder, name: str, index: int) -> DumpedOperand | None:
+    """Return an output of an operator in a directory, None where it is not there."""
     files = folder.operators.get(dump_folder.key(name), ())
     if folder.kind is not FolderKind.DUMPS:
         files = tuple(file for file in files if file.io is IO.OUTPUT and file.slot == index)

@@ -14,9 +14,14 @@ _log = logging.getLogger("msdump.tools")
 
 
 def of_range(text: str, rules: FusionRules) -> frozenset[int]:
-    """Return the places of ``start,end,step``; nothing stands for 1, -1 (the last place) and 1.
+    """Return the places of a range ``start,end,step`` (``-r``).
 
-    The end belongs to the range whatever the step.
+    An empty start is 1, an empty end or -1 the last place, an empty step 1. The end belongs to the
+    range whatever the step.
+
+    >>> from types import SimpleNamespace
+    >>> sorted(of_range("1,,3", SimpleNamespace(last=9)))
+    [1, 4, 7, 9]
 
     Raises:
         ToolError: The text is malformed, or a number is out of range.
@@ -40,20 +45,20 @@ def of_range(text: str, rules: FusionRules) -> frozenset[int]:
 
 
 def of_select(text: str, rules: FusionRules) -> frozenset[int]:
-    """Return the places of a list; those that the graph has not are left out with a warning.
+    """Return the places of a list ``1,5,7`` (``-s``); places beyond the last are left out with a warning.
 
     Raises:
         ToolError: The text is malformed, or the graph has none of the places.
     """
     chosen = {_number(part, "-s", text) for part in filter(None, map(str.strip, text.split(",")))}
-    there = {number for number in chosen if number <= rules.last}
-    if not there:
+    places = {number for number in chosen if number <= rules.last}
+    if not places:
         raise ToolError(
             ReturnCode.PARAMETER, f"-s {text!r}: the places of the operators are 1 to {rules.last}"
         )
-    if missing := sorted(chosen - there):
+    if missing := sorted(chosen - places):
         _log.warning("-s: the places of the operators are 1 to %d; left out %s", rules.last, missing)
-    return frozenset(there)
+    return frozenset(places)
 
 
 def _number(part: str, option: str, text: str) -> int:

@@ -18,13 +18,13 @@ Item = tuple[int, str] | tuple[RuleOperator, ...]
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is compared.
+    """The two directories of a comparison and the graph files that say which operators belong together.
 
     Attributes:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
-        rules: Graph file of the first, None where the operators have the same names.
-        unfused: Graph file of the second, where it was compiled without fusion.
+        rules: Graph file of the examined network (``-f``), None where the operators have the same names.
+        unfused: Graph file of the golden network where it was compiled without fusion (``-cf``).
     """
 
     dumped: Folder
@@ -33,17 +33,21 @@ class Sides:
     unfused: FusionRules | None = None
 
     def bytes(self) -> int:
-        """Return the size of all files."""
+        """Return the size of all files in bytes."""
         return sum(
             Path(file.path).stat().st_size for side in (self.dumped, self.golden) for file in side.files
         )
 
     def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
-        """Return what is compared one after the other, those of chosen numbers only; None: all."""
+        """Return the items that are compared one after the other: operators, or groups of a graph file.
+
+        Args:
+            chosen: Numbers of the groups that are wanted, None: all.
+        """
         if self.rules is None:
             return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
-        found = self.rules.groups.items()
-        return [members for index, members in found if chosen is None or index in chosen]
+        groups = self.rules.groups.items()
+        return [operators for index, operators in groups if chosen is None or index in chosen]
 
     def pairs(self, item: Item) -> list[Pair]:
         """Return the pairs of an item of ``groups``."""
@@ -53,24 +57,26 @@ class Sides:
 
 
 def open_sides(dumped: str, golden: str, rules: str = "", unfused: str = "", *, version: int = 2) -> Sides:
-    """Open what is to be compared.
+    """Read two directories and the graph files of a comparison.
 
     Args:
         dumped: Directory that is examined; also one above it, if there is only one below.
         golden: Directory that it is compared with; the same holds.
-        rules: Graph file of the first, "" for none.
-        unfused: Graph file of the second, where it was compiled without fusion, "" for none.
-        version: Of dump files: 2, or 1 for plain messages.
+        rules: Graph file of the examined network, "" for none.
+        unfused: Graph file of the golden network where it was compiled without fusion, "" for none.
+        version: Version of the dump files: 2, or 1 for plain messages.
 
     Raises:
         ToolError: A directory or a file cannot be used, or these files cannot be compared so.
         DumpReadError: A directory cannot be listed.
     """
-    ours, theirs = (dump_folder.read(dump_folders.lowest(path), version) for path in (dumped, golden))
-    _check(ours, theirs, has_rules=bool(rules), has_unfused=bool(unfused))
+    dumped_folder, golden_folder = (
+        dump_folder.read(dump_folders.lowest(path), version) for path in (dumped, golden)
+    )
+    _check(dumped_folder, golden_folder, has_rules=bool(rules), has_unfused=bool(unfused))
     return Sides(
-        ours,
-        theirs,
+        dumped_folder,
+        golden_folder,
         fusion_rules.read(rules) if rules else None,
         fusion_rules.read(unfused) if unfused else None,
     )

@@ -1,7 +1,7 @@
-"""How far two tensors are apart: numbers, of which nothing is rounded, cut off or cast to float32.
+"""How far two tensors are apart, in float64 and without rounding: the numbers that verdicts are drawn from.
 
-Algorithms of reports (``algorithms.py``) have the definitions and the texts of CANN's tool; a
-verdict is drawn from what is found here.
+The scores of reports (``tools/scores``) have the definitions and the six decimals of CANN's tool,
+which tell too little: they cast to float32 and hide what differs beyond the sixth decimal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Agreement:
     """How far two tensors are apart.
 
     Attributes:
-        is_same: Every element has the same bits, once the narrower type is widened.
+        is_same: Whether every element has the same bits, once the narrower type is widened.
         distance: Norm of the difference, divided by the norm of the golden tensor; infinite where
             that is zero and the other is not, and where elements are misplaced.
         cosine: Cosine similarity; NaN where one of the two is zero, and where elements are misplaced.
@@ -40,11 +40,16 @@ class Agreement:
 def measure(dumped: np.ndarray, golden: np.ndarray) -> Agreement:
     """Return how far two tensors are apart.
 
+    >>> agreement = measure(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 5]]))
+    >>> agreement.is_same, agreement.largest, round(agreement.distance, 4), round(agreement.cosine, 4)
+    (False, 1.0, 0.1715, 0.9947)
+
     Args:
         dumped: The tensor that is examined; any numeric or truth type.
         golden: The tensor that it is compared with; as many elements, in the same order.
     """
     x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
+    # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
     if all(_has_same_bits(a, b) for a, b in _blocks(x, y)):
         return Agreement(is_same=True)
     sums = _Sums(_scale(x, y), min(len(x), _BLOCK))
@@ -65,7 +70,9 @@ def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _common(dumped: np.dtype, golden: np.dtype) -> np.dtype:
     try:
         return np.promote_types(dumped, golden)
-    except TypeError:  # two types of ml_dtypes, or one and a half: all are exact in float32
+    except (
+        TypeError
+    ):  # numpy knows no common type where one of ml_dtypes takes part: all are exact in float32
         return np.dtype(np.float32)
 
 
@@ -84,7 +91,11 @@ def _has_same_bits(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _scale(x: np.ndarray, y: np.ndarray) -> float:
-    """Return a power of two near the largest finite element; squares of float64 could overflow or vanish."""
+    """Return a power of two near the largest finite element of float64 tensors, 1 for all other types.
+
+    Elements are divided by it because squares of float64 could overflow or vanish; squares of all other
+    types fit into float64.
+    """
     if x.dtype.kind != "f" or x.dtype.itemsize < np.dtype(np.float64).itemsize:
         return 1.0
     largest = max(
@@ -106,12 +117,13 @@ class _Sums:
         self._misplaced = 0
 
     def add(self, dumped: np.ndarray, golden: np.ndarray) -> None:
-        """Take in a block of elements."""
+        """Add the elements of a block to the sums."""
         x, y = self._memory[:, : len(dumped)]
         for block, values in ((x, dumped), (y, golden)):
             np.copyto(block, values)
             if self._scale != 1:
                 np.divide(block, self._scale, out=block)
+        # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
         if not math.isfinite(_product(x, x) + _product(y, y)):
             self._clear(x, y)
         self._dumped += _product(x, x)
@@ -122,14 +134,14 @@ class _Sums:
         self._largest = max(self._largest, float(x.max()), -float(x.min()))
 
     def _clear(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Set elements to zero that are not finite on both sides; count those that are not alike."""
+        """Set elements that are not finite on both sides to zero, and count those that are not the same."""
         finite = np.isfinite(x) & np.isfinite(y)
         alike = (x == y) | (np.isnan(x) & np.isnan(y))
         self._misplaced += int(np.count_nonzero(~finite & ~alike))
         x[~finite] = y[~finite] = 0
 
     def agreement(self) -> Agreement:
-        """Return what the sums come to."""
+        """Return the agreement of all elements that were added."""
         if self._misplaced:
             return Agreement(False, math.inf, math.nan, math.inf, self._misplaced)
         return Agreement(
@@ -140,7 +152,7 @@ class _Sums:
         )
 
     def _cosine(self) -> float:
-        norms = math.sqrt(self._dumped) * math.sqrt(self._golden)
+        norms = math.sqrt(self._dumped) * math.sqrt(self._golden)  # a product of squares could overflow
         if norms:
             return min(1.0, max(-1.0, self._product / norms))
         return 1.0 if self._dumped == self._golden else math.nan
@@ -153,6 +165,5 @@ def _ratio(difference: float, golden: float) -> float:
 
 
 def _product(x: np.ndarray, y: np.ndarray) -> float:
-    return float(
-        np.einsum("i,i->", x, y)
-    )  # not np.dot: BLAS would wake threads, in the way of other processes
+    # Not np.dot: BLAS would wake threads, which get in the way of the other processes.
+    return float(np.einsum("i,i->", x, y))

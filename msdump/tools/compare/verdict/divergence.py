@@ -1,4 +1,4 @@
-"""Where two dumps of a network part: every tensor against its counterpart, in the order of execution."""
+"""The comparison of two dumps of a network: each tensor with its counterpart, in the order of execution."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ from msdump.tools.scores import algorithms
 def results(
     dumped: Folder, golden: Folder, executions: Sequence[OperatorExecution], limits: Limits, *, jobs: int = 0
 ) -> Iterator[OperatorResult]:
-    """Yield what is said of executions of operators, in their order.
+    """Yield the verdicts on executions of operators, in their order.
 
     Args:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
-        executions: What ``matching.match`` gave.
+        executions: The executions of the examined side, from ``matching.match``.
         limits: What counts as agreement.
         jobs: Number of processes, 0: one for each core.
     """
-    work = partial(_compared, replace(dumped, operators={}), replace(golden, operators={}))
+    # The listing of a directory is large and of no use to the processes that get it.
+    work = partial(_compared_execution, replace(dumped, operators={}), replace(golden, operators={}))
     amount = sum(Path(file.path).stat().st_size for side in (dumped, golden) for file in side.files)
     judge = Judge(limits)
-    found = parallel.each(work, executions, amount=amount, jobs=jobs)
-    for execution, tensors in zip(executions, found, strict=True):
+    compared = parallel.each(work, executions, amount=amount, jobs=jobs)
+    for execution, tensors in zip(executions, compared, strict=True):
         last = execution.files[-1]
         yield OperatorResult(
             last.op_name, last.op_type, judge.results(tensors), execution.number, execution.replaces
@@ -49,7 +50,7 @@ def results(
 
 
 def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
-    """Return what is said of the tensors in two .npy files.
+    """Return the verdict on the tensors in two .npy files.
 
     Args:
         dumped: The file that is examined.
@@ -59,62 +60,73 @@ def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     Raises:
         ToolError: A file is missing or is no .npy file.
     """
-    ours, theirs = file_compare.read(dumped), file_compare.read(golden)
-    dumped_dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (ours, theirs))
-    found = Compared(IO.OUTPUT, 0, ours.shape, dumped_dtype, golden_dtype)
-    if ours.shape != theirs.shape:
-        found = replace(found, fault=Verdict.FAILED, note=f"shape {ours.shape} beside {theirs.shape}")
+    dumped_array, golden_array = file_compare.read(dumped), file_compare.read(golden)
+    dumped_dtype, golden_dtype = (
+        dtypes.from_numpy(array.dtype).name for array in (dumped_array, golden_array)
+    )
+    compared = Compared(IO.OUTPUT, 0, dumped_array.shape, dumped_dtype, golden_dtype)
+    if dumped_array.shape != golden_array.shape:
+        compared = replace(
+            compared, fault=Verdict.FAILED, note=f"shape {dumped_array.shape} beside {golden_array.shape}"
+        )
     else:
-        found = _measured(found, ours, theirs)
-    return Judge(limits).results((found,))[0]
+        compared = _measured(compared, dumped_array, golden_array)
+    return Judge(limits).results((compared,))[0]
 
 
-def _compared(dumped: Folder, golden: Folder, execution: OperatorExecution) -> tuple[Compared, ...]:
-    """Return what is found of an execution's tensors; runs in a process of its own."""
+def _compared_execution(dumped: Folder, golden: Folder, execution: OperatorExecution) -> tuple[Compared, ...]:
+    """Return an execution's tensors beside their counterparts; runs in a process of its own."""
     places = execution.counterparts
-    found: list[Compared] = []
+    compared: list[Compared] = []
     for files in _separate(dumped, execution.files):
         try:
             tensors = operands.read(dumped, files)
         except DumpReadError as error:
             file = files[-1]
-            found.append(Compared(file.io or IO.OUTPUT, file.slot, fault=Verdict.UNREADABLE, note=str(error)))
+            compared.append(
+                Compared(file.io or IO.OUTPUT, file.slot, fault=Verdict.UNREADABLE, note=str(error))
+            )
             continue
-        found += (_pair(each, golden, places.get((each.io, each.index)), execution) for each in tensors)
-    found.sort(key=lambda each: (each.io, each.slot))
-    return tuple(found) or (Compared(IO.OUTPUT, 0, fault=Verdict.ALONE, note="no tensors"),)
+        compared += (
+            _compared_tensor(each, golden, places.get((each.io, each.index)), execution) for each in tensors
+        )
+    compared.sort(key=lambda each: (each.io, each.slot))
+    return tuple(compared) or (Compared(IO.OUTPUT, 0, fault=Verdict.ALONE, note="no tensors"),)
 
 
 def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[NamedFile, ...]]:
-    """Yield files that are read at once; of those with one tensor each a bad one must not hide the others."""
+    """Yield the groups of files to read together.
+
+    Files with one tensor each are read one by one, so that a damaged one does not hide the others.
+    """
     if folder.kind is FolderKind.DUMPS:
         yield files
     else:
         yield from ((file,) for file in files)
 
 
-def _pair(
+def _compared_tensor(
     dumped: DumpedOperand, folder: Folder, place: Place | None, execution: OperatorExecution
 ) -> Compared:
-    plain = Compared(dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype)
+    compared = Compared(dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype)
     if place is None:
-        return replace(plain, fault=Verdict.ALONE)
+        return replace(compared, fault=Verdict.ALONE)
     try:
         golden = _golden(folder, place)
-        ours, theirs = _in_one_layout(dumped, golden, folder)
-        return _measured(replace(plain, golden_dtype=golden.dtype), ours, theirs)
+        dumped_array, golden_array = _in_one_layout(dumped, golden, folder)
+        return _measured(replace(compared, golden_dtype=golden.dtype), dumped_array, golden_array)
     except DumpReadError as error:
-        return replace(plain, fault=Verdict.UNREADABLE, note=str(error))
+        return replace(compared, fault=Verdict.UNREADABLE, note=str(error))
     except (FormatError, ToolError) as error:
         if execution.replaces and getattr(error, "code", None) == ReturnCode.SHAPE:
-            return replace(plain, fault=Verdict.ALONE)  # what stands in its place does something else
-        return replace(plain, fault=Verdict.FAILED, note=str(error))
+            return replace(compared, fault=Verdict.ALONE)  # what stands in its place does something else
+        return replace(compared, fault=Verdict.FAILED, note=str(error))
 
 
 def _golden(folder: Folder, place: Place) -> DumpedOperand:
     file, io, slot = place
-    found = operands.read(folder, (file,))
-    return next(each for each in found if (each.io, each.index) == (io, slot))
+    tensors = operands.read(folder, (file,))
+    return next(each for each in tensors if (each.io, each.index) == (io, slot))
 
 
 def _in_one_layout(
@@ -125,17 +137,26 @@ def _in_one_layout(
     return counterparts.alike(dumped, golden)
 
 
-def _measured(plain: Compared, ours: np.ndarray, theirs: np.ndarray) -> Compared:
-    """Compare two arrays; FormatError where they hold text or differ in their number of elements."""
-    if ours.dtype == theirs.dtype == np.bool_:
-        ours, theirs = ours.view(np.uint8), theirs.view(np.uint8)
-    scores = tuple(score.text for score in algorithms.compare(ours, theirs))
-    return replace(plain, scores=scores, agreement=agreement.measure(ours, theirs), note=_note(ours, theirs))
+def _measured(compared: Compared, dumped: np.ndarray, golden: np.ndarray) -> Compared:
+    """Return a tensor with its scores and its agreement.
+
+    Raises:
+        FormatError: The arrays hold text or differ in their number of elements.
+    """
+    # msaccucmp's algorithms refuse truth values; as numbers they can be compared.
+    if dumped.dtype == golden.dtype == np.bool_:
+        dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
+    scores = tuple(score.text for score in algorithms.compare(dumped, golden))
+    return replace(
+        compared, scores=scores, agreement=agreement.measure(dumped, golden), note=_note(dumped, golden)
+    )
 
 
-def _note(ours: np.ndarray, theirs: np.ndarray) -> str:
-    if not ours.size:
+def _note(dumped: np.ndarray, golden: np.ndarray) -> str:
+    if not dumped.size:
         return "no elements"
-    if ours.size == theirs.size and [n for n in ours.shape if n != 1] != [n for n in theirs.shape if n != 1]:
-        return f"shape {ours.shape} beside {theirs.shape}, compared in the order of the elements"
+    if dumped.size == golden.size and [n for n in dumped.shape if n != 1] != [
+        n for n in golden.shape if n != 1
+    ]:
+        return f"shape {dumped.shape} beside {golden.shape}, compared in the order of the elements"
     return ""

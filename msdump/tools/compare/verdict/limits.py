@@ -48,6 +48,9 @@ class Limits:
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest distance of two tensors, None where they must be the same.
 
+        >>> Limits().allowed(("float32", "float16"), ""), Limits().allowed(("int32", "int32"), "float16")
+        (0.00390625, None)
+
         Args:
             dtypes: Their element types.
             coarsest: The coarsest type of what they may have been computed from, "" for none.
@@ -59,5 +62,9 @@ class Limits:
 
 
 def coarser(*dtypes: str) -> str:
-    """Return the coarsest of several element types, "" where none of them is rounded."""
+    """Return the coarsest of several element types, "" where none of them is rounded.
+
+    >>> coarser("float32", "float16", "int8"), coarser("int32")
+    ('float16', '')
+    """
     return max((dtype for dtype in dtypes if dtype in DISTANCES), key=DISTANCES.__getitem__, default="")

@@ -1,4 +1,4 @@
-"""Which tensor of one directory is the counterpart of which of another, and in which order they ran."""
+"""The executions of operators in two directories, in order, and the counterpart of each of their tensors."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from msdump.tools.compare.pairing.identities import Identify, Identities, Identi
 from msdump.tools.compare.verdict import replacements
 
 Place = tuple[NamedFile, IO, int]
-"""A tensor: its file, its side and its number."""
+"""Where a tensor stands: its file, whether it is an input or an output, and its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorExecution:
-    """An execution of an operator, and where the counterparts of its tensors stand.
+    """One execution of an operator, and where the counterparts of its tensors stand.
 
     Attributes:
         files: Its files; one, or one for each tensor.
-        number: Which execution of its operator it is, from 0; None where there is only one.
-        counterparts: By side and number; none for a tensor without a counterpart.
-        replaces: The golden operator that stood in its place, "" where both have the same.
+        number: Number of the execution among those of its operator, from 0; None where there is only one.
+        counterparts: Place of the counterpart of each input or output that has one, by its number.
+        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
     """
 
     files: tuple[NamedFile, ...]
@@ -41,7 +41,7 @@ class OperatorExecution:
 
     @property
     def time(self) -> int:
-        """When it ran: microseconds since the epoch, 0 where the names of its files do not tell."""
+        """Time at which it ran: microseconds since the epoch, 0 where the names of its files do not tell."""
         return self.files[-1].timestamp
 
 
@@ -51,8 +51,8 @@ class Uneven:
 
     Attributes:
         name: The operator as the names of files have it.
-        dumped: How often it ran on the side that is examined.
-        golden: How often on the other one.
+        dumped: Number of its executions on the side that is examined.
+        golden: Number of its executions on the golden side.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Uneven:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The executions of one directory, and what the other one has beyond them.
+    """The executions of the examined directory, and what the golden one has beyond them.
 
     Attributes:
-        executions: In the order in which they ran.
+        executions: The executions, in the order in which they ran.
         missing: Golden operators of which no tensor is a counterpart, in the order of execution.
-        unreadable: What is wrong with golden files that cannot be read.
+        unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
     """
 
@@ -86,28 +86,39 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     Args:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
-        identities: Under which identity their tensors meet.
+        identities: What tells which tensors of the two belong together.
     """
-    ours, theirs = _runs(dumped), _runs(golden)
-    known = _Known(theirs, identities.golden)
-    torn = {(run.name, run.number): run for run in theirs if run.fault}
-    found = [_execution(run, known, identities.dumped, torn) for run in ours]
+    dumped_runs, golden_runs = _runs(dumped), _runs(golden)
+    golden_tensors = _GoldenTensors(golden_runs, identities.golden)
+    # A golden file that cannot be read has no tensors to pair, yet its operator is not absent.
+    unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
+    executions = [_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs]
     uneven: tuple[Uneven, ...] = ()
     if FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
-        found = _with_replacements(found, theirs)
-        uneven = tuple(_uneven(ours, theirs))
-    used = {file.op_name for each in found for file, _, _ in each.counterparts.values()}
+        executions = _with_replacements(executions, golden_runs)
+        uneven = tuple(_uneven(dumped_runs, golden_runs))
+    used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
+    # Files of parameters are no operators: often only one of the dumps was asked for them.
     missing = dict.fromkeys(
         run.name
-        for run in theirs
+        for run in golden_runs
         if run.tensors and run.name not in used and run.files[-1].op_type != names.PARAMETER
     )
-    return Matched(tuple(found), tuple(missing), tuple(run.fault for run in theirs if run.fault), uneven)
+    return Matched(
+        tuple(executions), tuple(missing), tuple(run.fault for run in golden_runs if run.fault), uneven
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """An execution of an operator in one of the directories; no tensors where its file cannot be read."""
+    """One execution of an operator in one directory.
+
+    Attributes:
+        files: Its files.
+        number: Number of the execution among those of its operator, None where there is only one.
+        tensors: Places of its tensors; none where its file cannot be read.
+        fault: Why its file cannot be read, "" where it can.
+    """
 
     files: tuple[NamedFile, ...]
     number: int | None
@@ -122,42 +133,42 @@ class _Run:
 
 def _runs(folder: Folder) -> list[_Run]:
     """Return the executions of operators in the order in which they ran."""
-    found: list[_Run] = []
+    runs: list[_Run] = []
     for files in folder.operators.values():
         if files[0].op_type == operator_names.OP_DEBUG.op_type:
             continue
         passes = _passes(files)
-        found += (_run(folder, each, number if len(passes) > 1 else None) for number, each in passes.items())
-    return sorted(found, key=lambda run: (run.files[-1].timestamp, run.files[-1].name))
+        runs += (_run(folder, each, number if len(passes) > 1 else None) for number, each in passes.items())
+    return sorted(runs, key=lambda run: (run.files[-1].timestamp, run.files[-1].name))
 
 
 def _passes(files: Iterable[NamedFile]) -> dict[int, tuple[NamedFile, ...]]:
-    """Return the files of an operator by their pass."""
-    found: dict[int, list[NamedFile]] = {}
+    """Return the files of an operator by the number of the pass of a loop, in which it ran."""
+    by_number: dict[int, list[NamedFile]] = {}
     for file in files:
-        found.setdefault(file.pass_number, []).append(file)
-    return {number: tuple(each) for number, each in sorted(found.items())}
+        by_number.setdefault(file.pass_number, []).append(file)
+    return {number: tuple(each) for number, each in sorted(by_number.items())}
 
 
 def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _Run:
     if folder.kind is not FolderKind.DUMPS:
         return _Run(files, number, tuple((file, file.io or IO.OUTPUT, file.slot) for file in files))
     try:
-        found = operands.read(folder, files)
+        tensors = operands.read(folder, files)
     except DumpReadError as error:
         return _Run(files, number, (), str(error))
-    return _Run(files, number, tuple((files[-1], each.io, each.index) for each in found))
+    return _Run(files, number, tuple((files[-1], each.io, each.index) for each in tensors))
 
 
-def _uneven(ours: Iterable[_Run], theirs: Iterable[_Run]) -> Iterator[Uneven]:
-    dumped, golden = (Counter(run.name for run in runs) for runs in (ours, theirs))
+def _uneven(dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run]) -> Iterator[Uneven]:
+    dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
     for name, count in dumped.items():
         if count != golden.get(name, count):
             yield Uneven(name, count, golden[name])
 
 
-class _Known:
-    """The golden tensors by identity, and how many of each were asked for."""
+class _GoldenTensors:
+    """The golden tensors by identity, and how many counterparts each examined tensor has asked for."""
 
     def __init__(self, runs: Iterable[_Run], identify: Identify) -> None:
         self._tensors: dict[IO, dict[Identity, list[Place]]] = {io: {} for io in IO}
@@ -169,8 +180,8 @@ class _Known:
         self._asked: Counter[tuple[str, IO, int]] = Counter()
 
     def counterparts(self, run: _Run, identify: Identify) -> dict[tuple[IO, int], Place]:
-        """Return where the counterparts of an execution's tensors stand, by side and number."""
-        found = {}
+        """Return the places of the counterparts of an execution's tensors, by side and number."""
+        counterparts = {}
         for _, io, slot in run.tensors:
             identity = identify(run.name, io, slot)
             counterpart = (
@@ -178,11 +189,17 @@ class _Known:
             )
             self._asked[run.name, io, slot] += 1
             if counterpart is not None:
-                found[io, slot] = counterpart
-        return found
+                counterparts[io, slot] = counterpart
+        return counterparts
 
     def _find(self, identity: Identity, io: IO, number: int) -> Place | None:
-        """Return the tensor of an identity that came in its turn; one of the same side if there is one."""
+        """Return the golden tensor of an identity that came in the same pass, None where there was none.
+
+        Args:
+            identity: What both tensors have in common.
+            io: Side of the examined tensor; a golden tensor of the same side is preferred.
+            number: How often this tensor came before.
+        """
         for side in (io, *(other for other in IO if other is not io)):
             places = self._tensors[side].get(identity, ())
             if len(places) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
@@ -193,48 +210,56 @@ class _Known:
 
 
 def _execution(
-    run: _Run, known: _Known, identify: Identify, torn: Mapping[tuple[str, int | None], _Run]
+    run: _Run,
+    golden_tensors: _GoldenTensors,
+    identify: Identify,
+    unreadable: Mapping[tuple[str, int | None], _Run],
 ) -> OperatorExecution:
-    """Return an execution; without counterparts its tensors meet a bad golden file of its name."""
-    found = known.counterparts(run, identify)
-    bad = torn.get((run.name, run.number))
-    if bad is not None and not found:
-        found = {(io, slot): (bad.files[-1], io, slot) for _, io, slot in run.tensors}
-    return OperatorExecution(run.files, run.number, found)
+    """Return an execution with its counterparts; where it has none, an unreadable golden file of its name."""
+    counterparts = golden_tensors.counterparts(run, identify)
+    damaged = unreadable.get((run.name, run.number))
+    if damaged is not None and not counterparts:
+        counterparts = {(io, slot): (damaged.files[-1], io, slot) for _, io, slot in run.tensors}
+    return OperatorExecution(run.files, run.number, counterparts)
 
 
 def _with_replacements(
     executions: Sequence[OperatorExecution], golden: Sequence[_Run]
 ) -> list[OperatorExecution]:
-    """Return executions of which some are compared with what stood in their place on the golden side."""
+    """Return the executions, some of which replace a golden operator and are compared with it."""
     positions = {file.path: position for position, run in enumerate(golden) for file in run.files}
     anchors = [_anchor(execution, positions) for execution in executions]
-    ours, theirs = {each.name for each in executions}, {run.name for run in golden}
+    dumped_names, golden_names = {each.name for each in executions}, {run.name for run in golden}
     taken = {positions[file.path] for each in executions for file, _, _ in each.counterparts.values()}
-    alone = {
-        place for place, each in enumerate(executions) if not each.counterparts and each.name not in theirs
+    unmatched = {
+        place
+        for place, each in enumerate(executions)
+        if not each.counterparts and each.name not in golden_names
     }
-    free = {
+    unused_golden = {
         place
         for place, run in enumerate(golden)
-        if place not in taken and run.name not in ours and run.tensors
+        if place not in taken and run.name not in dumped_names and run.tensors
     }
-    found = list(executions)
-    for place, other in replacements.pairs(anchors, alone, free):
+    compared = list(executions)
+    for place, other in replacements.pairs(anchors, unmatched, unused_golden):
         run = golden[other]
         counterparts = {(io, slot): (file, io, slot) for file, io, slot in run.tensors}
-        found[place] = replace(found[place], counterparts=counterparts, replaces=run.name)
-    return found
+        compared[place] = replace(compared[place], counterparts=counterparts, replaces=run.name)
+    return compared
 
 
 def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:
-    """Return the place of an execution's counterpart: where its outputs were written, or its inputs read."""
+    """Return the position of an execution's counterpart in the golden order, None where it has none.
+
+    That is the last golden operator that wrote one of its outputs, or else read one of its inputs.
+    """
     for io in (IO.OUTPUT, IO.INPUT):
-        found = [
+        counterpart_positions = [
             positions[file.path]
             for (own, _), (file, side, _) in execution.counterparts.items()
             if own is side is io
         ]
-        if found:
-            return max(found)
+        if counterpart_positions:
+            return max(counterpart_positions)
     return None

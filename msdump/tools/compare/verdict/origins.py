@@ -1,4 +1,4 @@
-"""Where an input comes from that differs though nothing before it does."""
+"""The operator that wrote an input which differs although no output before it does."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Output:
     """An output of an operator that was compared and agrees.
 
     Attributes:
-        name: The operator.
+        name: Name of the operator.
         slot: Number of the output.
         folder: The golden directory.
-        place: Its counterpart there.
+        place: Place of its counterpart in the golden directory.
     """
 
     name: str
@@ -31,23 +31,25 @@ class Output:
 
 
 def writer(read: tuple[Folder, Place], outputs: Iterable[Output]) -> tuple[str, int] | None:
-    """Return the operator and the number of its output that wrote an input, as the golden elements tell.
+    """Return the name of the operator that wrote an input, and the number of its output.
+
+    Dumps do not tell which output an input reads. So it is looked for by its golden elements.
 
     Args:
-        read: The golden directory, and where the input's counterpart stands in it.
-        outputs: What ran before, the newest first.
+        read: The golden directory, and the place of the input's counterpart in it.
+        outputs: The outputs that were written before, the newest first.
 
     Returns:
-        None where no output has just these elements, or where they are all alike.
+        None where no output has just these elements, or where all elements are alike.
     """
-    wanted = _read(*read)
-    if wanted is None or not _is_told_apart(wanted):
+    operand = _golden_operand(*read)
+    if operand is None or not _is_told_apart(operand):
         return None
-    found = (output for output in outputs if _holds(output, wanted))
-    return next(((output.name, output.slot) for output in found), None)
+    writers = (output for output in outputs if _holds(output, operand))
+    return next(((output.name, output.slot) for output in writers), None)
 
 
-def _read(golden: Folder, place: Place) -> DumpedOperand | None:
+def _golden_operand(golden: Folder, place: Place) -> DumpedOperand | None:
     file, io, slot = place
     return next(
         (each for each in operands.read(golden, (file,)) if (each.io, each.index) == (io, slot)), None
@@ -55,14 +57,18 @@ def _read(golden: Folder, place: Place) -> DumpedOperand | None:
 
 
 def _is_told_apart(operand: DumpedOperand) -> bool:
-    """Return whether an operand has elements that tell it from others."""
+    """Return whether an operand's elements tell it from others: many tensors are all zeros or ones."""
     elements = operand.array.reshape(-1)
     return elements.size > 1 and bool(np.any(elements != elements[0]))
 
 
-def _holds(output: Output, wanted: DumpedOperand) -> bool:
-    found = _read(output.folder, output.place)
-    return found is not None and _form(found) == _form(wanted) and np.array_equal(found.array, wanted.array)
+def _holds(output: Output, operand: DumpedOperand) -> bool:
+    golden_output = _golden_operand(output.folder, output.place)
+    return (
+        golden_output is not None
+        and _form(golden_output) == _form(operand)
+        and np.array_equal(golden_output.array, operand.array)
+    )
 
 
 def _form(operand: DumpedOperand) -> tuple[tuple[int, ...], str, str]:

@@ -1,4 +1,4 @@
-"""What to say of a comparison: where the dumps part, how much was compared, and the table of it all."""
+"""The report of a comparison: the first operators that differ, counts, and the table of all tensors."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ _TITLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """An operator and where it stands.
+    """The verdicts on an operator, and its place in the execution.
 
     Attributes:
-        label: Its directory, "" where there is only one.
-        order: Place in the execution, from 1.
-        result: What is said of it.
-        time: When it ran, in microseconds; directories of one run, such as those of a loop, overlap.
+        label: Label of its directory, "" where there is only one.
+        order: Place in the execution of this directory, from 1.
+        result: The verdicts on its tensors.
+        time: Time at which it ran, in microseconds since the epoch. It orders operators of different
+            directories, which may overlap, as those of a loop do.
     """
 
     label: str
@@ -56,7 +57,7 @@ class Located:
         return tuple(each for each in self.result.of(side) if each.verdict in BAD)
 
     def fault(self) -> str:
-        """Return in words what is wrong with it."""
+        """Return in words what is wrong with it, "output 0 differs, its inputs agree"."""
         parts = [_state(side, self.result.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
         return ", ".join(parts if self.wrong(IO.OUTPUT) else reversed(parts))
 
@@ -66,10 +67,10 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
     if bad:
         differs = any(each.verdict is Verdict.DIFFERENT for each in bad)
         slots = ", ".join(str(each.slot) for each in bad)
-        many = len(bad) > 1
-        what = f"differ{'s' * (not many)}" if differs else "cannot be compared"
-        return f"{side}{'s' * many} {slots} {what}{' already' * (differs and side is IO.INPUT)}"
-    distances = [each.found.agreement.distance for each in tensors if each.found.agreement is not None]
+        is_plural = len(bad) > 1
+        verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"
+        return f"{side}{'s' * is_plural} {slots} {verb}{' already' * (differs and side is IO.INPUT)}"
+    distances = [each.compared.agreement.distance for each in tensors if each.compared.agreement is not None]
     if distances:
         return f"its {side}s agree{f' (distance {max(distances):.2g})' if max(distances) else ''}"
     return f"its {side}s were not compared"
@@ -77,13 +78,13 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
 
 @dataclass(slots=True)
 class DifferenceReport:
-    """A comparison as a whole.
+    """All verdicts of a comparison.
 
     Attributes:
-        operators: What was compared, directory by directory, in the order of execution.
+        operators: The operators, directory by directory, in the order of execution.
         tensors: Number of tensors by verdict.
         missing: Golden operators that the other side lacks.
-        unreadable: What is wrong with golden files that cannot be read.
+        unreadable: Messages about golden files that cannot be read.
         uneven: Operators of loops that did not run equally often.
     """
 
@@ -94,7 +95,7 @@ class DifferenceReport:
     uneven: list[Uneven] = field(default_factory=list)
 
     def add(self, located: Located) -> None:
-        """Take an operator in."""
+        """Add an operator, and count its tensors."""
         self.operators.append(located)
         self.tensors.update(tensor.verdict for tensor in located.result.tensors)
 
@@ -125,18 +126,19 @@ class DifferenceReport:
 
     @property
     def first(self) -> Located | None:
-        """The first that ran of those with a tensor that differs or does not fit; else with a bad file."""
+        """The first operator with a tensor that differs or does not fit; else with an unreadable file."""
         bad = self.bad
-        told = [each for each in bad if each.result.verdict is not Verdict.UNREADABLE]
-        return min(told or bad, key=lambda each: each.time, default=None)
+        # A file that cannot be read says nothing about the computation, so it comes second.
+        readable = [each for each in bad if each.result.verdict is not Verdict.UNREADABLE]
+        return min(readable or bad, key=lambda each: each.time, default=None)
 
     def before(self, located: Located) -> list[Located]:
-        """Return what ran before an operator, in all directories, in the order of execution."""
+        """Return the operators that ran before another one, in all directories, in the order of execution."""
         earlier = (each for each in self.operators if each.time < located.time)
         return sorted(earlier, key=lambda each: each.time)
 
     def precision(self) -> str:
-        """Return the element type within whose limits the first differences lie, "" where there is none."""
+        """Return the type to suggest for ``--precision``, "" where none makes the first operator agree."""
         first = self.first
         if first is None:
             return ""
@@ -145,14 +147,14 @@ class DifferenceReport:
 
 
 def _is_within(tensor: TensorResult, dtype: str) -> bool:
-    numbers = tensor.found.agreement
-    if numbers is None or tensor.limit is None:
+    agreement = tensor.compared.agreement
+    if agreement is None or tensor.limit is None:
         return False
-    return tensor.limit < numbers.distance <= DISTANCES[dtype]
+    return tensor.limit < agreement.distance <= DISTANCES[dtype]
 
 
 def table(operators: Iterable[Located]) -> str:
-    """Return the table of all tensors, in the order of execution."""
+    """Return the text of the csv file with a row for each tensor, in the order of execution."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_TITLES)
@@ -164,12 +166,18 @@ def _rows(located: Located) -> Iterator[Sequence[object]]:
     result = located.result
     number = "" if result.number is None else result.number
     for tensor in result.tensors:
-        found = tensor.found
+        compared = tensor.compared
         yield (
             *(located.label, located.order, result.name, result.op_type, number),
-            *(f"{tensor.io}:{tensor.slot}", shape(tensor), found.dtype, found.golden_dtype, tensor.verdict),
-            *(found.scores or ("",) * len(algorithms.ALL)),
-            "" if found.agreement is None else f"{found.agreement.distance:.6g}",
+            *(
+                f"{tensor.io}:{tensor.slot}",
+                shape(tensor),
+                compared.dtype,
+                compared.golden_dtype,
+                tensor.verdict,
+            ),
+            *(compared.scores or ("",) * len(algorithms.ALL)),
+            "" if compared.agreement is None else f"{compared.agreement.distance:.6g}",
             "" if tensor.limit is None else f"{tensor.limit:.6g}",
             reason(result, tensor),
         )
@@ -177,10 +185,10 @@ def _rows(located: Located) -> Iterator[Sequence[object]]:
 
 def shape(tensor: TensorResult) -> str:
     """Return a shape in a word, ``8x3x224x224``."""
-    return "x".join(map(str, tensor.found.shape))
+    return "x".join(map(str, tensor.compared.shape))
 
 
 def reason(result: OperatorResult, tensor: TensorResult) -> str:
-    """Return what the numbers of a tensor do not tell."""
+    """Return the last column of a tensor's row: what its numbers do not tell."""
     place = f"in the place of {result.replaces}" if result.replaces else ""
     return "; ".join(filter(None, (place, tensor.note)))

@@ -1,4 +1,4 @@
-"""Two dumps of statistics, row by row: each tensor of one against the tensor of the same place in the other.
+"""The comparison of two dumps of statistics: each row with the row of the same tensor in the other dump.
 
 Statistics tell less than tensors: rows agree if every number that both have lies as near as the
 element types allow, relative to the largest number of the tensor, and if they count the same NaN
@@ -19,7 +19,7 @@ from msdump.tools.compare.verdict.limits import Limits
 from msdump.tools.compare.verdict.verdicts import Verdict
 
 Place = tuple[str, str, int, int]
-"""Operator, input or output, number, and which pass of the operator it is."""
+"""The tensor of a row: operator, "input" or "output", its number, and the number of the operator's pass."""
 
 _EXACT: Final = frozenset({"NaN Count", "Negative Inf Count", "Positive Inf Count", "Count"})
 _DIGESTS: Final = frozenset({"MD5", "SHA1"})
@@ -31,13 +31,13 @@ _PRINTED: Final = 1e-5  # six significant digits on either side
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What is said of the statistics of a tensor.
+    """The verdict on the statistics of a tensor.
 
     Attributes:
-        label: Its directory, "" where there is only one.
-        place: Which tensor it is.
+        label: Label of its directory, "" where there is only one.
+        place: The tensor.
         op_type: Type of its operator.
-        verdict: What the comparison comes to.
+        verdict: The verdict.
         apart: Largest relative difference of a statistic, NaN where there is none.
         note: Which statistic differs most, or why nothing was compared.
     """
@@ -55,9 +55,9 @@ class RowSide:
     """The rows of one directory.
 
     Attributes:
-        rows: By the tensor that they are of, in the order of the execution.
-        execution: Number of the execution that they are of.
-        executions: How many executions left rows there.
+        rows: Rows by the tensor that they measure, in the order of the execution.
+        execution: Number of the execution whose rows these are.
+        executions: Number of executions that left rows in the directory.
     """
 
     rows: Mapping[Place, Row]
@@ -78,9 +78,9 @@ def read(path: str, execution: int | None = None) -> RowSide:
     iteration = open_iteration(path)
     if iteration is None:
         return RowSide({}, 0, 1)
-    taken = iteration.timeline.last_whole if execution is None else execution
-    rows = iteration.execution(taken).statistics
-    return RowSide(dict(_placed(rows)), taken, max(len(iteration.timeline.spans), 1))
+    number = iteration.timeline.last_whole if execution is None else execution
+    rows = iteration.execution(number).statistics
+    return RowSide(dict(_placed(rows)), number, max(len(iteration.timeline.spans), 1))
 
 
 def _placed(rows: Iterable[Row]) -> Iterator[tuple[Place, Row]]:
@@ -96,13 +96,20 @@ def _tensor(row: Row) -> tuple[str, str, int]:
 
 
 def compare(label: str, dumped: RowSide, golden: RowSide, limits: Limits) -> Iterator[RowResult]:
-    """Yield what is said of each tensor of one side, in order, then of those that only the other has."""
+    """Yield the verdict on each tensor of the examined side, in order, then on those that only golden has.
+
+    Args:
+        label: Label of the two directories.
+        dumped: The rows that are examined.
+        golden: The rows that they are compared with.
+        limits: What counts as agreement.
+    """
     for place, row in dumped.rows.items():
-        other = golden.rows.get(place)
-        if other is None:
+        golden_row = golden.rows.get(place)
+        if golden_row is None:
             yield _alone(label, place, row, "golden")
         else:
-            yield _result(label, place, row, other, limits)
+            yield _result(label, place, row, golden_row, limits)
     for place, row in golden.rows.items():
         if place not in dumped.rows:
             yield _alone(label, place, row, "mine")
@@ -124,17 +131,21 @@ def _result(label: str, place: Place, dumped: Row, golden: Row, limits: Limits) 
     same = all(_is_same(*cells) for cells in shared.values()) and types[0] == types[1]
     if same:
         return RowResult(label, place, op_type, Verdict.EQUAL, 0.0)
-    apart, title = max((_apart(title, shared), title) for title in shared)
+    difference, title = max((_relative_difference(title, shared), title) for title in shared)
     allowed = limits.allowed(types, limits.precision)
-    verdict = Verdict.CLOSE if apart <= max(allowed or 0.0, _PRINTED) else Verdict.DIFFERENT
-    return RowResult(label, place, op_type, verdict, apart, title if apart else "")
+    verdict = Verdict.CLOSE if difference <= max(allowed or 0.0, _PRINTED) else Verdict.DIFFERENT
+    return RowResult(label, place, op_type, verdict, difference, title if difference else "")
 
 
 def _statistics(dumped: Row, golden: Row) -> dict[str, tuple[Cell, Cell]]:
     """Return the statistics that both rows have."""
     titles = {*_NUMBERS, _NORM, *_EXACT, *_OF_SIGNS, *_DIGESTS}
     both = ((title, dumped.get(title), golden.get(title)) for title in dumped if title in titles)
-    return {title: (ours, theirs) for title, ours, theirs in both if ours is not None and theirs is not None}
+    return {
+        title: (dumped_cell, golden_cell)
+        for title, dumped_cell, golden_cell in both
+        if dumped_cell is not None and golden_cell is not None
+    }
 
 
 def _is_same(dumped: Cell, golden: Cell) -> bool:
@@ -142,12 +153,19 @@ def _is_same(dumped: Cell, golden: Cell) -> bool:
     return dumped == golden or is_nan
 
 
-def _apart(title: str, shared: Mapping[str, tuple[Cell, Cell]]) -> float:
-    """Return how far a statistic is apart, relative to the tensor's scale; infinite where it must not be."""
+def _relative_difference(title: str, shared: Mapping[str, tuple[Cell, Cell]]) -> float:
+    """Return the difference of a statistic, relative to the golden tensor's largest number.
+
+    It is infinite for counts that differ, and where only one side is finite.
+
+    >>> shared = {"Max Value": (4.1, 4.0), "Min Value": (-8.0, -8.0), "NaN Count": (1, 0)}
+    >>> round(_relative_difference("Max Value", shared), 4), _relative_difference("NaN Count", shared)
+    (0.0125, inf)
+    """
     dumped, golden = shared[title]
     if _is_same(dumped, golden) or title in _OF_SIGNS:  # a value beside zero may change its sign
         return 0.0
-    if title in _DIGESTS:  # the numbers tell how far, where there are some
+    if title in _DIGESTS:  # digests of unequal tensors tell no distance; the numbers do, where there are some
         return 0.0 if any(number in shared for number in (*_NUMBERS, _NORM)) else math.inf
     if title in _EXACT or not (_is_finite(dumped) and _is_finite(golden)):
         return math.inf

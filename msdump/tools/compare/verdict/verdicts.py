@@ -1,4 +1,4 @@
-"""What a comparison comes to: verdicts of tensors and operators, drawn from numbers."""
+"""The verdicts on tensors and operators, drawn from how far tensors are apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msdump.tools.compare.verdict.limits import Limits, coarser
 
 
 class Verdict(enum.StrEnum):
-    """What a comparison of two tensors comes to, from the best to the worst."""
+    """The result of comparing two tensors, from the best to the worst."""
 
     ALONE = "alone"
     """There is no counterpart."""
@@ -36,18 +36,18 @@ _SEVERITY: Final = {verdict: place for place, verdict in enumerate(Verdict)}
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was found of a tensor and its counterpart.
+    """A tensor beside its counterpart, before a verdict.
 
     Attributes:
         io: Input or output.
-        slot: Its number.
-        shape: That of the tensor on the host, where it is known.
-        dtype: Its element type, "" where it is not known.
-        golden_dtype: That of the counterpart, "" where there is none.
+        slot: Number of the input or output.
+        shape: Shape of the tensor on the host, where it is known.
+        dtype: Element type, "" where it is not known.
+        golden_dtype: Element type of the counterpart, "" where there is none.
         scores: Texts of all algorithms; none where nothing was compared.
         agreement: How far apart they are, None where nothing was compared.
         fault: Why nothing was compared, None where it was.
-        note: What the numbers do not tell.
+        note: What the numbers do not tell, "" for nothing.
     """
 
     io: IO
@@ -63,16 +63,16 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class TensorResult:
-    """What is said of a tensor.
+    """The verdict on a tensor.
 
     Attributes:
-        found: What was found of it and its counterpart.
-        verdict: What that comes to.
-        note: Why, where the numbers do not tell.
+        compared: The tensor and its counterpart, and how far they are apart.
+        verdict: The verdict.
+        note: Reason of the verdict, where the numbers do not tell.
         limit: Largest distance that was allowed; None where the two had to be the same, or were not compared.
     """
 
-    found: Compared
+    compared: Compared
     verdict: Verdict
     note: str = ""
     limit: float | None = None
@@ -80,31 +80,31 @@ class TensorResult:
     @property
     def io(self) -> IO:
         """Input or output."""
-        return self.found.io
+        return self.compared.io
 
     @property
     def slot(self) -> int:
-        """Its number."""
-        return self.found.slot
+        """Number of the input or output."""
+        return self.compared.slot
 
     @property
     def badness(self) -> tuple[int, bool, float]:
-        """What tells which tensor agrees least: the verdict, outputs before inputs, the distance."""
-        numbers = self.found.agreement
-        distance = math.inf if numbers is None else numbers.distance
+        """Sort key that is largest for the tensor that agrees least: verdict, whether an output, distance."""
+        agreement = self.compared.agreement
+        distance = math.inf if agreement is None else agreement.distance
         return _SEVERITY[self.verdict], self.io is IO.OUTPUT, distance
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """The tensors of one execution of an operator.
+    """The verdicts on the tensors of one execution of an operator.
 
     Attributes:
         name: The operator as the names of files have it.
-        op_type: Its type.
-        tensors: What is said of each, inputs first; at least one.
-        number: Which of its executions it is, from 0; None where it ran once.
-        replaces: The golden operator that stood in its place, "" where both have the same.
+        op_type: Operator type.
+        tensors: The verdict on each tensor, inputs first; at least one.
+        number: Number of the execution among those of the operator, from 0; None where it ran once.
+        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
     """
 
     name: str
@@ -114,7 +114,7 @@ class OperatorResult:
     replaces: str = ""
 
     def of(self, io: IO) -> tuple[TensorResult, ...]:
-        """Return what is said of the inputs or the outputs."""
+        """Return the verdicts on the inputs or the outputs."""
         return tuple(tensor for tensor in self.tensors if tensor.io is io)
 
     @property
@@ -124,15 +124,15 @@ class OperatorResult:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the tensor that agrees least."""
+        """Verdict on the tensor that agrees least."""
         return self.worst.verdict
 
 
 class Judge:
-    """Draws verdicts of tensors, in the order of the execution.
+    """Draws verdicts on tensors, in the order of the execution.
 
-    A tensor is at best as precise as what it was computed from: the limits of the coarsest element
-    type hold in which the two sides did not have the same so far.
+    A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
+    element type of all tensors so far that the two sides do not have bit for bit the same.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -141,38 +141,38 @@ class Judge:
         self._coarsest = limits.precision
 
     def results(self, tensors: Iterable[Compared]) -> tuple[TensorResult, ...]:
-        """Return what is said of the tensors of the operator that ran next."""
+        """Return the verdicts on the tensors of the operator that ran next."""
         tensors = tuple(tensors)
-        unlike = (each for each in tensors if each.agreement is None or not each.agreement.is_same)
-        types = (dtype for each in unlike for dtype in (each.dtype, each.golden_dtype))
+        unlike = (tensor for tensor in tensors if tensor.agreement is None or not tensor.agreement.is_same)
+        types = (dtype for tensor in unlike for dtype in (tensor.dtype, tensor.golden_dtype))
         self._coarsest = coarser(self._coarsest, *types)
         return tuple(map(self._result, tensors))
 
-    def _result(self, found: Compared) -> TensorResult:
-        numbers = found.agreement
-        if numbers is None:
-            return TensorResult(found, found.fault or Verdict.ALONE, found.note)
-        types = (found.dtype, found.golden_dtype)
+    def _result(self, compared: Compared) -> TensorResult:
+        agreement = compared.agreement
+        if agreement is None:
+            return TensorResult(compared, compared.fault or Verdict.ALONE, compared.note)
+        types = (compared.dtype, compared.golden_dtype)
         limit = self._limits.allowed(types, self._coarsest)
-        remarks = (*_remarks(numbers), *_unlike(types), found.note)
+        remarks = (*_remarks(agreement), *_unlike(types), compared.note)
         return TensorResult(
-            found, self._verdict(numbers, types, limit), "; ".join(filter(None, remarks)), limit
+            compared, self._verdict(agreement, types, limit), "; ".join(filter(None, remarks)), limit
         )
 
-    def _verdict(self, numbers: Agreement, types: tuple[str, str], limit: float | None) -> Verdict:
-        if numbers.is_same:
+    def _verdict(self, agreement: Agreement, types: tuple[str, str], limit: float | None) -> Verdict:
+        if agreement.is_same:
             return Verdict.EQUAL if types[0] == types[1] else Verdict.CLOSE
-        if limit is None or numbers.misplaced:
+        if limit is None or agreement.misplaced:
             return Verdict.DIFFERENT
-        is_near = numbers.distance <= limit and numbers.cosine >= self._limits.cosine
+        is_near = agreement.distance <= limit and agreement.cosine >= self._limits.cosine
         return Verdict.CLOSE if is_near else Verdict.DIFFERENT
 
 
-def _remarks(numbers: Agreement) -> Iterator[str]:
-    if numbers.misplaced:
-        yield f"NaN or infinities differ at {numbers.misplaced:,} element{'s' * (numbers.misplaced > 1)}"
-    elif math.isnan(numbers.cosine):
-        yield "golden is zero" if math.isinf(numbers.distance) else "mine is zero"
+def _remarks(agreement: Agreement) -> Iterator[str]:
+    if agreement.misplaced:
+        yield f"NaN or infinities differ at {agreement.misplaced:,} element{'s' * (agreement.misplaced > 1)}"
+    elif math.isnan(agreement.cosine):
+        yield "golden is zero" if math.isinf(agreement.distance) else "mine is zero"
 
 
 def _unlike(types: tuple[str, str]) -> Iterator[str]:
