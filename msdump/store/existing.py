@@ -1,8 +1,8 @@
-"""What earlier programs left where a run is about to write: counted, or removed.
+"""Files of earlier programs in the directories into which a run is about to write: counted, or removed.
 
-Only what the grammar of the layouts and of the names knows counts, in the directories that this run
-can write into. Links and files of somebody else are neither counted nor touched; directories are
-opened without following links, and files are removed through them.
+Only names that the grammars of layouts and file names produce count. Links and files of somebody else are
+neither counted nor touched; directories are opened without following links, and files are removed through
+their descriptors, so that nobody can turn a removal to another place by swapping a directory for a link.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class ExistingFiles:
-    """What lies there.
+    """How much earlier programs left.
 
     Attributes:
         files: Number of files with tensors or statistics.
@@ -88,6 +88,8 @@ class ExistingFiles:
 
 @dataclass(frozen=True, slots=True)
 class _File:
+    """A file that an earlier program left, and the call that removes it while its directory is open."""
+
     folder: str
     kind: PathKind
     size: int
@@ -96,8 +98,8 @@ class _File:
 
 def find(place: RunPlace) -> ExistingFiles:
     """Count the tensors and statistics that lie where a run writes."""
-    held = [file for file in _files(place) if file.kind in _TENSOR_PLACES]
-    return ExistingFiles(len(held), sum(file.size for file in held), len({file.folder for file in held}))
+    files = [file for file in _files(place) if file.kind in _TENSOR_PLACES]
+    return ExistingFiles(len(files), sum(file.size for file in files), len({file.folder for file in files}))
 
 
 def remove(place: RunPlace) -> int:
@@ -126,13 +128,15 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 
 def _files(place: RunPlace) -> Iterator[_File]:
+    """Yield the files of earlier programs, each while its directory is open."""
     root = os.path.realpath(place.root)
-    for folder, below, held, fd in os.fwalk(root):
+    for folder, subfolders, file_names, fd in os.fwalk(root):
         relative = "" if folder == root else os.path.relpath(folder, root)
         key = layouts.parse(relative, is_directory=True) if relative else None
-        below[:] = [name for name in below if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
-        is_ours = _ours(relative, key, fd)
-        for name in held:
+        # fwalk goes on into what stands in this very list
+        subfolders[:] = [name for name in subfolders if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
+        is_ours = _name_test(relative, key, fd)
+        for name in file_names:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if stat.S_ISREG(status.st_mode) and is_ours(name):
                 kind = PathKind.RANK if key is None else key.kind
@@ -144,8 +148,8 @@ def _is_wanted(relative: str, place: RunPlace) -> bool:
     return key is not None and place.holds(key)
 
 
-def _ours(relative: str, key: Key | None, fd: int) -> Callable[[str], bool]:
-    """Return what tells whether a file of a directory has a name that a run gives."""
+def _name_test(relative: str, key: Key | None, fd: int) -> Callable[[str], bool]:
+    """Return a function that tells whether a name in a directory is one that a run gives to a file there."""
     if key is None or key.kind not in _TENSOR_PLACES:
         return lambda name: _stands_alone(f"{relative}/{name}")
     originals = _originals(fd)
@@ -176,6 +180,7 @@ def is_grammatical(name: str) -> bool:
 
 
 def _originals(fd: int) -> dict[str, str]:
+    """Return the original names by stand-in of a directory, none where its mapping cannot be read."""
     try:
         with reading.open_file(layouts.MAPPING, directory=fd, follow_links=False) as file:
             return parse_mapping(file.read(_MOST_MAPPING))
@@ -184,7 +189,7 @@ def _originals(fd: int) -> dict[str, str]:
 
 
 def free_time(time: str, path_at: Callable[[str], str]) -> str:
-    """Return the first time, ``YYYYMMDDHHMMSS``, at which nothing stands yet.
+    """Return a time, ``YYYYMMDDHHMMSS``, or the first one after it whose directory does not exist yet.
 
     Two programs that start in the same second would share the directory that the time names.
 

@@ -1,9 +1,8 @@
 """The asynchronous sink: the next operator does not wait for large files.
 
-Small files are written before the call returns, since handing them over would
-cost more; so are rows and replaced files, which keeps their order. Large files
-are left to threads. A failure never stops the step: it is told when the sink is
-flushed, which every step does at its end.
+Small files are written before the call returns, since handing them over would cost more; so are rows and
+replaced files, which keeps their order. Large files are left to threads. A failure never stops the step: it
+is raised when the sink is flushed, which every step does at its end.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class AsyncSink(SyncSink):
         self._unfinished: tuple[Callable[[], None], int] | None = None
         self._failures = 0
         self._first_failure: tuple[str, OSError] | None = None
-        exits.know(self)
+        exits.register(self)
 
     def write(self, artifact: Artifact) -> None:
         """Take a new file; one that exists stays as it is and the new one is lost."""
@@ -124,7 +123,7 @@ class AsyncSink(SyncSink):
         """Return when everything taken is on disk; DumpWriteError for all failures since the last time."""
         with self._lock:
             self.complete()
-            self._tell()
+            self._raise_failures()
 
     def close(self) -> None:
         """Flush, end the threads and release what is held open; a later write opens it again."""
@@ -133,7 +132,7 @@ class AsyncSink(SyncSink):
             self._queue.stop(self._files)
             super().close()
             exits.deactivate(self)
-            self._tell()
+            self._raise_failures()
 
     def complete(self) -> None:
         """Return when everything taken is on disk or counted as lost; raises nothing about the latter."""
@@ -153,11 +152,11 @@ class AsyncSink(SyncSink):
         self._renew_files()
 
     def _do(self, action: Callable[[], None], again: Callable[[], None]) -> None:
-        """Do something; where it is interrupted before its bytes count, the next call does it again."""
+        """Call ``action``; where an interrupt ends it before its bytes count, the next call does it again."""
         self._unfinished = again, self._bytes
         try:
             action()
-        except Exception:
+        except Exception:  # not BaseException: behind Ctrl-C the action stays unfinished
             self._unfinished = None
             raise
         self._unfinished = None
@@ -170,6 +169,8 @@ class AsyncSink(SyncSink):
 
     def _job(self, artifact: Artifact, size: int) -> Job | None:
         budgeted = size if artifact.tensor_bytes else 0
+        # a stand-in is chosen here, under the lock of the sink, not in a thread of the queue: its line of
+        # mapping.csv must stand before the file
         try:
             name = self._name(artifact)
         except OSError as error:
@@ -202,11 +203,12 @@ class AsyncSink(SyncSink):
 
     def _append_again(self, path: str, rows: bytes, header: bytes, append: Callable[[], None]) -> None:
         with contextlib.suppress(OSError):
-            found = self._files.read(*os.path.split(path))
-            if (b"\n" + found).endswith(b"\n" + rows):
-                is_new = found == header + rows
+            contents = self._files.read(*os.path.split(path))
+            # equal rows at the end are taken for those that the interrupted call has written
+            if (b"\n" + contents).endswith(b"\n" + rows):
+                is_new = contents == header + rows
                 self._count += is_new
-                self._bytes += len(found if is_new else rows)
+                self._bytes += len(contents if is_new else rows)
                 return
         append()
 
@@ -219,7 +221,8 @@ class AsyncSink(SyncSink):
         self._first_failure = self._first_failure or (message, error)
         self._failures += 1
 
-    def _tell(self) -> None:
+    def _raise_failures(self) -> None:
+        """Raise a DumpWriteError for the failures since the last time, if there were any."""
         if self._first_failure is None:
             return
         (message, error), count = self._first_failure, self._failures

@@ -1,4 +1,4 @@
-"""Bytes in pieces: written one after the other, and counted."""
+"""A file's contents as a sequence of buffers (header, array): written without joining them, and counted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from msdump.record import Buffer
 
-_MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")
+_MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # of one call of writev; more are an error (EINVAL)
 
 
 def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
@@ -23,25 +23,28 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
     """
     size = size_of(buffers)
     written = os.writev(fd, buffers[:_MOST_BUFFERS]) if size else 0
+    # Linux writes 2 GiB at most in one call, and less where the disk is about to be full
     while written < size:
-        step = os.writev(fd, _rest(buffers, written)[:_MOST_BUFFERS])
+        step = os.writev(fd, _unwritten(buffers, written)[:_MOST_BUFFERS])
         if step == 0:
             raise OSError(errno.EIO, "the file system takes no more bytes")
         written += step
 
 
 def size_of(buffers: Sequence[Buffer]) -> int:
-    """Return the bytes of buffers in all."""
+    """Return the number of bytes that buffers hold together."""
     size = 0
     for buffer in buffers:
+        # len() of a memoryview counts items of its first dimension, not bytes
         size += buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
     return size
 
 
-def _rest(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
-    rest = []
+def _unwritten(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
+    """Return what is left of buffers behind their first ``written`` bytes."""
+    left = []
     for buffer in buffers:
-        view = PickleBuffer(buffer).raw()
-        rest.append(view[written:])
+        view = PickleBuffer(buffer).raw()  # as bytes, whatever the items are
+        left.append(view[written:])
         written = max(0, written - len(view))
-    return [view for view in rest if len(view)]
+    return [view for view in left if len(view)]

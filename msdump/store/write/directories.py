@@ -33,6 +33,7 @@ def open_directory(path: str, root: str = "") -> int:
     if not root or not path.startswith(f"{root}/"):
         return _open_or_make(path)
     fd = _open_or_make(root)
+    # one component at a time: O_NOFOLLOW minds the last component of a path alone
     for name in filter(None, path[len(root) :].split("/")):
         try:
             inner = _enter(fd, name)

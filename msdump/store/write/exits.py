@@ -1,4 +1,4 @@
-"""What happens to unwritten files when a process ends, is told to end, or forks.
+"""Unwritten files when a process ends, is told to end (SIGTERM), or forks.
 
 An interpreter that ends, also after an exception, and a process that gets
 SIGTERM first finish what was captured. A SIGTERM handler is installed only where
@@ -35,15 +35,15 @@ class Writer(Protocol):
         """In a forked child: drop what the parent writes."""
 
 
-_known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_active: Final[dict[Writer, None]] = {}
+_registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
 _runs: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 
 
-def know(writer: Writer) -> None:
-    """Tell a writer about forks from now on, while it lives, and be ready to complete it on SIGTERM."""
-    _known.add(writer)
+def register(writer: Writer) -> None:
+    """Call a writer's ``forget`` in forked children from now on, while it lives, and listen to SIGTERM."""
+    _registered.add(writer)
     _listen()
 
 
@@ -75,7 +75,7 @@ def _listen() -> None:
 
 
 def deactivate(writer: Writer) -> None:
-    """Forget a writer that has nothing more to write."""
+    """Take a writer from those that are completed at the end: it has nothing more to write."""
     _active.pop(writer, None)
     if not _active and signal.getsignal(signal.SIGTERM) is _terminate and _is_main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -103,7 +103,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    for writer in list(_known):
+    for writer in list(_registered):
         writer.forget()
     for writer in list(_active):
         deactivate(writer)

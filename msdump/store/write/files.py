@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, in directories that only their owner can enter."""
+"""Files on disk that appear complete or not at all, in directories that only their owner can enter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DUMP_MODE: Final = 0o600
 """What CANN gives the files that it writes itself; everything else is ``FILE_MODE``."""
 
 _TRIES: Final = 5
-_MOST_DIRECTORIES: Final = 32
+_MOST_DIRECTORIES: Final = 32  # open at once; each is a file descriptor, as each row file is
 _MOST_ROW_FILES: Final = 8
 
 
@@ -78,6 +78,8 @@ class DiskFiles:
         try:
             place.create(name, buffers, self._mode)
         except OSError:
+            # the directory may have been removed and made again since it was opened (a user's rm -r between
+            # two steps): asking beforehand would cost every file a call of the system
             if place.is_linked():
                 raise
             self._forget(directory)

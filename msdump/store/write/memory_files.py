@@ -1,4 +1,4 @@
-"""Files that live in memory."""
+"""Files kept in memory, with the behaviour of those on disk, for tests."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class MemoryFiles:
-    """Contents by absolute path, in the order in which the files appeared.
+    """Files kept in a dictionary.
 
     Attributes:
-        contents: The files.
+        contents: Contents by absolute path, in the order in which the files appeared.
         failure: Raised by the next calls that write, None for none.
     """
 
     def __init__(self) -> None:
-        """Hold no file."""
+        """Start without files."""
         self.contents: dict[str, bytes] = {}
         self.failure: OSError | None = None
 
@@ -49,10 +49,10 @@ class MemoryFiles:
         """Add whole rows to a file, the header first where other titles hold; tell whether it was new."""
         self._check()
         path = f"{directory}/{name}"
-        before = self.contents.get(path, b"")
-        is_titled = not header or header == last_titles(before, header)
-        self.contents[path] = before + (rows if is_titled else header + rows)
-        return not before
+        older = self.contents.get(path, b"")
+        has_titles = not header or header == last_titles(older, header)
+        self.contents[path] = older + (rows if has_titles else header + rows)
+        return not older
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
@@ -63,7 +63,7 @@ class MemoryFiles:
         return self.contents.get(f"{directory}/{name}", b"")
 
     def close(self) -> None:
-        """Keep everything."""
+        """Do nothing: the files stay."""
 
     def _check(self) -> None:
         if self.failure is not None:

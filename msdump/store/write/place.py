@@ -1,4 +1,4 @@
-"""One open directory and the way to make files in it: complete under their names, or not there at all."""
+"""One open directory, and files made in it: complete under their names, or not there at all."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class OpenDirectory:
         fd = self._open_nameless(mode)
         try:
             size = size_of(buffers)
-            if size >= _RESERVED:
+            if size >= _RESERVED:  # a disk without that much room is found out before a byte is written
                 os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers)
             if not self._link(fd, name):
@@ -166,11 +166,12 @@ class OpenDirectory:
             os.close(fd)
 
     def _put(self, fd: int, name: str, mode: int) -> None:
-        """Give a complete nameless file a name that may be taken."""
+        """Give a complete nameless file its name, in place of an older file of that name."""
         try:
             if not self._link(fd, name):
                 self._replace_renamed(name, partial(_copy, fd), mode)
         except FileExistsError:
+            # a link never replaces a name, a rename does: readers see the old file or the new one
             self._clear()
             temporary = temporaries.link(self._fd, fd)
             try:

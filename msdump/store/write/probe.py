@@ -1,4 +1,4 @@
-"""Proof that a dump can be written, before anything runs."""
+"""A trial write into the root of a dump: a path that cannot be written is an error before anything runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msdump.errors import DumpWriteError
 from msdump.store.write.place import OpenDirectory
 from msdump.store.write.sinks import reason
 
-_BLOCK: Final = bytes(4096)
+_BLOCK: Final = bytes(4096)  # an empty file would fit on a full disk
 
 
 def probe(path: str) -> None:
@@ -36,10 +36,11 @@ def probe(path: str) -> None:
 
 
 def _fault(path: str, error: OSError) -> str:
+    """Return which part of a path is at fault and why, for the message."""
     nearest = Path(path)
     if nearest.is_dir():
         return f"cannot be written: {reason(error)}"
     while not os.path.lexists(nearest):
         nearest = nearest.parent
-    kind = "is the last directory that exists" if nearest.is_dir() else "is not a directory"
-    return f"cannot be created ({str(nearest)!r} {kind}): {reason(error)}"
+    finding = "is the last directory that exists" if nearest.is_dir() else "is not a directory"
+    return f"cannot be created ({str(nearest)!r} {finding}): {reason(error)}"

@@ -15,9 +15,10 @@ from typing import Final
 
 from msdump.reading import check_regular
 
+# O_APPEND: rows of two processes in one file follow each other, none overwrites another
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_TAIL: Final = 1 << 16
+_TAIL: Final = 1 << 16  # bytes from the end that are read at once in search of a line feed
 
 
 class RowFile:
@@ -46,7 +47,7 @@ class RowFile:
         Raises:
             OSError: The rows could not be written as a whole; none of them is in the file.
         """
-        size = os.fstat(self._fd).st_size
+        size = os.fstat(self._fd).st_size  # asked each time: another process may have added rows
         data = memoryview(rows if self._holds(header, size) else header + rows)
         end = size + len(data)
         try:
@@ -72,16 +73,20 @@ class RowFile:
 
 
 def last_titles(data: bytes, header: bytes) -> bytes:
-    """Return the last line of titles in whole rows, b"" where there is none.
+    r"""Return the last line of titles in whole rows, b"" where there is none.
+
+    >>> last_titles(b"A,B\n1,2\nA,C\n3,4\n", b"A,B\n")
+    b'A,C\n'
 
     Args:
         data: The rows.
         header: A line of titles; any line with its first cell is one.
     """
     cell, comma, _ = header.partition(b",")
-    first = cell + comma
-    at = (b"\n" + data).rfind(b"\n" + first)
-    return data[at : data.find(b"\n", at) + 1] if at >= 0 else b""
+    first_cell = cell + comma
+    # the line feed put in front makes the first line one that follows a line feed, at the same offset
+    start = (b"\n" + data).rfind(b"\n" + first_cell)
+    return data[start : data.find(b"\n", start) + 1] if start >= 0 else b""
 
 
 def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:
@@ -129,6 +134,7 @@ def _open(directory: int, name: str, mode: int) -> int:
 
 
 def _make_writable(directory: int, name: str, mode: int) -> None:
+    # by its descriptor, once it is known to be a plain file: chmod of a name could hit another file
     fd = _open_as(_LOOK, directory, name)
     try:
         _check(fd, name)
@@ -154,12 +160,13 @@ def _check(fd: int, name: str) -> None:
 
 
 def _cut_torn_row(fd: int) -> None:
+    """Cut a file off behind its last line feed."""
     size = os.fstat(fd).st_size
     end = size
-    at = -1
-    while end and at < 0:
+    line_feed = -1
+    while end and line_feed < 0:
         start = max(0, end - _TAIL)
-        at = os.pread(fd, end - start, start).rfind(b"\n")
-        end = start + at + 1
+        line_feed = os.pread(fd, end - start, start).rfind(b"\n")
+        end = start + line_feed + 1
     if end < size:
         os.ftruncate(fd, end)

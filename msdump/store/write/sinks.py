@@ -150,8 +150,11 @@ class _OverLimitError(Exception):
     """A file that is written piece by piece has more bytes than may still be written."""
 
 
-class _Replaced:
-    """Files that may be written again and again, in the directories that were written to last."""
+class _ReplacedFiles:
+    """Sizes of files that may be written again and again, in the directories that were written to last.
+
+    By them the summary counts a file once, with the size that it has in the end.
+    """
 
     _MOST_DIRECTORIES: Final = 8
 
@@ -159,15 +162,15 @@ class _Replaced:
         self._sizes: dict[str, dict[str, int]] = {}
 
     def count(self, artifact: Artifact) -> tuple[int, int]:
-        """Take a file that was written; return how many files and bytes there are more."""
+        """Note a file that was written; return by how many files and bytes the summary grows."""
         size = size_of(artifact.buffers)
         sizes = self._sizes.pop(artifact.directory, {})
-        older = sizes.get(artifact.name)
+        older_size = sizes.get(artifact.name)
         if len(self._sizes) >= self._MOST_DIRECTORIES:
             del self._sizes[next(iter(self._sizes))]
-        self._sizes[artifact.directory] = sizes
+        self._sizes[artifact.directory] = sizes  # put back as the last one: the first is the next to go
         sizes[artifact.name] = size
-        return older is None, size - (older or 0)
+        return older_size is None, size - (older_size or 0)
 
 
 class SyncSink:
@@ -194,7 +197,7 @@ class SyncSink:
         self._budget = Budget() if budget is None else budget
         self._files: Files = DiskFiles() if files is None else files
         self._stand_ins = StandIns(self._files)
-        self._replaced = _Replaced()
+        self._replaced = _ReplacedFiles()
         self._count = 0
         self._bytes = 0
         self._skipped: Counter[str] = Counter()
@@ -256,7 +259,15 @@ class SyncSink:
                 self._count += 1
 
     def _metered(self, pieces: Iterable[Buffer], taken: list[int]) -> Iterator[Buffer]:
-        """Yield the pieces, taking their bytes from the budget; the last that is noted may not fit."""
+        """Yield the pieces, taking their bytes from the budget.
+
+        Args:
+            pieces: The contents.
+            taken: Gets the size of each piece that was taken, to be given back where the file is lost.
+
+        Raises:
+            _OverLimitError: A piece does not fit any more.
+        """
         for piece in pieces:
             size = size_of((piece,))
             if not self._budget.take(size):
@@ -319,7 +330,7 @@ class SyncSink:
         self._skipped[Reason.OVER_LIMIT] += 1
 
     def _lose(self, path: str, error: OSError) -> None:
-        cause = error.strerror or str(error)
+        cause = error.strerror or str(error)  # without the path: a full disk is one cause for all files
         message = f"cannot write {path!r}: {reason(error)}"
         if cause not in self._lost:
             _log.error("%s", message)

@@ -1,4 +1,4 @@
-"""A file written piece by piece, for texts that are larger than memory should hold at once."""
+"""A file written piece by piece, for text (graphs, protobuf texts) too large to hold in memory at once."""
 
 from __future__ import annotations
 

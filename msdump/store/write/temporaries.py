@@ -1,8 +1,8 @@
 """Names for files that are not complete yet, which a killed run cannot leave for good.
 
-A directory has a few such names. Who uses one holds a lock on the file, which
-ends with its process; the next one that needs a name removes the files that
-nobody holds. What a living process writes is locked and stays.
+A directory has a few such names. The process that writes a file holds a lock on it, which the system drops
+when the process ends, however it ends; the next process that needs a name removes the files that nobody has
+locked.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import time
 from typing import Final
 
 _MOST: Final = 64
-_GAP: Final = 4  # free names behind which no file is looked for
+_GAP: Final = 4  # so many free names in a row end the search: names are taken from the lowest on
 _NUMBERS: Final = itertools.count()  # threads may ask for a name in the same nanosecond
+# O_NONBLOCK: opening a pipe that somebody has put there must not wait for a writer
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def clear(directory: int) -> None:
-    """Remove what killed runs left in a directory."""
+    """Remove the incomplete files that killed runs left in a directory."""
     free = 0
     for number in range(_MOST):
         free = 0 if os.access(_name(number), os.F_OK, dir_fd=directory, follow_symlinks=False) else free + 1
@@ -44,6 +45,7 @@ def create(directory: int, mode: int) -> tuple[int, str]:
         if fd is not None:
             return fd, name
         _remove_if_left(directory, name)
+    # more writers than names: such a file is left for good by a killed run, which is rare enough
     name = f".msdump-{os.getpid()}-{time.time_ns()}-{next(_NUMBERS)}.tmp"
     return os.open(name, _NEW, mode, dir_fd=directory), name
 
@@ -70,7 +72,7 @@ def link(directory: int, fd: int) -> str:
 
 def release(directory: int, name: str, fd: int) -> None:
     """Remove a name if it still stands for the open file."""
-    if _is(directory, name, fd):
+    if _names_file(directory, name, fd):
         os.unlink(name, dir_fd=directory)
 
 
@@ -79,7 +81,7 @@ def _name(number: int) -> str:
 
 
 def _create(directory: int, name: str, mode: int) -> int | None:
-    """Make a file that this process holds; None where the name is taken."""
+    """Make a file and lock it; None where the name is taken or another process was faster with the lock."""
     try:
         fd = os.open(name, _NEW, mode, dir_fd=directory)
     except FileExistsError:
@@ -89,12 +91,13 @@ def _create(directory: int, name: str, mode: int) -> int | None:
         raise
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_mine = _is(directory, name, fd)
-    except BlockingIOError:  # another process takes the new file for one that was left
-        is_mine = False
+        # between open and lock another process may have taken the file for a left one and removed it
+        is_usable = _names_file(directory, name, fd)
+    except BlockingIOError:  # another process is about to remove it
+        is_usable = False
     except OSError:  # without locks nobody removes what another one holds
-        is_mine = True
-    if is_mine:
+        is_usable = True
+    if is_usable:
         return fd
     os.close(fd)
     return None
@@ -115,7 +118,7 @@ def _remove_if_left(directory: int, name: str) -> None:
         os.close(fd)
 
 
-def _is(directory: int, name: str, fd: int) -> bool:
+def _names_file(directory: int, name: str, fd: int) -> bool:
     """Tell whether a name stands for the open file, which is a regular one without another name."""
     held = os.fstat(fd)
     try:

@@ -128,7 +128,7 @@ class WriterQueue:
             pass
 
     def drain(self, files: Files) -> None:
-        """Return when everything taken is on disk or among the failures; ``files`` as above."""
+        """Return when everything taken is on disk or a failure; ``files`` as in ``wait_for_room``."""
         while self._helps(self._is_busy, files):
             pass
 
@@ -172,7 +172,11 @@ class WriterQueue:
             self._threads.remove(thread)
 
     def _helps(self, must_wait: Callable[[], bool], files: Files) -> bool:
-        """Write the next file in the thread that waits, or wait where there is none; False: waits no more."""
+        """Write the next file in the calling thread, or wait for the threads where there is none.
+
+        Returns:
+            False where ``must_wait`` says that there is nothing more to wait for.
+        """
         bell = threading.Lock()
         bell.acquire()
         with self._lock:
@@ -192,7 +196,7 @@ class WriterQueue:
         return True
 
     def _serve(self, crew: object) -> None:
-        _step_back()
+        _lower_priority()
         files = self._make_files()
         try:
             while self._serve_one(files, crew):
@@ -235,8 +239,8 @@ class WriterQueue:
                 bell.release()
 
 
-def _step_back() -> None:
-    """Let the threads of operators go before this one (Linux, where each thread has its own priority)."""
+def _lower_priority() -> None:
+    """Let the threads of operators run before this one (Linux, where each thread has its own priority)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.nice(0) + _NICENESS)
@@ -246,7 +250,7 @@ def _write(files: Files, job: Job) -> OSError | None:
     """Write a file and return why that failed; the error keeps no frame, and so no buffer, alive."""
     try:
         files.create(job.directory, job.name, job.buffers)
-    except OSError as error:
+    except OSError as error:  # it waits for the next flush: a traceback would hold the tensor until then
         error.__context__ = None
         return error.with_traceback(None)
     except Exception as error:  # noqa: BLE001 - a thread that ended would leave its file unnoticed

@@ -95,4 +95,4 @@ def test_many_directories_are_not_all_remembered():
     second = [stand_ins.name(f"/{number}", name) for number in range(30)]
 
     assert first == second
-    assert len(stand_ins._taken) <= 8
+    assert len(stand_ins._mappings) <= 8
