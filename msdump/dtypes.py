@@ -64,7 +64,7 @@ def _row(  # noqa: PLR0917 - one literal row of the table
     return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, dump, acl, per_byte)
 
 
-_TENSOR: Final = 14  # the .pb enumeration has no number for some types: plain tensor
+_TENSOR: Final = 14  # the .pb enumeration has no number for some types: DT_TENSOR stands for them
 
 DTYPES: Final = (
     _row("float32", "Float32", 1, "<f4", "<f4", 11, 1, 0),

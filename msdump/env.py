@@ -93,10 +93,12 @@ def read(name: str) -> str | None:
 
 
 def number(text: str, most: int) -> int | None:
-    """Return the whole number that a text writes in digits, None where it writes none or one above most.
+    """Return the number of a text of decimal digits, None for any other text and for one above ``most``.
 
-    Numbers come from the environment and from options alike, of any length.
+    >>> number("007", 10), number("11", 10), number("-1", 10), number("", 10)
+    (7, None, None, None)
     """
+    # the length is compared first, since int() raises on a text of more than 4300 digits
     digits = text.lstrip("0") or text[-1:]
     if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(most)) or int(digits) > most:
         return None

@@ -52,7 +52,12 @@ class Problem:
     excerpt: str = ""
 
     def render(self, source: str) -> str:
-        """Return ``file:line: path message`` and the excerpt below it."""
+        """Return ``file:line: path message`` and the excerpt below it.
+
+        >>> problem = Problem("$.common_dump_settings.dump_mode", "is 3; 0, 1 or 2 is expected", line=4)
+        >>> problem.render("dump.json")
+        'dump.json:4: $.common_dump_settings.dump_mode is 3; 0, 1 or 2 is expected'
+        """
         place = f"{source}:{self.line}" if self.line else source
         head = f"{place}: {self.path} {self.message}" if self.path else f"{place}: {self.message}"
         return f"{head}\n{self.excerpt}" if self.excerpt else head
@@ -77,7 +82,7 @@ class ConfigValueError(ConfigError):
 
 
 class AclError(MsdumpError):
-    """What a function of the acl door tells by its return code.
+    """A failure of a function of the acl door, which returns its code instead of raising.
 
     Attributes:
         code: The return code, 100009 for a faulty dump configuration.
@@ -123,11 +128,11 @@ class ReentryError(MsdumpError, RuntimeError):
 
 
 class NotAvailableError(MsdumpError, NotImplementedError):
-    """A setting that msdump reads and checks but cannot execute yet, or a library that lacks its means."""
+    """A setting that is read and checked but cannot be executed yet, or a library that is not installed."""
 
 
 class DeviceMemoryError(MsdumpError, MemoryError):
-    """A tensor that the emulated device's memory has no room for."""
+    """A tensor that does not fit the emulated device's memory."""
 
 
 class FormatError(MsdumpError, ValueError):

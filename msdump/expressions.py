@@ -1,4 +1,12 @@
-"""Regular expressions of users, matched in bounded time."""
+"""Regular expressions of users, matched in bounded time.
+
+>>> expression("Default/.+", searches=False).matches("Default/conv1-Conv2d/Conv2D-op0")
+True
+>>> expression("Conv", searches=False).matches("Default/conv1-Conv2d/Conv2D-op0")
+False
+>>> expression("Conv", searches=True).matches("Default/conv1-Conv2d/Conv2D-op0")
+True
+"""
 
 from __future__ import annotations
 
@@ -6,13 +14,13 @@ import time
 from functools import lru_cache
 from typing import Final
 
-_ADVANCE: Final = 2.0  # seconds of processor time
-_PER_NAME: Final = 0.001  # more of them for each name, so that large graphs and many of them may take theirs
+_ADVANCE: Final = 2.0  # seconds of processor time for the first name
+_PER_NAME: Final = 0.001  # seconds more for each name, so that a large graph has time in proportion
 _MOST_KEPT: Final = 256
 
 
 class Expression:
-    """A regular expression that gives up where it takes much longer than names need."""
+    """A regular expression that gives up on a name for which it backtracks too long."""
 
     def __init__(self, text: str, *, searches: bool) -> None:
         """Compile the expression.
@@ -21,7 +29,7 @@ class Expression:
             text: The expression as Python's ``regex`` package reads it.
             searches: It matches anywhere in a name, not only the whole name.
         """
-        import regex
+        import regex  # unlike re it takes a time limit, and stops in the middle of a match
 
         compiled = regex.compile(text, regex.ASCII)
         self._match = compiled.search if searches else compiled.fullmatch
@@ -33,18 +41,19 @@ class Expression:
         Raises:
             TimeoutError: This name, or those up to it, took too long.
         """
+        # processor time: a busy machine, or a suspended one, must not make a good expression fail
         started = time.process_time()
         try:
-            found = self._match(name, timeout=self._left)
+            match = self._match(name, timeout=self._left)
         except TimeoutError:
             self._left = _ADVANCE
             raise
         spent = time.process_time() - started
         self._left = max(_PER_NAME, min(_ADVANCE, self._left - spent + _PER_NAME))
-        return found is not None
+        return match is not None
 
 
 @lru_cache(maxsize=_MOST_KEPT)
 def expression(text: str, *, searches: bool) -> Expression:
-    """Return the expression of a text, the same one where it was asked for before."""
+    """Return the compiled expression of a text, one object for each text so that its time adds up."""
     return Expression(text, searches=searches)

@@ -15,7 +15,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-_LAST: Final = 1 << 64
+_LAST: Final = (
+    1 << 64
+)  # above every iteration: (number, _LAST) sorts behind all spans that start at the number
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ class IterationSet:
             return True
         if not isinstance(iteration, int):
             return False
-        at = bisect_right(self.spans, (iteration, _LAST)) - 1
-        return at >= 0 and self.spans[at][0] <= iteration <= self.spans[at][1]
+        index = bisect_right(self.spans, (iteration, _LAST)) - 1
+        return index >= 0 and self.spans[index][0] <= iteration <= self.spans[index][1]
 
     def including(self, iteration: int) -> IterationSet:
         """Return the set with one more iteration."""
@@ -55,8 +57,8 @@ class IterationSet:
     def first_outside(self, iteration: int) -> int:
         """Return an iteration, or the next one, that does not belong to a set with an end."""
         assert self.spans is not None, "every iteration belongs to the set"
-        at = bisect_right(self.spans, (iteration, _LAST)) - 1
-        return iteration if iteration not in self else self.spans[at][1] + 1
+        index = bisect_right(self.spans, (iteration, _LAST)) - 1
+        return iteration if iteration not in self else self.spans[index][1] + 1
 
     def __str__(self) -> str:
         """Return the shortest text of the iteration grammar for the set."""

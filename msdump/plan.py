@@ -46,14 +46,14 @@ class Trigger(enum.IntEnum):
 
 
 class FileFormat(enum.StrEnum):
-    """How Ascend O2 stores tensors."""
+    """Files of Ascend O2: npy, one for each tensor, or bin, CANN's dump file of an operator."""
 
     NPY = "npy"
     BIN = "bin"
 
 
 class OnWriteError(enum.StrEnum):
-    """What a file that cannot be written does to the run, beyond the log line."""
+    """Whether a file that could not be written fails the run at the end of its step, or only warns."""
 
     RAISE = "raise"
     WARN = "warn"
@@ -169,7 +169,7 @@ class Blocked:
 
     Attributes:
         name: Operator type or name; "" filters nothing.
-        positions: ``input0``, ``output1``; none filters nothing.
+        positions: Tensors that are left out, ``input0``, ``output1``; none filters nothing.
     """
 
     name: str

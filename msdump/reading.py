@@ -18,8 +18,9 @@ from typing import Final
 LARGEST: Final = 1 << 30
 """Bytes of the largest file that is read into memory as a whole, unless the caller allows another number."""
 
+# without O_NONBLOCK, opening a pipe waits until somebody writes to it
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-_STEP: Final = 1 << 16
+_STEP: Final = 1 << 16  # least bytes of one read, for files whose size is not known
 _KINDS: Final = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",

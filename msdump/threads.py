@@ -17,7 +17,7 @@ R = TypeVar("R")
 MOST_THREADS: Final = 1024
 """Threads of one operator that may be asked for: beyond it the system refuses them sooner or later."""
 
-_SHOWN: Final = 40  # characters of a value in a message
+_SHOWN: Final = 40  # characters of a value that a message shows
 _MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
 
 
@@ -43,7 +43,7 @@ def cores() -> int:
 
 
 def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-    """Return what work makes of each part: the first in this thread, the others in helpers meanwhile.
+    """Return the results of a function for some parts: the first in this thread, the others in helpers.
 
     The work must not spread parts of its own. It pays where a part takes some
     hundred microseconds and leaves Python's lock alone, as numpy does.
@@ -52,17 +52,17 @@ def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         Exception: What the work raised; all of it has ended then.
     """
     first, *others = parts
-    helped = [_HELPERS.submit(work, part) for part in others]
+    futures = [_HELPERS.submit(work, part) for part in others]
     try:
         results = [work(first)]
     finally:
-        for future in helped:
+        for future in futures:  # no helper may still write into an array that the caller gets back
             future.exception()
-    return results + [future.result() for future in helped]
+    return results + [future.result() for future in futures]
 
 
 class _Helpers:
-    """Helper threads, started when they are first needed, anew in a forked process."""
+    """A pool of threads, started when it is first needed and again in a forked process."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -79,7 +79,7 @@ class _Helpers:
             return _done(work, part)
 
     def forget(self) -> None:
-        """Give up helpers that a fork left behind."""
+        """Forget the pool, in a child process that inherited its object but none of its threads."""
         self._pool = None
         self._lock = threading.RLock()
 

@@ -5,6 +5,18 @@
     8+H    the bytes of all inputs, then outputs, then buffers, then workspaces, without padding
 
 Files of version 1 are a whole DumpData message with the data inside; they are only read.
+
+    >>> one = TensorInfo(data_type=1, format=dump_enums.ND, shape=(1,), original_shape=(1,), size=4)
+    >>> contents = header(DumpData("one", 1_700_000_000_000_000, outputs=(one,))) + np.float32(3.5).tobytes()
+    >>> len(contents), contents[:8].hex(" ")  # the message has 0x25 bytes
+    (49, '25 00 00 00 00 00 00 00')
+    >>> data, offset = read_header(memoryview(contents))
+    >>> data.op_name, data.outputs == (one,), offset
+    ('one', True, 45)
+    >>> [(span.section, span.index, span.offset, span.end) for span in blocks(data, offset)]
+    [('output', 0, 45, 49)]
+    >>> tensor(one, memoryview(contents)[45:]).tolist()
+    [3.5]
 """
 
 from __future__ import annotations
@@ -31,13 +43,13 @@ LONGEST_HEADER: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class OriginalOp:
-    """The operator of the graph as it was that gave an output.
+    """The operator of the graph before fusion whose output a tensor is.
 
     Attributes:
         name: Its name.
-        output_index: Which output.
-        data_type: Number of its element type then.
-        format: Number of its format then.
+        output_index: Index among its outputs.
+        data_type: Number of the element type before compilation, in OutputDataType.
+        format: Number of the format before compilation, in OutputFormat.
     """
 
     name: str
@@ -48,7 +60,7 @@ class OriginalOp:
 
 @dataclass(frozen=True, slots=True)
 class DimRange:
-    """Part of a dimension that an output covers."""
+    """The part of a dimension that an output covers, from ``dim_start`` up to ``dim_end``."""
 
     dim_start: int = 0
     dim_end: int = 0
@@ -67,7 +79,7 @@ class TensorInfo:
         sub_format: Groups of the convolution, 0 for none.
         address: Where the tensor lies in the device's memory.
         original_op: Where an output comes from; inputs have none.
-        offset: Of the tensor in its memory block, bytes.
+        offset: Offset of the tensor in its memory block, in bytes.
         dim_range: Parts of dimensions; inputs have none.
         arg_index: Which argument of the kernel an input is; outputs have none.
         input_type: Kind of an input; outputs have none.
@@ -113,7 +125,7 @@ class OpAttr:
 
 @dataclass(frozen=True, slots=True)
 class DumpData:
-    """The header of a dump file.
+    """The header of a dump file: the message ``toolkit.dumpdata.DumpData``.
 
     Attributes:
         op_name: Full name of the operator, ``Default/conv1-Conv2d/Conv2D-op12``.
@@ -147,13 +159,13 @@ class DumpData:
 
 @dataclass(frozen=True, slots=True)
 class DataSpan:
-    """Where the bytes of a tensor lie.
+    """The bytes of a tensor, buffer or workspace in a file.
 
     Attributes:
         section: ``input``, ``output``, ``l1buffer`` or ``space``.
         index: Number within the section.
         info: What the header says of it.
-        offset: Of its first byte in the file.
+        offset: Offset of its first byte in the file.
     """
 
     section: str
@@ -193,7 +205,7 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
     if length > LONGEST_HEADER:
         raise DumpReadError(source, f"a header of {length} bytes is over the {LONGEST_HEADER} allowed", 0)
     fields = Parser(view, source).read("DumpData", end, end + length)
-    data, _ = _built(fields)
+    data, _ = _parsed(fields)
     _check_size(data, end + length, len(view), source)
     return data, end + length
 
@@ -205,7 +217,7 @@ def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, 
         DumpReadError: The bytes are no DumpData message.
     """
     fields = Parser(view, source).read("DumpData", 0, len(view))
-    data, spans = _built(fields, has_data=True)
+    data, spans = _parsed(fields, has_data=True)
     starts = iter([start for name, _ in data.sections() for start, _ in spans[name]])
     return data, tuple(
         DataSpan(name, index, info, next(starts))
@@ -219,18 +231,18 @@ def blocks(data: DumpData, offset: int) -> tuple[DataSpan, ...]:
 
     Args:
         data: The header.
-        offset: Of the first block, in bytes.
+        offset: Offset of the first one in the file, in bytes.
     """
-    found = []
+    spans = []
     for section, infos in data.sections():
         for index, info in enumerate(infos):
-            found.append(DataSpan(section, index, info, offset))
+            spans.append(DataSpan(section, index, info, offset))
             offset += info.size
-    return tuple(found)
+    return tuple(spans)
 
 
 def dtype_of(info: TensorInfo) -> dtypes.DType:
-    """Return the element type of a tensor; bytes where the header leaves it open.
+    """Return the element type of a tensor; int8 where the header says DT_UNDEFINED.
 
     Raises:
         FormatError: A type whose elements cannot be read.
@@ -263,11 +275,12 @@ def tensor(
     """
     dtype = dtype_of(info)
     shape = (info.size,) if info.data_type == dump_enums.UNDEFINED else info.shape
+    # Bytes behind the last element are the device's padding, which CANN's tools ignore as well.
     count = math.prod(shape)
     needed = -(-count // dtype.per_byte) * dtype.numpy.itemsize
     if needed > len(data):
-        what = f"shape {shape} of {dump_enums.data_type_name(info.data_type)}"
-        raise DumpReadError(source, f"{what} needs {needed} bytes, the tensor has {len(data)}", offset)
+        tensor_text = f"shape {shape} of {dump_enums.data_type_name(info.data_type)}"
+        raise DumpReadError(source, f"{tensor_text} needs {needed} bytes, the tensor has {len(data)}", offset)
     try:
         if dtype.per_byte > 1:
             return packing.unpack(np.frombuffer(data, np.uint8), dtype, shape)
@@ -292,10 +305,10 @@ _TENSOR_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def _built(fields: dict[str, Any], *, has_data: bool = False) -> tuple[DumpData, dict[str, list[Span]]]:
-    """Return the header, and where its data lie if they are inside."""
+def _parsed(fields: dict[str, Any], *, has_data: bool = False) -> tuple[DumpData, dict[str, list[Span]]]:
+    """Return the header of a parsed message, and the spans of its data by section."""
     spans = {
-        section: [_taken(item, has_data=has_data) for item in fields.get(attribute, ())]
+        section: [_data_span(item, has_data=has_data) for item in fields.get(attribute, ())]
         for section, attribute in _ATTRIBUTES.items()
     }
     data = DumpData(
@@ -317,8 +330,11 @@ def _built(fields: dict[str, Any], *, has_data: bool = False) -> tuple[DumpData,
 _ATTRIBUTES: Final = {"input": "inputs", "output": "outputs", "l1buffer": "buffers", "space": "spaces"}
 
 
-def _taken(item: dict[str, Any], *, has_data: bool) -> Span:
-    """Take the place of the data out of a tensor's fields; where data count, they give the size."""
+def _data_span(item: dict[str, Any], *, has_data: bool) -> Span:
+    """Remove the span of the data from a tensor's fields and return it; of version 1 it gives the size.
+
+    A header of version 2 states the size and leaves ``data`` empty: (0, 0).
+    """
     span: Span = item.pop("data", (0, 0))
     if has_data:
         item["size"] = span[1] - span[0]
@@ -339,6 +355,7 @@ def _raw_info(item: dict[str, Any]) -> RawInfo:
 
 
 def _check_size(data: DumpData, offset: int, length: int, source: str) -> None:
+    # msaccucmp of CANN 8.1 takes a file of another length for one without tensors, and reports success
     needed = sum(info.size for _, infos in data.sections() for info in infos)
     if needed != length - offset:
         fault = f"the tensors have {needed} bytes by the header, {length - offset} are there"

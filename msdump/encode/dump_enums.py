@@ -1,6 +1,9 @@
 """The numbers in CANN's dump files: OutputFormat and OutputDataType, and their names.
 
 ACL and GE number formats the same way, but element types differently: ``dtypes.DType`` has both numbers.
+
+    >>> FORMATS["NC1HWC0"], format_name(29), DATA_TYPES["FLOAT16"], data_type_name(27), format_name(99)
+    (3, 'FRACTAL_NZ', 2, 'DT_BF16', '99')
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from msdump.wire.varints import ALL_BITS, varint
 
 
 class FieldKind(enum.Enum):
-    """What a field holds."""
+    """Type of a field: a number, a text, or a message; BYTES are only read."""
 
     UINT64 = enum.auto()
     UINT32 = enum.auto()
@@ -44,9 +44,9 @@ class Field:
 
     Attributes:
         number: Its number.
-        attribute: What the object that holds the message calls it.
-        kind: What it holds.
-        of: The message that it holds.
+        attribute: Name of the attribute that the dataclass of the message has for it.
+        kind: Type of its content.
+        of: Name of the message that it holds, "" for other kinds.
     """
 
     number: int
@@ -127,25 +127,27 @@ def encode(message: str, value: object) -> bytes:
 
     Args:
         message: Its name in ``MESSAGES``.
-        value: Has the attributes of its fields, except bytes, which are not written.
+        value: An object with the attributes of the message's fields; those of bytes are not written.
 
     Raises:
         FormatError: A number that does not fit its field, or a text that is no Unicode.
     """
     parts: list[bytes] = []
     for tag, attribute, kind, of, limits in _PLANS[message]:
-        given = getattr(value, attribute)
-        if kind is FieldKind.SHAPE:
-            parts += (tag, _shape(given))
-        elif not given:
+        content = getattr(value, attribute)
+        if (
+            kind is FieldKind.SHAPE
+        ):  # also an empty one: without it CANN's tools take a scalar for shape (size,)
+            parts += (tag, _shape(content))
+        elif not content:
             continue
         elif limits is not None:
-            parts += (tag, _number(attribute, given, limits))
+            parts += (tag, _number(attribute, content, limits))
         elif kind is FieldKind.TEXT:
-            body = _text(attribute, given)
+            body = _text(attribute, content)
             parts += (tag, varint(len(body)), body)
         else:
-            for item in given if kind is FieldKind.MESSAGES else (given,):
+            for item in content if kind is FieldKind.MESSAGES else (content,):
                 body = encode(of, item)
                 parts += (tag, varint(len(body)), body)
     return b"".join(parts)
@@ -155,7 +157,7 @@ def _number(attribute: str, value: int, limits: tuple[int, int]) -> bytes:
     low, high = limits
     if not low <= value <= high:
         raise FormatError(f"{attribute} {value} does not fit a dump file, which holds {low} to {high} there")
-    return varint(value & ALL_BITS)
+    return varint(value & ALL_BITS)  # protobuf widens negative numbers to 64 bits, ten bytes
 
 
 def _text(attribute: str, value: str) -> bytes:
@@ -165,6 +167,7 @@ def _text(attribute: str, value: str) -> bytes:
         raise FormatError(f"{attribute} {value!r} is no Unicode text, which dump files hold") from None
 
 
+# A network has few shapes, and writes them with every tensor of every step.
 @lru_cache(maxsize=4096)
 def _shape(dims: tuple[int, ...]) -> bytes:
     """Return a Shape message, its dimensions packed, behind its length."""

@@ -53,9 +53,12 @@ class Parser:
     text_left: int = MOST_TEXT
 
     def read(self, message: str, start: int, end: int) -> dict[str, Any]:
-        """Return the fields of a message by attribute: numbers, texts, tuples of dimensions, dicts, spans.
+        """Return the fields of a message by attribute.
 
-        Fields that are not there are left out; unknown ones are skipped.
+        Numbers are int, texts str, shapes tuples of dimensions, messages dicts (or lists of dicts where the
+        field repeats), and bytes are spans in the file.
+
+        Fields that are not there are left out; unby_number ones are skipped.
 
         Raises:
             DumpReadError: The bytes are no such message.
@@ -68,13 +71,13 @@ class Parser:
         return fields
 
     def _merge(self, message: str, at: int, end: int, into: dict[str, Any]) -> None:
-        known = _BY_NUMBER[message]
+        by_number = _BY_NUMBER[message]
         for tag, value, body, stop in self._fields(at, end):
-            field = known.get(tag >> 3)
+            field = by_number.get(tag >> 3)
             if field is None:
                 continue
             if tag & 7 == LENGTH:
-                self._take(field, body, stop, into)
+                self._read_field(field, body, stop, into)
             elif tag & 7 == VARINT and field.kind in RANGES:
                 into[field.attribute] = _fitted(value, field.kind)
 
@@ -86,7 +89,7 @@ class Parser:
                 raise self.fault(start, f"more than the {MOST_FIELDS} fields allowed")
             yield tag, value, body, stop
 
-    def _take(self, field: Field, at: int, stop: int, into: dict[str, Any]) -> None:
+    def _read_field(self, field: Field, at: int, stop: int, into: dict[str, Any]) -> None:
         name = field.attribute
         match field.kind:
             case FieldKind.BYTES:
@@ -125,11 +128,11 @@ class Parser:
             dims.append(size)
 
     def fault(self, at: int, message: str) -> DumpReadError:
-        """Return the error of a byte."""
+        """Return an error that names the file and the offset of the fault."""
         return DumpReadError(self.source, message, at)
 
 
 def _fitted(value: int, kind: FieldKind) -> int:
-    """Return a number cut to its field's bits, as protobuf does."""
+    """Return a number cut to its field's bits and read as signed where the field is, as protobuf does."""
     low, high = RANGES[kind]
     return (value - low & high - low) + low

@@ -1,4 +1,4 @@
-"""GE's ``ge_onnx*.pbtxt``: a ModelDef told in the words of ONNX's ModelProto, for viewers such as Netron.
+"""GE's ``ge_onnx*.pbtxt``: a ModelDef as ONNX's ModelProto, for viewers such as Netron.
 
 Operator types stand behind ``ge:``. What ONNX has no field for - formats, element
 types, numbers of streams - stands in attributes: ``input_desc_layout:0``.
@@ -16,13 +16,14 @@ from msdump.encode.ge_text import Message, Symbol
 _IR_VERSION: Final = 6
 _LISTS: Final = {"s": ("strings", "STRINGS"), "i": ("ints", "INTS"), "f": ("floats", "FLOATS")}
 _SINGLES: Final = {"s": ("s", "STRING"), "i": ("i", "INT"), "f": ("f", "FLOAT")}
+# ONNX's number of an element type by the name that GE's ModelDef has for it
 _ELEMENTS: Final = {
     dump_enums.data_type_name(row.dump): row.onnx for row in dtypes.DTYPES if row.dump is not None
 }
 
 
 def onnx_model(model: Message, *, only_relations: bool = False) -> Message:
-    """Return a ModelProto as a message.
+    """Return the ModelProto of a ModelDef.
 
     Args:
         model: A ModelDef; its first graph is the main one.
@@ -35,7 +36,7 @@ def onnx_model(model: Message, *, only_relations: bool = False) -> Message:
 
 
 class _Translation:
-    """Translates the graphs of one model."""
+    """Translates the graphs of one ModelDef, which name each other."""
 
     def __init__(self, graphs: dict[str, Message], *, only_relations: bool) -> None:
         self._graphs = graphs
@@ -44,8 +45,8 @@ class _Translation:
     def graph(self, graph: Message) -> Message:
         """Return a GraphProto; subgraphs stand in the attributes of their operators."""
         ops = list(_all(graph, "op"))
-        made = {_only(op, "name"): op for op in ops}
-        inputs = [("input", _value(name, made[name])) for name in map(_producer, _all(graph, "input"))]
+        producers = {_only(op, "name"): op for op in ops}
+        inputs = [("input", _value(name, producers[name])) for name in map(_producer, _all(graph, "input"))]
         outputs = [("output", [("name", name)]) for name in _all(graph, "output")]
         return [
             *(("node", self._node(op)) for op in ops),
@@ -80,19 +81,19 @@ class _Translation:
 
 
 def _translated(key: str, value: Message) -> Iterator[Message]:
-    (field, held), *_ = value
+    (field, content), *_ = value
     if field == "list":
-        yield from _listed(key, held)
+        yield from _listed(key, content)
     elif field == "t":
-        yield [("name", key), ("t", _tensor(held)), ("type", Symbol("TENSOR"))]
+        yield [("name", key), ("t", _tensor(content)), ("type", Symbol("TENSOR"))]
     elif field == "b":
-        yield _single(key, "i", int(held))
+        yield _single(key, "i", int(content))
     else:
-        yield _single(key, field, held)
+        yield _single(key, field, content)
 
 
-def _listed(key: str, held: Message) -> Iterator[Message]:
-    items = [(field, item) for field, item in held if field != "val_type"]
+def _listed(key: str, listed: Message) -> Iterator[Message]:
+    items = [(field, item) for field, item in listed if field != "val_type"]
     kind = items[0][0] if items else "s"
     name, symbol = _LISTS["i" if kind == "b" else kind]
     shown = [(name, int(item) if kind == "b" else item) for _, item in items]
@@ -118,8 +119,8 @@ def _ints(key: str, values: Iterator[int]) -> Message:
     return [("name", key), *(("ints", value) for value in values), ("type", Symbol("INTS"))]
 
 
-def _tensor(held: Message) -> Message:
-    described, data = _only(held, "desc"), _only(held, "data")
+def _tensor(tensor: Message) -> Message:
+    described, data = _only(tensor, "desc"), _only(tensor, "data")
     dims = [("dims", size) for size in _all(_only(described, "shape"), "dim")]
     return [*dims, ("data_type", _element(described)), ("raw_data", data)]
 
@@ -136,12 +137,15 @@ def _element(described: Message) -> int:
 
 
 def _producer(source: str) -> str:
+    """Return the operator of a value ``operator:slot``."""
     return source.rpartition(":")[0]
 
 
 def _all(message: Message, name: str) -> Iterator[Any]:
+    """Yield the values of a repeated field."""
     return (value for field, value in message if field == name)
 
 
 def _only(message: Message, name: str, default: Any = None) -> Any:
+    """Return the value of a field that stands once, a default where it is missing."""
     return next(_all(message, name), default)

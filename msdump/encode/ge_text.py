@@ -2,6 +2,20 @@
 
 A message is a list of pairs, field and value, in the order of its fields' numbers; a field
 that repeats stands once for each value.
+
+    >>> attribute = [("key", "kind"), ("value", [("i", 1)])]
+    >>> message = [("name", "relu"), ("attr", attribute), ("dtype", Symbol("DT_FLOAT"))]
+    >>> print(b"".join(text(message)).decode(), end="")
+    name: "relu"
+    attr {
+      key: "kind"
+      value {
+        i: 1
+      }
+    }
+    dtype: DT_FLOAT
+    >>> "".join(json_text(message).decode().split())
+    '{"name":"relu","attr":[{"key":"kind","value":{"i":1}}],"dtype":"DT_FLOAT"}'
 """
 
 from __future__ import annotations
@@ -27,15 +41,16 @@ LIST_TYPES: Final = (
     *("VT_LIST_NONE", "VT_LIST_STRING", "VT_LIST_INT", "VT_LIST_FLOAT", "VT_LIST_BOOL", "VT_LIST_BYTES"),
     *("VT_LIST_TENSOR_DESC", "VT_LIST_TENSOR", "VT_LIST_GRAPH", "VT_LIST_NAMED_ATTRS", "VT_LIST_DATA_TYPE"),
 )
-"""What the lists of attributes hold, by number."""
+"""Names of the types that a list attribute can hold, in the order of their numbers in GE's ListValueType."""
 
 _REPEATED: Final = frozenset(
     {"graph", "input", "output", "op", "attr", "input_desc", "output_desc", "dim", "subgraph_name"}
 )
 _LIST: Final = "list"
 _LIST_TYPE: Final = "val_type"
-_BYTES_AT_ONCE: Final = 1 << 20
+_BYTES_AT_ONCE: Final = 1 << 20  # of a tensor: its text is four times as long
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
+# A look-up table lets numpy escape all bytes of a weight at once.
 _OCTAL: Final = np.array([f"\\{byte:03o}" for byte in range(256)], "S4")
 
 
@@ -89,16 +104,16 @@ def json_text(message: Message) -> bytes:
 
 
 def _object(message: Message, *, in_list: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in message:
         if isinstance(value, np.ndarray):
             continue
         shown = _shown(name, value)
         if name in _REPEATED or (in_list and name != _LIST_TYPE):
-            made.setdefault(name, []).append(shown)
+            fields.setdefault(name, []).append(shown)
         else:
-            made[name] = shown
-    return made
+            fields[name] = shown
+    return fields
 
 
 def _shown(name: str, value: Any) -> Any:

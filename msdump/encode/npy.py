@@ -8,6 +8,14 @@
 
 ``numpy.load`` reads every file made here. Reading accepts numpy's own text as
 well, and the ``<E2`` that MindSpore's CPU dump writes for bfloat16.
+
+    >>> contents = b"".join(encode(np.array([[1, 2], [3, 4]], np.int16)))
+    >>> contents[:10].hex(" "), contents[10:63].decode()
+    ('93 4e 55 4d 50 59 01 00 76 00', "{'descr': '<i2', 'fortran_order': False, 'shape': (2,")
+    >>> len(contents), contents[128:].hex(" ")
+    (136, '01 00 02 00 03 00 04 00')
+    >>> decode(contents).tolist()
+    [[1, 2], [3, 4]]
 """
 
 from __future__ import annotations
@@ -56,12 +64,12 @@ _TEXT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the text of a .npy file says.
+    """The header of a .npy file.
 
     Attributes:
         descr: Element type, ``<f4``; ``<E2`` for raw bfloat16.
         shape: Dimensions in elements.
-        is_fortran: The first dimension varies fastest.
+        is_fortran: Whether the first dimension varies fastest in the file.
         offset: Bytes before the first element.
     """
 
@@ -107,12 +115,14 @@ def numpy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _padded(text: bytes, field_size: int) -> int:
-    """Length of the text, its padding and line feed; at least one space pads."""
+    """Return the length of the text with its padding and line feed; at least one space pads."""
     before = _VERSION_END + field_size
+    # vendor: MindSpore adds a whole line of padding where the text is aligned already
     total = before + len(text) + 1
     return total + ALIGNMENT - total % ALIGNMENT - before
 
 
+# Tensors of equal type and shape have equal headers, in every step of a run.
 @lru_cache(maxsize=4096)
 def _header_of(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     descr = dtype.newbyteorder("<").str
@@ -143,22 +153,22 @@ def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
     Raises:
         DumpReadError: The bytes are no .npy file, or end too early.
     """
-    found = read_header(buffer, source)
-    dtype = found.dtype
-    count = math.prod(found.shape)
-    available = len(buffer) - found.offset
+    head = read_header(buffer, source)
+    dtype = head.dtype
+    count = math.prod(head.shape)
+    available = len(buffer) - head.offset
     if count * dtype.itemsize > available:
-        wanted = f"shape {found.shape} of {found.descr!r} needs {count * dtype.itemsize} bytes"
+        wanted = f"shape {head.shape} of {head.descr!r} needs {count * dtype.itemsize} bytes"
         raise DumpReadError(source, f"the data is truncated: {wanted}, {available} are there", len(buffer))
-    flat = np.frombuffer(buffer, dtype, count, found.offset) if count else np.empty(0, dtype)
+    flat = np.frombuffer(buffer, dtype, count, head.offset) if count else np.empty(0, dtype)
     try:
-        return flat.reshape(found.shape, order="F" if found.is_fortran else "C")
+        return flat.reshape(head.shape, order="F" if head.is_fortran else "C")
     except (ValueError, OverflowError) as error:
-        raise DumpReadError(source, f"the shape {found.shape} is impossible: {error}", _VERSION_END) from None
+        raise DumpReadError(source, f"the shape {head.shape} is impossible: {error}", _VERSION_END) from None
 
 
 def read_header(buffer: Buffer, source: str = "<buffer>") -> Header:
-    """Return what the header says; the elements need not be in the buffer.
+    """Return the header; the elements need not be in the buffer.
 
     Raises:
         DumpReadError: The header is missing, torn, or nothing that numpy or MindSpore writes.
@@ -202,6 +212,7 @@ def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
     return _VERSION_END + field.size + length
 
 
+# The many files of a dump have few different headers.
 @lru_cache(maxsize=4096)
 def _parse(text: bytes) -> tuple[str, tuple[int, ...], bool] | str:
     """Return element type, shape and order of a header text, or what is wrong with it."""

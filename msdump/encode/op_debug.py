@@ -6,6 +6,17 @@ A record of today's devices, little endian:
     24   u64 each: the fields of the unit; in version 1 AIC and AIV have four words of status
 
 Older devices have three sections of fixed places instead: two atomic adders and the AI Core.
+
+    >>> record = DebugRecord(Unit.AIC, {"stream_id": 2, "task_id": 9, "pc_start": 0x1234}, status=(2048,))
+    >>> contents = encode(record)
+    >>> len(contents), contents[:24].hex(" ", 4)
+    (2048, '5a5a5a5a 00000000 01000000 00000000 00000000 58000000')
+    >>> decode(memoryview(contents)).fields["task_id"]
+    9
+    >>> to_compact_json(record).decode()[:69]
+    '{"acc_list":{"acc_type":"AIC","data":{"block_id":0,"context_id":0,"co'
+    >>> "".join(to_json(record).decode().split())[:71]
+    '{"magic":"0x5a5a5a5a","version":0,"acc_list":{"valid":1,"acc_type":"AIC'
 """
 
 from __future__ import annotations
@@ -35,7 +46,7 @@ NONE: Final = 65535
 
 
 class Unit(enum.IntEnum):
-    """Which part of the device overflowed."""
+    """The part of the device that overflowed; the numbers are those of ``acc_type``."""
 
     AIC = 0
     AIV = 1
@@ -72,7 +83,7 @@ _OLD_SECTIONS: Final = (
     ("L2 Atomic Add", 128, 768, ("status",)),
     ("AI Core", 256, 1024, ("kernel_code", "block_idx", "status")),
 )
-"""Name, place of the task, place of the status and its fields."""
+"""Name of each section, offset of its task, offset of its status, and the fields of the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +95,8 @@ class DebugRecord:
         fields: Numbers by the names in ``FIELDS``; those left out are 0.
         status: What the unit says: one word, or four of AIC and AIV in version 1.
         version: 0 or 1.
-        is_valid: 1 where the record counts.
-        reserved: 0.
+        is_valid: 1 where the record counts (``valid``).
+        reserved: 0 (``rsv``).
     """
 
     unit: Unit
@@ -110,7 +121,7 @@ class DebugRecord:
 
     @property
     def length(self) -> int:
-        """Bytes of the fields."""
+        """Bytes of the fields behind the head (``data_len``)."""
         return _WORD * (len(FIELDS[self.unit]) - 1 + len(self.status))
 
 
@@ -152,7 +163,7 @@ def encode(record: DebugRecord | OldRecord) -> bytes:
         FormatError: A number that its field cannot hold, a field that the record does not have, or
             a wrong number of status words.
     """
-    body = bytearray(SIZE)
+    body = bytearray(SIZE)  # zero behind the fields; msaccucmp fails on a shorter record of version 1
     if isinstance(record, OldRecord):
         _encode_old(record, body)
     else:
@@ -178,7 +189,7 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Debug
         raise DumpReadError(source, fault, offset)
     return OldRecord(
         {
-            name: _take(data, task, _OLD_INFO) | _take(data, status, fields)
+            name: _read_words(data, task, _OLD_INFO) | _read_words(data, status, fields)
             for name, task, status, fields in _OLD_SECTIONS
         }
     )
@@ -199,8 +210,8 @@ def _encode_old(record: OldRecord, body: bytearray) -> None:
     for name, task, status, fields in _OLD_SECTIONS:
         values = record.sections.get(name, {})
         _check_names(name, values, (*_OLD_INFO, *fields))
-        _put(body, task, values, _OLD_INFO)
-        _put(body, status, values, fields)
+        _write_words(body, task, values, _OLD_INFO)
+        _write_words(body, status, values, fields)
 
 
 def _encode_new(record: DebugRecord, body: bytearray) -> None:
@@ -212,17 +223,17 @@ def _encode_new(record: DebugRecord, body: bytearray) -> None:
         )
     head = (MAGIC, record.version, record.is_valid, record.unit, record.reserved, record.length)
     _HEAD.pack_into(body, 0, *head)
-    _put(body, _HEAD.size, record.fields, names)
+    _write_words(body, _HEAD.size, record.fields, names)
     status = {f"status {place}": value for place, value in enumerate(record.status)}
-    _put(body, _HEAD.size + _WORD * len(names), status, status)
+    _write_words(body, _HEAD.size + _WORD * len(names), status, status)
 
 
 def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
     _, version, is_valid, number, reserved, _ = _HEAD.unpack_from(data)
     if number not in _UNITS:
-        known = ", ".join(f"{unit.value} ({unit.name})" for unit in Unit)
+        units = ", ".join(f"{unit.value} ({unit.name})" for unit in Unit)
         raise DumpReadError(
-            source, f"overflow record of unknown unit {number}; known are {known}", offset + 12
+            source, f"overflow record of unknown unit {number}; known are {units}", offset + 12
         )
     unit = Unit(number)
     # vendor: the length is not believed, as msaccucmp only complains of a wrong one
@@ -231,20 +242,21 @@ def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
     if len(data) < needed:
         fault = f"truncated: an overflow record of {unit.name} has {needed} bytes, {len(data)} are there"
         raise DumpReadError(source, fault, offset)
-    fields = _take(data, _HEAD.size, names)
+    fields = _read_words(data, _HEAD.size, names)
     status = struct.unpack_from(f"<{words}Q", data, _HEAD.size + _WORD * len(names))
     return DebugRecord(unit, fields, status, version, is_valid, reserved)
 
 
 def _status_words(unit: Unit, version: int) -> int:
+    """Return the number of status words: four of AIC and AIV in version 1, else one."""
     return _STATUS_WORDS if version == 1 and FIELDS[unit] is _CORE else 1
 
 
-def _take(data: memoryview, at: int, names: tuple[str, ...]) -> dict[str, int]:
+def _read_words(data: memoryview, at: int, names: tuple[str, ...]) -> dict[str, int]:
     return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", data, at), strict=True))
 
 
-def _put(body: bytearray, at: int, values: Mapping[str, int], names: Iterable[str]) -> None:
+def _write_words(body: bytearray, at: int, values: Mapping[str, int], names: Iterable[str]) -> None:
     for place, name in enumerate(names):
         value = values.get(name, 0)
         if not 0 <= value < 1 << 64:
@@ -252,12 +264,12 @@ def _put(body: bytearray, at: int, values: Mapping[str, int], names: Iterable[st
         struct.pack_into("<Q", body, at + _WORD * place, value)
 
 
-def _check_names(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    unknown = set(given) - set(allowed)
+def _check_names(owner: str, names: Iterable[str], allowed: Iterable[str]) -> None:
+    unknown = set(names) - set(allowed)
     if unknown:
-        raise FormatError(f"{what} has no {', '.join(sorted(unknown))}, only {', '.join(allowed)}")
+        raise FormatError(f"{owner} has no {', '.join(sorted(unknown))}, only {', '.join(allowed)}")
 
 
 def _shown(values: Mapping[str, int], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields as JSON shows them: addresses as hexadecimal texts."""
+    """Return the fields of a record for JSON: addresses as hexadecimal texts, all others as numbers."""
     return {name: hex(values.get(name, 0)) if name in _ADDRESSES else values.get(name, 0) for name in names}

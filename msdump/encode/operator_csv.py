@@ -1,4 +1,4 @@
-"""The csv file that stands in for an operator's tensors (acl.json's ``dump_data`` stats): one row a tensor.
+"""The csv file that acl writes instead of an operator's tensors (``dump_data`` stats): one row a tensor.
 
     Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,...
     Input,0,24,DT_FLOAT,ND,2x3,6,1,3.5,6,0,0,0
@@ -6,6 +6,14 @@
 Numbers are what a C++ stream prints of a double: six significant digits. The six statistics that
 ``dump_stats`` chooses by default have a place of their own for ``Count``; any other choice has it
 before them.
+
+    >>> columns(DEFAULT)
+    ('Max', 'Min', 'Avg', 'Count', 'Nan', 'Negative Inf', 'Positive Inf')
+    >>> columns(["Min", "Max"])
+    ('Count', 'Max', 'Min')
+    >>> info = TensorInfo(data_type=1, format=2, shape=(2, 3), original_shape=(2, 3), size=24)
+    >>> row("input", 0, info, {"Max": 6.0, "Min": 1.0, "Count": 6}, ["Max", "Min"]).decode().strip()
+    'Input,0,24,DT_FLOAT,ND,2x3,6,6,1'
 """
 
 from __future__ import annotations
@@ -63,12 +71,12 @@ def header(chosen: Sequence[str]) -> bytes:
 
 
 def row(io: str, index: int, info: TensorInfo, cells: Cells | None, chosen: Sequence[str]) -> bytes:
-    """Return the line of a tensor.
+    """Return the line of a tensor, a line feed at its end.
 
     Args:
         io: ``input`` or ``output``.
         index: Number among the inputs or outputs of the file.
-        info: What the header of a dump file would say of it.
+        info: Size, element type, format and shape as the header of a dump file has them.
         cells: Its statistics; None for an element type that has none.
         chosen: Names of ``dump_stats``.
     """

@@ -4,6 +4,19 @@
     Add,Default_Add-op0,0,0,1795217009720246,input,0,24,float32,"(2,3)",6
 
 Numbers are what a C++ stream prints of a double: six significant digits.
+
+    >>> header(["Max Value", "L2Norm Value"]).decode().strip().split(",")[7:]
+    ['Data Size', 'Data Type', 'Shape', 'Max Value', 'L2Norm Value']
+    >>> [text(cell) for cell in (9.539392014, 1e6, float("nan"), 6, True, None)]
+    ['9.53939', '1e+06', 'nan', '6', 'True', 'null']
+    >>> import numpy as np
+    >>> from msdump.dtypes import from_name
+    >>> from msdump.record import IO, OperatorRef, TensorRecord
+    >>> relu = OperatorRef("ReLU", "Default/ReLU-op0")
+    >>> array = np.ones((2, 3), np.float32)
+    >>> record = TensorRecord(relu, IO.OUTPUT, 0, from_name("float32"), array, timestamp=1795217009720246)
+    >>> row(record, (1.0,), "ReLU", "Default_ReLU-op0").decode().strip()
+    'ReLU,Default_ReLU-op0,0,0,1795217009720246,output,0,24,float32,"(2,3)",1'
 """
 
 from __future__ import annotations
@@ -65,7 +78,7 @@ def row(  # noqa: PLR0917 - the fields of the line in their order
 
 
 def data_size(record: TensorRecord) -> int:
-    """Return the bytes of a tensor's elements, packed where its type is."""
+    """Return the bytes of a tensor's elements on the device, where types below a byte are packed."""
     if record.dtype.per_byte > 1:
         return -(-record.array.size // record.dtype.per_byte)
     return record.array.nbytes
