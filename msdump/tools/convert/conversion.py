@@ -1,4 +1,4 @@
-"""Converts dump files to arrays that numpy loads, on the device's layout or on another."""
+"""Converts dump files to arrays that numpy loads, in the device's memory format or in another."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _FILE_COST: Final = 1 << 17  # bytes that are converted in the time that a file 
 
 @dataclass(slots=True)
 class Conversion:
-    """What became of dump files.
+    """The result of converting dump files.
 
     Attributes:
         output: Directory of the results.
         skipped: Number of files that are no dump files, by suffix.
-        results: Of each dump file, in their order.
+        results: Result of each dump file, in their order.
     """
 
     output: str
@@ -45,7 +45,7 @@ class Conversion:
 
     @property
     def failed(self) -> list[FileResult]:
-        """Those of which something was not converted."""
+        """Results of the files of which a tensor was not converted."""
         return [result for result in self.results if result.failures]
 
     @property
@@ -60,7 +60,7 @@ class Conversion:
 
     @property
     def size(self) -> int:
-        """Their bytes."""
+        """Number of bytes that were written."""
         return sum(result.size for result in self.results)
 
     @property
@@ -70,39 +70,41 @@ class Conversion:
 
 
 def convert(
-    found: SourceFiles,
+    dump_files: SourceFiles,
     output: str,
     target: Target,
     *,
     jobs: int = 0,
     progress: Callable[[FileResult], object] = lambda _: None,
 ) -> Conversion:
-    """Convert dump files; what fails is told in the results, and the rest is converted.
+    """Convert dump files. A tensor that fails is listed in the results, and the others are converted.
 
     Args:
-        found: The files (``convert_sources.find``).
+        dump_files: The files (``sources.find``).
         output: Directory of the results, made where it is missing.
-        target: What the files become.
+        target: What tensors are converted to.
         jobs: Number of processes, 0: one for each core.
         progress: Called with the result of each file.
 
     Raises:
         ToolError: There are no files, or options that exclude each other; nothing is written then.
     """
-    check(target, len(found.sources))
-    if not found.sources:
-        skipped = f"; {sum(found.skipped.values())} other files were skipped" if found.skipped else ""
+    check(target, len(dump_files.sources))
+    if not dump_files.sources:
+        skipped = (
+            f"; {sum(dump_files.skipped.values())} other files were skipped" if dump_files.skipped else ""
+        )
         raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
-    _make(output)
-    conversion = Conversion(output, found.skipped)
+    _make_directory(output)
+    conversion = Conversion(output, dump_files.skipped)
     work = partial(convert_file, target)
     try:
-        amount = found.size + len(found.sources) * _FILE_COST
-        for result in parallel.each(work, found.sources, amount=amount, jobs=jobs):
+        amount = dump_files.size + len(dump_files.sources) * _FILE_COST
+        for result in parallel.each(work, dump_files.sources, amount=amount, jobs=jobs):
             conversion.results.append(result)
             _write_mappings(result)
             progress(result)
-    finally:
+    finally:  # the list is written for the files that were done before an error or Ctrl-C, too
         _write_failed(conversion)
     return conversion
 
@@ -142,7 +144,7 @@ def _unknown_format(name: str) -> str:
     return f"unknown format {name!r}{hint}"
 
 
-def _make(output: str) -> None:
+def _make_directory(output: str) -> None:
     try:
         make_directories(output)
         Path(output, FAILED_LIST).unlink(missing_ok=True)
@@ -152,11 +154,11 @@ def _make(output: str) -> None:
 
 
 def _write_mappings(result: FileResult) -> None:
-    """Note what stands for names that were too long, once for each."""
+    """Add a line to ``mapping.csv`` for each name that was too long, unless a former conversion added it."""
     with _writing() as files:
-        for directory, used, name in result.renamed:
-            if used not in standins.parse_mapping(files.read(directory, MAPPING)):
-                files.append(directory, MAPPING, f"{used},{name}\n".encode(errors="surrogateescape"), b"")
+        for directory, stand_in, name in result.renamed:
+            if stand_in not in standins.parse_mapping(files.read(directory, MAPPING)):
+                files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(errors="surrogateescape"), b"")
 
 
 def _write_failed(conversion: Conversion) -> None:

@@ -36,10 +36,10 @@ _CHUNK: Final = 1 << 20  # elements that are widened at once
 
 
 def convert_file(target: Target, source: Source) -> FileResult:
-    """Convert a dump file; what fails is told in the result, and the rest is converted.
+    """Convert a dump file. A tensor that fails is listed in the result, and the others are converted.
 
     Args:
-        target: What it becomes.
+        target: What tensors are converted to.
         source: The file and the directory of the results.
     """
     result = FileResult(source.path)
@@ -49,6 +49,7 @@ def convert_file(target: Target, source: Source) -> FileResult:
     except MsdumpError as error:
         result.failures.append(_failure("", error))
         return result
+    # One DiskFiles for all results: it keeps their directory open.
     with contextlib.closing(DiskFiles()) as files:
         converter = _Converter(target, source, file, files, result)
         for block in blocks:
@@ -64,9 +65,9 @@ class _File:
     """A dump file that was read.
 
     Attributes:
-        name: Without its directory.
+        name: Its name, without the directory.
         view: Its bytes.
-        op_name: Of the operator.
+        op_name: Name of the operator, as the header has it; "" of a .npy file.
         blocks: Its tensors, buffers and workspaces.
     """
 
@@ -90,7 +91,8 @@ def _read(path: str, version: int) -> _File:
 
 
 def _array_block(view: memoryview, path: str) -> DataSpan:
-    """Return the array of a .npy file as the output of an operator, as msaccucmp does."""
+    """Return the array of a .npy file as output 0 of an operator."""
+    # vendor: a .npy file among dump files counts as a dump of one tensor, of the format RESERVED.
     header = npy.read_header(view, path)
     if header.is_fortran:
         raise DumpReadError(path, "the array is in Fortran order; save it in C order", 0)
@@ -105,23 +107,23 @@ def _chosen(blocks: tuple[DataSpan, ...], target: Target) -> list[DataSpan]:
     if target.only is None:
         return list(blocks)
     section, index = target.only
-    there = [block for block in blocks if block.section == section]
-    if index >= len(there):
-        fault = f"{section} {index} is out of range; the file has {len(there)} {section}s"
+    section_blocks = [block for block in blocks if block.section == section]
+    if index >= len(section_blocks):
+        fault = f"{section} {index} is out of range; the file has {len(section_blocks)} {section}s"
         raise ToolError(ReturnCode.INDEX, fault)
-    return [there[index]]
+    return [section_blocks[index]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """What a tensor becomes.
+    """The elements of a converted tensor.
 
     Attributes:
-        shape: Of the elements.
+        shape: Shape of the elements.
         format: Name of their format.
-        dtype: Their type, one that .npy files hold.
-        pieces: Their bytes.
-        is_kept: They stay in their format although another is asked for.
+        dtype: Their element type, one that .npy files hold.
+        pieces: Their bytes, piece by piece.
+        is_kept: Whether they stay in their format although another is asked for.
     """
 
     shape: tuple[int, ...]
@@ -142,7 +144,7 @@ class _Converter:
     result: FileResult
 
     def convert(self, block: DataSpan) -> None:
-        """Write what a block becomes."""
+        """Write the file of a tensor, buffer, workspace or overflow record."""
         info = block.info
         if self.file.name.startswith(_RECORDS):
             self._convert_record(block)
@@ -163,7 +165,7 @@ class _Converter:
         try:
             elements = self._in_format(block, info)
         except (MsdumpError, ValueError):
-            # vendor: MindSpore's names can tell that a tensor has another format; the others cannot
+            # vendor: a tensor that cannot be converted is written as it is where the name tells its format.
             if self.target.kind is OutputKind.MSNPY:
                 self._save(block, self._as_on_device(block, info), is_converted=False)
             raise
@@ -174,6 +176,7 @@ class _Converter:
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
         name = dump_enums.format_name(info.format)
+        # Most tensors are copied from file to file, byte by byte, without becoming an array.
         if dtype.saved == dtype.numpy:
             pieces: Iterable[Buffer] = Stretch(self.source.path, block.offset, array.nbytes)
         else:
@@ -183,17 +186,19 @@ class _Converter:
     def _in_format(self, block: DataSpan, info: TensorInfo) -> _Elements:
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
-        if info.data_type == dump_enums.UNDEFINED:
+        if info.data_type == dump_enums.UNDEFINED:  # bytes, whose number is in the array alone
             info = dataclasses.replace(info, shape=array.shape, format=dump_enums.ND)
         target, source = self.target, convert_format.source_of(info)
         script = scripts.find(target.scripts, source, target.format) if target.scripts else None
         if script is not None and source != target.format:
-            wanted = target.shape or info.original_shape
-            made = scripts.call(script, dtypes.widen(array, dtype), wanted, info.sub_format)
-            return _Elements(made.shape, target.format, made.dtype, iter((element_bytes(made),)))
-        found = convert_format.plan(info, dtype, target.format, target.shape)
-        pieces = _widened(found.parts(array), dtype)
-        return _Elements(found.shape, found.format, dtype.saved, pieces, found.is_kept)
+            shape = target.shape or info.original_shape
+            converted = scripts.call(script, dtypes.widen(array, dtype), shape, info.sub_format)
+            return _Elements(
+                converted.shape, target.format, converted.dtype, iter((element_bytes(converted),))
+            )
+        plan = convert_format.plan(info, dtype, target.format, target.shape)
+        pieces = _widened(plan.parts(array), dtype)
+        return _Elements(plan.shape, plan.format, dtype.saved, pieces, plan.is_kept)
 
     def _save(self, block: DataSpan, elements: _Elements, *, is_converted: bool) -> None:
         kind = self.target.kind
@@ -212,17 +217,17 @@ class _Converter:
                 self._write(name, itertools.chain((head,), elements.pieces))
 
     def _write(self, name: str, pieces: Iterable[Buffer]) -> None:
-        directory, used = self.source.directory, names.stand_in(name)
+        directory, file_name = self.source.directory, names.stand_in(name)
         try:
-            self.result.size += self.files.stream(directory, used, pieces, DUMP_MODE)
+            self.result.size += self.files.stream(directory, file_name, pieces, DUMP_MODE)
         except OSError as error:
             if isinstance(error, MsdumpError):
                 raise
-            fault = f"{directory}/{used}: cannot be written: {error.strerror or error}"
+            fault = f"{directory}/{file_name}: cannot be written: {error.strerror or error}"
             raise ToolError(ReturnCode.WRITE, fault) from error
         self.result.files += 1
-        if used != name:
-            self.result.renamed.append((directory, used, name))
+        if file_name != name:
+            self.result.renamed.append((directory, file_name, name))
 
     def _array(self, block: DataSpan, info: TensorInfo) -> np.ndarray:
         return dump_data.tensor(info, self._bytes(block), self.source.path, block.offset)
@@ -243,9 +248,10 @@ def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:
 
 
 def _torch_file(elements: _Elements) -> Iterator[Buffer]:
-    """Yield what torch.save makes of a tensor."""
+    """Yield the bytes of a file that ``torch.load`` reads as a tensor."""
     import torch
 
+    # From a bytearray, not bytes: torch warns of arrays that cannot be written.
     array = np.frombuffer(bytearray().join(elements.pieces), elements.dtype).reshape(elements.shape)
     file = io.BytesIO()
     torch.save(torch.from_numpy(array), file)

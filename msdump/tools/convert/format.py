@@ -1,4 +1,4 @@
-"""What ``convert`` makes of a tensor in another memory format.
+"""The conversion of a tensor to another memory format.
 
 A blocked format (NC1HWC0, FRACTAL_Z, ...) is decoded to the host's order of axes;
 from there axes are permuted to a layout that its letters name (NHWC, HWCN, ...), or
@@ -35,6 +35,7 @@ _BLOCKED: Final = {row.name: row for row in formats.FORMATS if row.stages and ro
 _BY_SAMPLE: Final = frozenset({formats.NC1HWC0, "NC1HWC0_C04", formats.NDC1HWC0})
 
 Parts = Callable[[np.ndarray], Iterator[np.ndarray]]
+"""Converts the device array; yields parts of the result that follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ class TargetFormat:
     """How a tensor is converted.
 
     Attributes:
-        shape: Of the result.
-        format: Of the result.
-        parts: Gives the result for the device array, in parts that follow each other.
-        is_kept: The tensor stays in its format, because nothing converts it and nothing needs to.
+        shape: Shape of the result.
+        format: Format of the result.
+        parts: The conversion.
+        is_kept: Whether the tensor stays in its format ND, which needs no conversion.
     """
 
     shape: Dims
@@ -55,37 +56,43 @@ class TargetFormat:
 
 
 def source_of(info: TensorInfo) -> str:
-    """Return the name of a tensor's format; a layout of another rank than the tensor's is ND."""
+    """Return the name of a tensor's format; a layout of another rank than the tensor's is ND.
+
+    >>> nhwc = dump_enums.FORMATS["NHWC"]
+    >>> source_of(TensorInfo(1, nhwc, (1, 2, 2, 3), (), 48)), source_of(TensorInfo(1, nhwc, (2, 3), (), 24))
+    ('NHWC', 'ND')
+    """
+    # vendor: a tensor of a format with four axes that has not four axes counts as ND.
     name = dump_enums.format_name(info.format)
     return ND if _RANKS.get(name, len(info.shape)) != len(info.shape) else name
 
 
-def plan(info: TensorInfo, dtype: DType, target: str, wanted: Dims = ()) -> TargetFormat:
+def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -> TargetFormat:
     """Return how to convert a tensor.
 
     Args:
-        info: What the header says of it; its shape is the device shape.
+        info: The tensor as the header describes it; its shape is the device shape.
         dtype: Its element type.
-        target: Name of the format that it is to have.
-        wanted: The result's shape, in place of the one that the header implies.
+        target: Name of the format of the result.
+        wanted_shape: Shape of the result, in place of the one that the header implies (``-s``).
 
     Raises:
         ToolError: There is no such conversion, or the shapes do not allow it.
     """
     tensor = _Tensor(source_of(info), info.shape, dtype, max(1, info.sub_format))
     if tensor.format == target:
-        return _same(tensor, wanted)
+        return _reshaped(tensor, wanted_shape)
     if tensor.format == ND:
-        if wanted:
+        if wanted_shape:
             raise ToolError(
                 ReturnCode.FORMAT, f"no conversion from {ND} to {target} is known, as -s needs it"
             )
-        return TargetFormat(tensor.shape, ND, _whole, is_kept=True)
+        return TargetFormat(tensor.shape, ND, _as_it_is, is_kept=True)
     if tensor.format in _RANKS:
-        return _from_layout(tensor, target, wanted)
+        return _from_layout(tensor, target, wanted_shape)
     if tensor.format == formats.FRACTAL_NZ:
-        return _from_matrix(tensor, target, wanted or info.original_shape)
-    return _from_blocks(tensor, target, _host_shape(tensor, info.original_shape, target, wanted))
+        return _from_matrix(tensor, target, wanted_shape or info.original_shape)
+    return _from_blocks(tensor, target, _host_shape(tensor, info.original_shape, target, wanted_shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ class _Tensor:
         format: Name of its format.
         shape: Device shape.
         dtype: Element type.
-        groups: Of the convolution that reads it.
+        groups: Groups of the convolution that reads it.
     """
 
     format: str
@@ -106,44 +113,46 @@ class _Tensor:
 
     @property
     def rank(self) -> int:
-        """Rank on the host of a blocked format; ToolError where the format is none."""
+        """Rank on the host; ToolError where the format is not blocked."""
         row = _BLOCKED.get(self.format)
         if row is None or row.most is None:
             raise ToolError(ReturnCode.FORMAT, f"no conversion from {self.format} is known")
         return row.most
 
     def groups_in(self, name: str) -> int:
-        """Return the groups that a format has a place for."""
+        """Return the number of groups as a format sees it; only FRACTAL_Z lays weights out by group."""
         return self.groups if name == formats.FRACTAL_Z else 1
 
     def is_form_of(self, host: Dims) -> bool:
-        """Tell whether the tensor can have a shape on the host."""
+        """Tell whether a tensor of this host shape would have the tensor's device shape."""
         return formats.is_form(self.format, self.shape, host, self.groups_in(self.format))
 
 
-def _same(tensor: _Tensor, wanted: Dims) -> TargetFormat:
-    if not wanted:
-        return TargetFormat(tensor.shape, tensor.format, _whole)
-    if math.prod(wanted) != math.prod(tensor.shape):
-        raise ToolError(ReturnCode.SHAPE, f"-s {wanted} has not as many elements as the shape {tensor.shape}")
-    return TargetFormat(wanted, tensor.format, lambda array: iter((array.reshape(wanted),)))
+def _reshaped(tensor: _Tensor, wanted_shape: Dims) -> TargetFormat:
+    if not wanted_shape:
+        return TargetFormat(tensor.shape, tensor.format, _as_it_is)
+    if math.prod(wanted_shape) != math.prod(tensor.shape):
+        raise ToolError(
+            ReturnCode.SHAPE, f"-s {wanted_shape} has not as many elements as the shape {tensor.shape}"
+        )
+    return TargetFormat(wanted_shape, tensor.format, lambda array: iter((array.reshape(wanted_shape),)))
 
 
-def _from_layout(tensor: _Tensor, target: str, wanted: Dims) -> TargetFormat:
+def _from_layout(tensor: _Tensor, target: str, wanted_shape: Dims) -> TargetFormat:
     source, rank = tensor.format, len(tensor.shape)
     if target == ND:
-        return TargetFormat(tensor.shape, ND, _whole)
+        return TargetFormat(tensor.shape, ND, _as_it_is)
     if _RANKS.get(target) == rank:
-        result = _part(_permuted(tensor.shape, source, target), wanted)
-        box = tuple(slice(size) for size in result)
-        return TargetFormat(result, target, lambda array: iter((_transposed(array, source, target)[box],)))
+        result = _part(_permuted(tensor.shape, source, target), wanted_shape)
+        corner = tuple(slice(size) for size in result)
+        return TargetFormat(result, target, lambda array: iter((_transposed(array, source, target)[corner],)))
     layout = LAYOUTS[rank][0]
     host = _permuted(tensor.shape, source, layout)
     return _encoded(tensor, host, target, lambda array: iter((_transposed(array, source, layout),)))
 
 
 def _from_matrix(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
-    # vendor: msaccucmp gives NCHW and NHWC of a matrix in its original shape, whatever its rank
+    # vendor: NCHW and NHWC of a matrix have its original shape, whatever its rank.
     if target not in {"NCHW", "NHWC", ND}:
         raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
     if not host:
@@ -164,14 +173,15 @@ def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
         return _encoded(tensor, host, target, decoded)
 
     def parts(array: np.ndarray) -> Iterator[np.ndarray]:
-        found = decoded(array) if target.startswith("N") else iter((_joined(decoded(array)),))
-        return (_transposed(part, layout, target) for part in found)
+        # Parts are samples; they follow each other in the result only where N is its first axis.
+        host_parts = decoded(array) if target.startswith("N") else iter((_joined(decoded(array)),))
+        return (_transposed(part, layout, target) for part in host_parts)
 
     return TargetFormat(_permuted(host, layout, target), target, parts)
 
 
 def _encoded(tensor: _Tensor, host: Dims, target: str, to_host: Parts) -> TargetFormat:
-    """Return the conversion of what is in the host's layout to a blocked format."""
+    """Return the conversion of a tensor to a blocked format, by way of the host's layout."""
     row = _BLOCKED.get(target)
     if row is None or row.most != len(host):
         raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
@@ -185,15 +195,21 @@ def _encoded(tensor: _Tensor, host: Dims, target: str, to_host: Parts) -> Target
     )
 
 
-def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted: Dims) -> Dims:
-    """Return a blocked tensor's shape in the host's layout; the header may tell it in another one."""
+def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims) -> Dims:
+    """Return a blocked tensor's shape in the host's layout.
+
+    The header may give the original shape in another order of axes and does not name that order, so all
+    orders are tried until one has the tensor's device shape.
+    """
     rank = tensor.rank
     layout = LAYOUTS[rank][0]
-    if wanted:
-        order = target if _RANKS.get(target) == len(wanted) else layout
-        host = _permuted(wanted, order, layout) if len(wanted) == rank else wanted
+    if wanted_shape:
+        order = target if _RANKS.get(target) == len(wanted_shape) else layout
+        host = _permuted(wanted_shape, order, layout) if len(wanted_shape) == rank else wanted_shape
         if not tensor.is_form_of(host):
-            raise ToolError(ReturnCode.SHAPE, f"{tensor.shape} is no {tensor.format} form of -s {wanted}")
+            raise ToolError(
+                ReturnCode.SHAPE, f"{tensor.shape} is no {tensor.format} form of -s {wanted_shape}"
+            )
         return host
     if not original:
         return _unsliced(tensor)
@@ -206,7 +222,8 @@ def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted: Dims) -> D
 
 
 def _unsliced(tensor: _Tensor) -> Dims:
-    """Return the host shape with the padding of the channels, where the device shape alone tells it."""
+    """Return the host shape with the padding of the channels, for a tensor without an original shape."""
+    # vendor: NC1HWC0 of unknown shape is converted with its padding; other formats need the shape.
     match tensor.format, tensor.shape:
         case ((formats.NC1HWC0 | "NC1HWC0_C04"), (n, c1, h, w, c0)):
             return (n, c1 * c0, h, w)
@@ -216,7 +233,10 @@ def _unsliced(tensor: _Tensor) -> Dims:
 
 
 def _decoded(tensor: _Tensor, host: Dims, array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the array on the host, some samples at a time where both sides begin with them."""
+    """Yield the array in the host's layout, some samples at a time where both layouts begin with N.
+
+    A large tensor thus needs no second copy in memory as a whole.
+    """
     groups = tensor.groups_in(tensor.format)
     is_by_sample = tensor.format in _BY_SAMPLE and len(host) == tensor.rank
     count = max(1, host[0] * _CHUNK // max(1, array.nbytes)) if is_by_sample else 0
@@ -228,7 +248,7 @@ def _decoded(tensor: _Tensor, host: Dims, array: np.ndarray) -> Iterator[np.ndar
         yield formats.decode(tensor.format, part, (len(part), *host[1:]), groups)
 
 
-def _whole(array: np.ndarray) -> Iterator[np.ndarray]:
+def _as_it_is(array: np.ndarray) -> Iterator[np.ndarray]:
     yield array
 
 
@@ -245,10 +265,16 @@ def _transposed(array: np.ndarray, source: str, target: str) -> np.ndarray:
     return array.transpose([source.index(axis) for axis in target])
 
 
-def _part(shape: Dims, wanted: Dims) -> Dims:
-    """Return the shape that is wanted of an array, which may be a part of it."""
-    if not wanted:
+def _part(shape: Dims, wanted_shape: Dims) -> Dims:
+    """Return the shape of the result: the array's, or a smaller one that is cut out of it.
+
+    >>> _part((1, 32, 5, 4), (1, 20, 5, 4)), _part((1, 32, 5, 4), ())
+    ((1, 20, 5, 4), (1, 32, 5, 4))
+    """
+    if not wanted_shape:
         return shape
-    if len(wanted) != len(shape) or any(size > have for size, have in zip(wanted, shape, strict=True)):
-        raise ToolError(ReturnCode.SHAPE, f"-s {wanted} is no part of the shape {shape}")
-    return wanted
+    if len(wanted_shape) != len(shape) or any(
+        size > have for size, have in zip(wanted_shape, shape, strict=True)
+    ):
+        raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is no part of the shape {shape}")
+    return wanted_shape

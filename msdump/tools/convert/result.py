@@ -1,4 +1,4 @@
-"""What is converted, to what, and what became of it."""
+"""The values that a conversion takes and returns: source, target, and the result for each file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What every file of a conversion becomes.
+    """What the tensors of all files are converted to.
 
     Attributes:
-        format: Name of the format that tensors are converted to, "": they stay as they are.
-        kind: What tensors are written as.
-        shape: The shape that the one tensor is to have, empty: the one that the header implies.
+        format: Name of the memory format that tensors are converted to, "": they stay as they are.
+        kind: Type of the files that tensors are written to.
+        shape: Shape of the one tensor that is converted, empty: the one that its header implies.
         only: Section and number of the one tensor that is converted, None: all.
         scripts: Directory of the user's own conversions, "": none.
-        version: Of the dump files, 1 or 2.
+        version: Version of the dump files, 1 or 2.
     """
 
     format: str = ""
@@ -35,11 +35,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A dump file and where its tensors go.
+    """A dump file and the directory for its results.
 
     Attributes:
         path: The file.
-        directory: Where the converted files are written.
+        directory: Directory that the converted files are written to.
     """
 
     path: str
@@ -63,14 +63,14 @@ class ConvertFailure:
 
 @dataclass(slots=True)
 class FileResult:
-    """What became of a dump file.
+    """The result of converting one dump file.
 
     Attributes:
         path: The dump file.
         files: Number of files that were written.
-        size: Their bytes.
-        kept: Tensors that were written in their own format: nothing converts it, nothing needs to.
-        failures: What was not converted.
+        size: Number of bytes that were written.
+        kept: Number of tensors that were written in their own format, ND, which needs no conversion.
+        failures: The tensors that were not converted.
         renamed: Directory, hash and name of each file whose name was too long.
     """
 

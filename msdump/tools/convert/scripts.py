@@ -1,8 +1,9 @@
 """Format conversions of the user's own, in msaccucmp's form.
 
 ``DIR/format_convert/convert_<SOURCE>_to_<TARGET>.py`` holds a function
-``convert(shape_from, shape_to, array)`` that returns an array; one of a grouped
-weight gets the number of groups as a fourth argument. The array is flat.
+``convert(shape_from, shape_to, array)`` that returns an array. The array that it
+gets is flat; for the weight of a grouped convolution it also gets the number of
+groups, as a fourth argument.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FOLDER: Final = "format_convert"
 
 
 def check(directory: str) -> None:
-    """Check the folder of the scripts.
+    """Check the folder ``format_convert`` of a directory and the scripts in it.
 
     Raises:
         ToolError: It is missing, or others than its owner may change a script.
@@ -50,24 +51,25 @@ def call(
     shape_to: tuple[int, ...],
     groups: int,
 ) -> np.ndarray:
-    """Return what a script makes of an array, cut to the shape that is wanted.
+    """Return an array that a script has converted, cut to the wanted shape.
 
     Args:
-        function: The script's.
-        array: In the shape that the device has.
-        shape_to: The shape that is wanted, may be empty.
-        groups: Of the convolution, 1 for none.
+        function: The script's function ``convert``.
+        array: The elements, in the device's shape.
+        shape_to: The wanted shape, empty where the file does not tell it.
+        groups: Groups of the convolution, 1 for none.
 
     Raises:
         ToolError: The script fails, or returns no array.
     """
+    # vendor: functions for ungrouped weights take three arguments only.
     extra = (groups,) if groups > 1 else ()
     try:
-        made = function(list(array.shape), list(shape_to), array.reshape(-1), *extra)
+        converted = function(list(array.shape), list(shape_to), array.reshape(-1), *extra)
     except Exception as error:
         kind = type(error).__name__
         raise ToolError(ReturnCode.CONVERT_FUNCTION, f"the script failed: {kind}: {error}") from error
-    if not isinstance(made, np.ndarray):
-        kind = type(made).__name__
+    if not isinstance(converted, np.ndarray):
+        kind = type(converted).__name__
         raise ToolError(ReturnCode.CONVERT_FUNCTION, f"the script returned a {kind}, not an array")
-    return made[tuple(map(slice, shape_to))] if made.ndim == len(shape_to) else made
+    return converted[tuple(map(slice, shape_to))] if converted.ndim == len(shape_to) else converted

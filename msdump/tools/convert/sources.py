@@ -1,4 +1,4 @@
-"""Finds the dump files that are converted, and where their results go."""
+"""Finds the dump files to convert, and the directory for the results of each."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ FOREIGN: Final = frozenset(
         *(".ir", ".pb", ".pbtxt", ".dot", ".onnx", ".o", ".py", ".sh"),
     }
 )
-"""Suffixes of what lies beside dump files, whose own names end in a number."""
+"""Suffixes of other files that lie beside dump files; names of dump files end in a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """Dump files.
+    """The dump files to convert.
 
     Attributes:
-        sources: The files and where their results go.
-        size: Their bytes.
+        sources: The files and the directories of their results.
+        size: Their bytes in all.
         skipped: Number of other files in the directories, by suffix.
     """
 
@@ -38,12 +38,12 @@ class SourceFiles:
 
 
 def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> SourceFiles:
-    """Return the dump files among files and in directories, sorted by path.
+    """Return the dump files among files and in directories, those of a directory sorted by path.
 
     Args:
-        dumps: Files, which are all taken as dump files, and directories.
-        output: Directory of the results; those of a directory's files keep their place below it.
-        is_recursive: Look into the directories' directories too.
+        dumps: Files, which are all taken for dump files, and directories.
+        output: Directory of the results; results of a directory's files keep their place below it.
+        is_recursive: Whether to look into the directories' directories too.
 
     Raises:
         ToolError: A path does not exist, or two files would have results of the same names.
@@ -62,15 +62,15 @@ def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Sou
 
 
 def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:
-    for directory, below, names in os.walk(root, onerror=_raise):
-        below[:] = sorted(name for name in below if name[0] != ".") if is_recursive else ()
-        place = output / Path(directory).relative_to(root)
+    for directory, folders, names in os.walk(root, onerror=_raise):
+        folders[:] = sorted(name for name in folders if name[0] != ".") if is_recursive else ()
+        destination = output / Path(directory).relative_to(root)
         for name in sorted(names):
             suffix = Path(name).suffix
             if name.startswith(".") or suffix in FOREIGN:
                 skipped[suffix] += 1
             else:
-                yield Source(f"{directory}/{name}", str(place))
+                yield Source(f"{directory}/{name}", str(destination))
 
 
 def _raise(error: OSError) -> None:
@@ -85,9 +85,9 @@ def _size_of(path: Path) -> int:
 
 
 def _check_names(sources: Iterable[Source]) -> None:
-    taken: dict[tuple[str, str], str] = {}
+    source_of: dict[tuple[str, str], str] = {}
     for source in sources:
-        other = taken.setdefault((source.directory, Path(source.path).name), source.path)
-        if other != source.path:
-            fault = f"{source.path} and {other} would have results of the same names; convert them one by one"
-            raise ToolError(ReturnCode.PARAMETER, fault)
+        first_path = source_of.setdefault((source.directory, Path(source.path).name), source.path)
+        if first_path != source.path:
+            fault = f"{source.path} and {first_path} would have results of the same names"
+            raise ToolError(ReturnCode.PARAMETER, f"{fault}; convert them one by one")

@@ -19,7 +19,7 @@ class Stretch:
 
     Attributes:
         path: The file.
-        offset: Of the first byte.
+        offset: Place of the first byte.
         size: Number of bytes.
     """
 
@@ -30,12 +30,12 @@ class Stretch:
     def __iter__(self) -> Iterator[Buffer]:
         """Yield the bytes piece by piece, each valid until the next."""
         buffer = memoryview(bytearray(min(_STEP, self.size)))
-        left = self.size
+        remaining = self.size
         with reading.open_file(self.path) as file:
             file.seek(self.offset)
-            while left:
-                count = file.readinto(buffer[:left])
+            while remaining:
+                count = file.readinto(buffer[:remaining])
                 if not count:
                     raise DumpReadError(self.path, "the file became shorter while it was read", file.tell())
-                left -= count
+                remaining -= count
                 yield buffer[:count]
