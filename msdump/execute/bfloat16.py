@@ -1,4 +1,4 @@
-"""bfloat16 in models whose opset has no Cast to it: what an operator reads is rounded before it runs."""
+"""bfloat16 precision in models whose opset has no Cast to it: inputs are rounded in numpy before a kernel."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ _ROUNDED: Final = type_text(FLOAT32)
 
 
 def read_by(graph: Graph, node: Node, roundings: Sequence[Rounding] | None) -> frozenset[str]:
-    """Return the values that an operator reads as bfloat16, where its model cannot round them.
+    """Return the names of values that an operator reads as bfloat16, where its model cannot round them.
 
-    None where its parts disagree about a value: no model and nobody around it can round that.
+    The set is empty where the parts of a fused operator disagree about a value, or one reads a result of
+    another as bfloat16: rounding around the kernel cannot reach that.
     """
     if roundings is None or graph.opsets.get("", _CAST_SINCE) >= _CAST_SINCE:
         return frozenset()
     parts = list(zip(node.members, roundings, strict=True))
     narrow = {name for part, rounding in parts for name in part.inputs if rounding.reads is BFLOAT16}
     wide = {name for part, rounding in parts for name in part.inputs if rounding.reads is not BFLOAT16}
-    return frozenset(narrow - {""}) if narrow.isdisjoint(wide | _made(node)) else frozenset()
+    return frozenset(narrow - {""}) if narrow.isdisjoint(wide | _inner_values(node)) else frozenset()
 
 
-def _made(node: Node) -> set[str]:
-    """Return the values that parts of an operator hand on to others."""
+def _inner_values(node: Node) -> set[str]:
+    """Return the values that parts of a fused operator hand on to other parts."""
     return {name for part in node.parts for name in part.outputs}
 
 
 def left(roundings: Sequence[Rounding]) -> tuple[Rounding, ...]:
-    """Return what the operator's model still rounds."""
+    """Return the roundings that remain for the operator's model: all but those to bfloat16."""
     return tuple(
         replace(rounding, reads=FLOAT32) if rounding.reads is BFLOAT16 else rounding for rounding in roundings
     )
@@ -47,8 +48,8 @@ def rounding_before(run: Any, names: Collection[str]) -> Any:
     """Return a run that rounds float32 values of some feed names first."""
 
     def rounding(fed: Mapping[str, OrtValue], outputs: list[str], options: None) -> Any:
-        given = {name: _rounded(value) if name in names else value for name, value in fed.items()}
-        return run(given, outputs, options)
+        inputs = {name: _rounded(value) if name in names else value for name, value in fed.items()}
+        return run(inputs, outputs, options)
 
     return rounding
 

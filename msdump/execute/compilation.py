@@ -15,7 +15,7 @@ from msdump.graph.graph import Graph
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode, Trigger
 
 Note = Callable[[str, Graph | Ascend], None]
-"""Takes the name of a stage and what it made."""
+"""Takes the name of a stage of the compilation, and the graph or device that it ended with."""
 
 
 def emulated(
@@ -39,10 +39,10 @@ def emulated(
     if context.device_target is not DeviceTarget.ASCEND:
         return None
     accelerate.install()
-    asked = context.precision_mode or (plan.precision_mode if plan is not None else None)
+    configured = context.precision_mode or (plan.precision_mode if plan is not None else None)
     device = functools.partial(
         kind,
-        precision=asked or PrecisionMode.ALLOW_FP32_TO_FP16,
+        precision=configured or PrecisionMode.ALLOW_FP32_TO_FP16,
         overflow=context.overflow_mode,
         reports=plan is not None and plan.when.trigger is Trigger.OVERFLOW,
     )

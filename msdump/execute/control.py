@@ -61,27 +61,27 @@ class RunnableBody:
         graph, slots = program.graph, program.slots
         self._program = program
         # What only folded operators read of outer graphs has no slot any more.
-        self._taken = tuple((around[name], slots[name]) for name in graph.outer & slots.keys())
-        self._given = tuple(slots[value.name] for value in graph.inputs if value.name not in graph.outer)
+        self._captured = tuple((around[name], slots[name]) for name in graph.outer & slots.keys())
+        self._inputs = tuple(slots[value.name] for value in graph.inputs if value.name not in graph.outer)
         self.ranks = tuple(
             len(value.type.shape or ()) for value in graph.inputs if value.name not in graph.outer
         )
 
-    def run(self, frame: Frame, given: Sequence[OrtValue | None], observer: Observer | None) -> Frame:
-        """Run the body once; return what it gives.
+    def run(self, frame: Frame, inputs: Sequence[OrtValue | None], observer: Observer | None) -> Frame:
+        """Run the body once; return its outputs.
 
         Args:
             frame: The frame around it.
-            given: Values of its own inputs.
-            observer: Sees the graph around it.
+            inputs: Values of its own inputs.
+            observer: The observer of the graph around it.
         """
         program = self._program
         inner = None if observer is None else observer.enter(program.graph)
         own = program.frame()
-        for source, target in self._taken:
+        for source, target in self._captured:
             if frame[source] is not None:  # a weight that nobody overrides: the body's program has it itself
                 own[target] = frame[source]
-        for target, value in zip(self._given, given, strict=True):
+        for target, value in zip(self._inputs, inputs, strict=True):
             own[target] = value
         program.execute(own, inner)
         return program.results(own)
@@ -126,7 +126,7 @@ class Site:
 
 
 def control(site: Site) -> Control:
-    """Return what runs a control flow node."""
+    """Return the function that runs a control flow node."""
     return _CONTROLS[site.node.op_type](site)
 
 
@@ -157,12 +157,12 @@ class _Loop:
         number, goes_on = 0, self._holds(condition)
         while goes_on and (limit is None or number < limit):
             counter = values.owned(np.full((1,) * self._body.ranks[0], number, np.int64))
-            last, *given = self._body.run(frame, [counter, condition, *carried], observer)
-            carried = given[: len(carried)]
+            next_condition, *outputs = self._body.run(frame, [counter, condition, *carried], observer)
+            carried = outputs[: len(carried)]
             for slot, row in rows.items():
-                row.append(given[slot])
-            if last is not condition:
-                condition, goes_on = last, self._holds(last)
+                row.append(outputs[slot])
+            if next_condition is not condition:  # a body may hand its condition on: no need to read it again
+                condition, goes_on = next_condition, self._holds(next_condition)
             number += 1
         if number == 0 and rows:  # only types and shapes that nothing computed
             return [*carried, *self._site.whole(frame)[len(carried) :]]
@@ -190,15 +190,15 @@ class _Scan:
         states = len(node.inputs) - count
         self._states, self._inputs = node.inputs[:states], node.inputs[states:]
         self._stacked = tuple(slot for slot, name in enumerate(node.outputs) if name and slot >= states)
-        self._ways = _ways(node, "input", len(self._inputs))
-        outputs = _ways(node, "output", len(node.outputs) - states)
-        self._made = {slot: outputs[slot - states] for slot in self._stacked}
+        self._input_ways = _axes_and_directions(node, "input", len(self._inputs))
+        output_ways = _axes_and_directions(node, "output", len(node.outputs) - states)
+        self._output_ways = {slot: output_ways[slot - states] for slot in self._stacked}
 
     def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
         states: Frame = [self._site.read(name, frame) for name in self._states]
         tables = [
             self._rows(name, frame, axis, direction)
-            for name, (axis, direction) in zip(self._inputs, self._ways, strict=True)
+            for name, (axis, direction) in zip(self._inputs, self._input_ways, strict=True)
         ]
         lengths = {len(table) for table in tables}
         if len(lengths) != 1:
@@ -206,11 +206,11 @@ class _Scan:
         (length,) = lengths
         rows: dict[int, Frame] = {slot: [] for slot in self._stacked}
         for number in range(length):
-            given = [values.owned(table[number, ...]) for table in tables]
-            made = self._body.run(frame, [*states, *given], observer)
-            states = made[: len(states)]
+            slices = [values.owned(table[number, ...]) for table in tables]
+            outputs = self._body.run(frame, [*states, *slices], observer)
+            states = outputs[: len(states)]
             for slot, row in rows.items():
-                row.append(made[slot])
+                row.append(outputs[slot])
         if length == 0 and rows:  # only types and shapes that nothing computed
             return [*states, *self._site.whole(frame)[len(states) :]]
         return _joined(states, {slot: self._output(slot, row) for slot, row in rows.items()})
@@ -224,11 +224,11 @@ class _Scan:
         return table[::-1] if direction == _REVERSED else table
 
     def _output(self, slot: int, rows: Frame) -> OrtValue:
-        axis, direction = self._made[slot]
+        axis, direction = self._output_ways[slot]
         return _stacked(self._site, slot, rows[::-1] if direction == _REVERSED else rows, axis)
 
 
-def _ways(node: Node, side: str, count: int) -> tuple[tuple[int, int], ...]:
+def _axes_and_directions(node: Node, side: str, count: int) -> tuple[tuple[int, int], ...]:
     """Return axis and direction of each scanned input or output."""
     axes: Any = node.attributes.get(f"scan_{side}_axes", (0,) * count)
     directions: Any = node.attributes.get(f"scan_{side}_directions", (0,) * count)
@@ -236,7 +236,7 @@ def _ways(node: Node, side: str, count: int) -> tuple[tuple[int, int], ...]:
 
 
 def _stacked(site: Site, slot: int, rows: Frame, axis: int) -> OrtValue:
-    """Join what the iterations gave for an output along a new axis."""
+    """Join the values that the iterations gave for an output along a new axis."""
     arrays = [values.to_python(row) for row in rows]
     shapes = sorted({np.shape(array) for array in arrays})
     if len(shapes) > 1:
@@ -245,7 +245,7 @@ def _stacked(site: Site, slot: int, rows: Frame, axis: int) -> OrtValue:
 
 
 def _joined(first: Frame, others: Mapping[int, OrtValue]) -> Frame:
-    """Return outputs in order, those that nobody wants as None."""
+    """Return outputs in order, unused ones as None."""
     last = max(others, default=len(first) - 1)
     return [*first, *(others.get(slot) for slot in range(len(first), last + 1))]
 

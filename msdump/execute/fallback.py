@@ -1,4 +1,4 @@
-"""An operator that ONNX's reference computes, with the emulated device's arithmetic in numpy."""
+"""An operator computed by ONNX's reference implementation, with the emulated device's arithmetic in numpy."""
 
 from __future__ import annotations
 
@@ -47,32 +47,33 @@ class ReferenceRun:
         self, fed: Mapping[str, OrtValue], _names: list[str], _options: None
     ) -> list[OrtValue | None]:
         """Return the outputs, and the overflow status where it is to be told."""
-        given = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
-        results = (self._emulation or _plain)(self._reference.run, given)
+        inputs = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
+        results = (self._emulation or _plain)(self._reference.run, inputs)
         return [kept(item) for item in results]
 
 
 Compute = Callable[[Mapping[str, Any]], list[Any]]
 
 
-def _plain(compute: Compute, given: Mapping[str, Any]) -> list[Any]:
-    return compute(given)
+def _plain(compute: Compute, inputs: Mapping[str, Any]) -> list[Any]:
+    return compute(inputs)
 
 
 class _Emulation:
-    """The casts that the models of other operators hold, around one operator in numpy."""
+    """The device's casts around one operator in numpy; the runtime's kernels have them in their models."""
 
     def __init__(self, node: Node, declared: Sequence[DType | None], roundings: Sequence[Rounding]) -> None:
         self._moves = node.op_type in MOVES
         self._declared = declared
         self._first, self._writes = roundings[0], roundings[-1]
+        # in reverse: of several parts that read a value the first one's rounding is kept
         parts = reversed(list(zip(node.members, roundings, strict=True)))
         self._reads = {name: rounding for part, rounding in parts for name in part.inputs}
 
-    def __call__(self, compute: Compute, given: Mapping[str, Any]) -> list[Any]:
+    def __call__(self, compute: Compute, inputs: Mapping[str, Any]) -> list[Any]:
         flags: list[bool] = []
-        had_half = next((item.dtype for item in given.values() if _is_half(item)), None)
-        results = compute({name: self._read(name, item, flags) for name, item in given.items()})
+        had_half = next((item.dtype for item in inputs.values() if _is_half(item)), None)
+        results = compute({name: self._read(name, item, flags) for name, item in inputs.items()})
         written = list(self._written(results, None if self._moves else had_half, flags))
         return [*written, np.float32(any(flags))] if self._first.reports else written
 
@@ -122,7 +123,7 @@ def _held(array: np.ndarray, dtype: DType, rounding: Rounding, flags: list[bool]
 
 
 def kept(item: Any) -> OrtValue | None:
-    """Return a value that owns its memory, of an array that nobody else keeps."""
+    """Return a runtime value that owns its memory, copied from an array that may be freed afterwards."""
     if isinstance(item, (list, tuple, dict)) or item is None:
         return values.from_python(item)
     return values.owned(np.asarray(item))

@@ -1,4 +1,4 @@
-"""The inputs of one run, checked against the graph."""
+"""The inputs of one run of a network: arguments bound to names, checked against the graph's types."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def bind(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> d
         InputError: A missing, unknown, double, wrongly typed or wrongly shaped input, or two
             inputs that disagree on a dynamic dimension; every fault is named.
     """
-    given = _by_name(graph, positional, named)
+    items = _by_name(graph, positional, named)
     problems: list[str] = []
     sizes: dict[str, tuple[int, str]] = {}
     feeds: dict[str, Any] = {}
-    for value in (*graph.inputs, *_overridden(graph, given)):
-        if value.name not in given:
+    for value in (*graph.inputs, *_overridden(graph, items)):
+        if value.name not in items:
             if value.type.kind != "optional":
-                problems.append(f"input {value.name!r} ({_wanted(value.type)}) is missing")
+                problems.append(f"input {value.name!r} ({_type_text(value.type)}) is missing")
             feeds[value.name] = None
             continue
         try:
-            feeds[value.name] = _checked(value, given[value.name], sizes)
+            feeds[value.name] = _checked(value, items[value.name], sizes)
         except (InputError, FormatError) as error:
             problems.append(f"input {value.name!r}: {error}")
     if problems:
@@ -54,29 +54,40 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
     if len(positional) > len(order):
         taken = f"{len(order)} ({', '.join(order)})" if order else "none"
         raise InputError(f"{graph.source}: {len(positional)} inputs given, the network takes {taken}")
-    given = dict(zip(order, positional, strict=False))
+    items = dict(zip(order, positional, strict=False))
     for name, item in named.items():
-        if name in given:
+        if name in items:
             raise InputError(f"{graph.source}: input {name!r} is given twice")
         if name not in order and name not in graph.overridable:
             close = difflib.get_close_matches(name, order, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             inputs = f"the inputs are {', '.join(order)}" if order else "the network takes none"
             raise InputError(f"{graph.source}: no input {name!r}; {inputs}{hint}")
-        given[name] = item
-    return given
+        items[name] = item
+    return items
 
 
-def _overridden(graph: Graph, given: Mapping[str, Any]) -> list[Value]:
-    return [Value(name, graph.type_of(name)) for name in given if name in graph.overridable]
+def _overridden(graph: Graph, items: Mapping[str, Any]) -> list[Value]:
+    """Return the weights that a run feeds in place of the model's own (IR version 4 and later)."""
+    return [Value(name, graph.type_of(name)) for name in items if name in graph.overridable]
 
 
 def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+    """Return an input in the form in which it is fed.
+
+    Args:
+        value: The graph's input.
+        item: What the caller passes for it.
+        sizes: Size of each dynamic dimension so far, and the input that set it.
+
+    Raises:
+        InputError: It does not fit the input's type or shape.
+    """
     kind = value.type.kind
     if item is None:
         if kind in {"optional", ""}:
             return None
-        raise InputError(f"None given, {_wanted(value.type)} expected")
+        raise InputError(f"None given, {_type_text(value.type)} expected")
     if kind == "map" or (kind != "tensor" and is_map(item)):
         if not is_map(item):
             raise InputError(f"{type(item).__name__} given, a dict expected")
@@ -93,26 +104,28 @@ def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
 
 def _array(item: Any, dtype: DType | None) -> np.ndarray:
     if dtype is not None and isinstance(item, (bool, int, float, complex, str, list, tuple)):
-        return _made(item, dtype)
+        return _converted(item, dtype)
     try:
         array = np.asarray(item)
     except ValueError as error:
         raise InputError(f"{reprlib.repr(item)} is no tensor: {error}") from error
-    found = dtypes.from_numpy(array.dtype)
-    if dtype is not None and found is not dtype:
-        raise InputError(f"dtype {found.name} given, {dtype.name} expected; convert it with astype")
+    actual = dtypes.from_numpy(array.dtype)
+    if dtype is not None and actual is not dtype:
+        raise InputError(f"dtype {actual.name} given, {dtype.name} expected; convert it with astype")
     if array.dtype == dtypes.STRING.numpy:
         _check_texts(array)
     return array
 
 
-def _made(item: Any, dtype: DType) -> np.ndarray:
+def _converted(item: Any, dtype: DType) -> np.ndarray:
+    """Return a Python number or list as an array of the declared dtype, if that loses nothing."""
     try:
-        given = np.asarray(item)
+        natural = np.asarray(item)
         array = np.asarray(item, dtype=dtype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{reprlib.repr(item)} is no tensor of {dtype.name}: {error}") from error
-    if given.size and _WIDTHS.get(given.dtype.kind, 0) > _WIDTHS.get(array.dtype.kind, _WIDEST):
+    # numpy would turn 1.5 into the integer 1 without a word
+    if natural.size and _WIDTHS.get(natural.dtype.kind, 0) > _WIDTHS.get(array.dtype.kind, _WIDEST):
         raise InputError(f"{reprlib.repr(item)} would lose its value as {dtype.name}")
     if dtype is dtypes.STRING:
         _check_texts(array)
@@ -131,24 +144,26 @@ def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[in
         return
     if len(declared) != len(shape):
         raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
-    for axis, (wanted, size) in enumerate(zip(declared, shape, strict=True)):
-        if isinstance(wanted, int) and wanted != size:
+    for axis, (dimension, size) in enumerate(zip(declared, shape, strict=True)):
+        if isinstance(dimension, int) and dimension != size:
             raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
-        if isinstance(wanted, str):
-            first, owner = sizes.setdefault(wanted, (size, value.name))
+        if isinstance(dimension, str):
+            first, owner = sizes.setdefault(dimension, (size, value.name))
             if first != size:
                 raise InputError(
-                    f"dimension {wanted!r} is {size} on axis {axis}, but {first} in input {owner!r}"
+                    f"dimension {dimension!r} is {size} on axis {axis}, but {first} in input {owner!r}"
                 )
 
 
-def _wanted(known: ValueType) -> str:
-    dtype = known.dtype.name if known.dtype else "any dtype"
-    if known.kind != "tensor":
-        return known.kind or "any value"
-    return f"{dtype}, shape {_shape_text(known.shape)}" if known.shape is not None else dtype
+def _type_text(declared: ValueType) -> str:
+    """Return what an input takes, for messages."""
+    dtype = declared.dtype.name if declared.dtype else "any dtype"
+    if declared.kind != "tensor":
+        return declared.kind or "any value"
+    return f"{dtype}, shape {_shape_text(declared.shape)}" if declared.shape is not None else dtype
 
 
 def _shape_text(shape: Sequence[int | str | None]) -> str:
+    """Return a shape as Python writes a tuple, a dimension without size or name as ``?``."""
     inner = ", ".join("?" if size is None else str(size) for size in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"

@@ -1,4 +1,8 @@
-"""Which weights an operator's session gets as initializers; all others are fed in every run."""
+"""The choice of weights that an operator's session gets as initializers; all others are fed in every run.
+
+A kernel packs a weight once, when its session is created, only if it is an initializer: a MatMul whose weight
+is fed takes up to 1.4 times as long. Weights that are fed let equal operators share one session.
+"""
 
 from __future__ import annotations
 
@@ -91,9 +95,9 @@ class Initializers:
 
     def values(self, node: Node, model: NodeModel, bound: Bound) -> dict[str, Any]:
         """Return the values of shared initializers by their names in the model."""
-        held = packed(node)
+        copied = packed(node)
         return {
-            inner: self._shared_value(name, bound.arrays[name], is_packed=name in held)
+            inner: self._shared_value(name, bound.arrays[name], is_packed=name in copied)
             for inner, name in model.shared
         }
 
@@ -115,7 +119,7 @@ class Initializers:
         names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
         readers = {name: _readers(node, name) for name in names}
         parts = list(self._computing(node))
-        single = {name: parts[found[0]] for name, found in readers.items() if len(found) == 1}
+        single = {name: parts[indices[0]] for name, indices in readers.items() if len(indices) == 1}
         return tuple(
             name for name, part in single.items() if self._binds(*part) and not self._is_distant(name, *part)
         )
@@ -151,7 +155,7 @@ class Initializers:
 
 
 def packed(node: Node) -> frozenset[str]:
-    """Return the weights of which the runtime keeps a packed copy."""
+    """Return the names of an operator's weights of which the runtime keeps a packed copy."""
     return frozenset(
         name
         for part in node.members
@@ -162,10 +166,14 @@ def packed(node: Node) -> frozenset[str]:
 
 def _readers(node: Node, name: str) -> list[int]:
     """Return which parts of an operator read a value."""
-    return [at for at, part in enumerate(node.members) if name in part.inputs]
+    return [index for index, part in enumerate(node.members) if name in part.inputs]
 
 
 def _is_small(array: np.ndarray) -> bool:
+    """Tell whether a weight is copied into the model: small ones, and types that cannot be shared.
+
+    The runtime infers shapes from the values of small weights (axes, sizes), which it must find in the model.
+    """
     return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
 
 

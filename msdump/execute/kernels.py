@@ -1,4 +1,8 @@
-"""One operator as something that runs: a cached session, or ONNX's reference where there is none."""
+"""One operator as a function: a session of onnxruntime, or ONNX's reference where the runtime has no kernel.
+
+The ways are tried in this order: the operator as it is; in float32, where the runtime lacks a kernel for half
+types; with shapes and weights fixed; the reference. All but the first are slower.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ RoundingsOf = Callable[[Node], Sequence[Rounding] | None]
 
 
 class KernelFactory:
-    """Makes the kernels of one network."""
+    """Compiles the operators of one network to kernels."""
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class KernelFactory:
         if node.op_type == "OptionalHasElement" and not node.domain:
             return _has_element(node)
         if any(self._may_be_absent(name, value) for name, value in fed.items()):
-            return self._absence_kernel(node)
+            return self._optional_kernel(node)
         return self._present_kernel(node, fed)
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
@@ -142,8 +146,11 @@ class KernelFactory:
             or values.kind_of(value).startswith("optional")
         )
 
-    def _absence_kernel(self, node: Node) -> Kernel:
-        """Return a kernel for inputs that some runs lack: the runtime cannot be fed an absent one."""
+    def _optional_kernel(self, node: Node) -> Kernel:
+        """Return a kernel for inputs that some runs lack, with a session for each set of absent inputs.
+
+        The runtime crashes when an optional without a value is fed: a model without the input replaces it.
+        """
         names = reads(node)
 
         def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> Any:
@@ -160,6 +167,7 @@ class KernelFactory:
             if shortage(error):
                 raise
             first = error
+        # an operator that the runtime does not even know has no kernel for other types or shapes either
         if not node.domain and "is not a registered function/op" not in str(first):
             for way in (self._widened_kernel, self._pinned_kernel):
                 try:
@@ -196,11 +204,11 @@ class KernelFactory:
         model = onenode.build(self._graph, node, bindings, self._runtime.limits, inside)
         session = self._runtime.session(model.data, self._initializers.values(node, model, initializers))
         for _, name in model.shared:
-            if name in packed(node):
+            if name in packed(node):  # the session has its packed copy: the file's pages may go
                 forget_pages(initializers.arrays[name])
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
-            run = _taking_maps(session.run)
+            run = _taking_maps(session.run)  # maps are no OrtValues: only the slower call takes them
         rounded = {inner for inner, name in model.feeds if name in outside}
         if rounded:
             run = bfloat16.rounding_before(run, rounded)
@@ -245,7 +253,7 @@ class KernelFactory:
 
 
 def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:
-    """Return what tells, the first time, that the reference took an operator over."""
+    """Return a function that warns, at its first call only, that the reference computes an operator."""
 
     @functools.cache
     def warn() -> None:
@@ -270,6 +278,8 @@ def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
 
 
 def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) -> Run:
+    """Return the runtime's ``run``, which takes Python maps, with the arguments and results of a ``Run``."""
+
     def taking(fed: Mapping[str, OrtValue], names: list[str], _options: None) -> list[OrtValue | None]:
         return [kept(item) for item in run(names, {name: values.public(v) for name, v in fed.items()}, None)]
 
@@ -277,6 +287,7 @@ def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) ->
 
 
 def _has_element(node: Node) -> Kernel:
+    """Return a kernel of OptionalHasElement in Python: the runtime's crashes on an absent optional."""
     name = node.inputs[0] if node.inputs else ""
 
     def run(fed: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> list[OrtValue | None]:

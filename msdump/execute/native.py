@@ -51,17 +51,17 @@ SYMBOLS: Final = (
 """Everything of the runtime's internals that this room uses."""
 
 
-def check(found: Any, version: str) -> None:
-    """Look for every symbol.
+def check(internals: Any, version: str) -> None:
+    """Check that the installed runtime has every symbol.
 
     Args:
-        found: The runtime's module of internals.
+        internals: The runtime's module ``onnxruntime_pybind11_state``.
         version: The runtime's version.
 
     Raises:
         NotAvailableError: Some are missing; all of them are named.
     """
-    missing = [name for name in SYMBOLS if not _has(found, name)]
+    missing = [name for name in SYMBOLS if not _has(internals, name)]
     if missing:
         raise NotAvailableError(
             f"onnxruntime {version} has no {', '.join(missing)} among its internals, with which"
@@ -69,9 +69,9 @@ def check(found: Any, version: str) -> None:
         )
 
 
-def _has(found: Any, name: str) -> bool:
+def _has(internals: Any, name: str) -> bool:
     try:
-        attrgetter(name)(found)
+        attrgetter(name)(internals)
     except AttributeError:
         return False
     return True

@@ -1,4 +1,8 @@
-"""An operator with its shapes and weights fixed, for kernels that cannot do without."""
+"""An operator with its shapes and weights fixed, for kernels that need them when the session is created.
+
+A Scan must know the shapes of its body's outputs, some functions of operators those of their inputs; a shape
+that is computed from a weight is known only where the weight stands in the model.
+"""
 
 from __future__ import annotations
 

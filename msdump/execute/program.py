@@ -16,7 +16,7 @@ from msdump.execute.control import Control, Frame, RunnableBody, Site, control
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
 from msdump.execute.runtime import OrtValue, Run, Runtime, runtime, short
 from msdump.execute.shortage import shortage
-from msdump.execute.weights import Made, WeightStore
+from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.observer import Array, Observer
@@ -67,7 +67,7 @@ class Program:
         self,
         graph: Graph,
         roundings: RoundingsOf = _as_the_model_says,
-        made: Made | None = None,
+        copies: WeightCopies | None = None,
         *,
         on: Runtime | None = None,
         around: Graph | None = None,
@@ -77,13 +77,13 @@ class Program:
         Args:
             graph: The graph.
             roundings: The emulated device's arithmetic, for this graph and those inside it.
-            made: What the program around a body has made of the weights.
-            on: Where the operators run; None: on the CPU.
+            copies: Values and copies that the program around a body has made of the weights.
+            on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
         """
         self.graph = graph
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
-        self._weights = WeightStore(graph.weights, made)
+        self._weights = WeightStore(graph.weights, copies)
         self._roundings = roundings
         self._runtime = on or runtime()
         distant = graph.outer & around.outer if around is not None else frozenset()
@@ -114,8 +114,8 @@ class Program:
         return {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
 
     def _inner(self, body: Graph) -> Program:
-        made = self._weights.made
-        self._programs.append(Program(body, self._roundings, made, on=self._runtime, around=self.graph))
+        copies = self._weights.copies
+        self._programs.append(Program(body, self._roundings, copies, on=self._runtime, around=self.graph))
         return self._programs[-1]
 
     @property
@@ -237,11 +237,11 @@ class Program:
                 raise self._failure(node, frame, error) from error
         names = kernel.results
         try:
-            made = kernel.run({feed: self._value(name, frame) for feed, name in kernel.feeds}, names, None)
+            results = kernel.run({feed: self._value(name, frame) for feed, name in kernel.feeds}, names, None)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-            made = self._rescued(node, frame, error)
-        found = {position: value for (_, position), value in zip(kernel.outputs, made)}  # noqa: B905 - see the class
-        return [found.get(position) for position in range(len(node.outputs))]
+            results = self._rescued(node, frame, error)
+        outputs = {position: value for (_, position), value in zip(kernel.outputs, results)}  # noqa: B905 - see the class
+        return [outputs.get(position) for position in range(len(node.outputs))]
 
     def _value(self, name: str, frame: Frame) -> OrtValue | None:
         """Return a value of a frame, None for an absent one; a weight that nobody has fed yet is made one."""
@@ -304,8 +304,8 @@ class Program:
         if isinstance(error, MsdumpError):
             return error
         shown = ", ".join(_describe(self._tensor(name, current)) for name in node.inputs)
-        lacks = shortage(error)
-        reason = f"{lacks}: {short(error)}" if lacks else short(error)
+        lacking = shortage(error)
+        reason = f"{lacking}: {short(error)}" if lacking else short(error)
         return ExecutionError(node.operator.full_name, f"{reason} (inputs: {shown})")
 
 

@@ -46,6 +46,7 @@ _SETTING_UP: Final = threading.RLock()
 
 @functools.cache
 def _share_allocator() -> None:
+    """Register one allocator for all sessions: an arena for each of them takes three times the memory."""
     memory = native.OrtMemoryInfo(
         "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
     )
@@ -106,10 +107,13 @@ class Runtime:
         options.use_per_session_threads = self._has_own_threads
         if self._has_own_threads:
             options.intra_op_num_threads = self._threads
+        # one operator offers nothing to optimise: creation would take three times as long, and a layout that
+        # suits the host better might be put around the operator, with other last bits
         options.graph_optimization_level = native.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.enable_mem_pattern = False  # shapes may change from run to run
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
         options.add_session_config_entry("session.use_env_allocators", "1")
+        # threads that spin while they wait would take the cores from the next operator's and the writers'
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if shared:
             options.add_session_config_entry(
@@ -137,8 +141,8 @@ class Runtime:
         except Exception as error:
             if shortage(error):
                 raise
-            found = pattern.search(str(error))
-            return int(found[1]) if found else default
+            match = pattern.search(str(error))
+            return int(match[1]) if match else default
         return default
 
 

@@ -1,7 +1,7 @@
-"""What a failure means that is nobody's fault: memory or threads of this machine ran out.
+"""Failures by which the machine says that its memory or threads ran out, told from those of a network.
 
-Nothing else may run an operator instead then: it would be slow, its last bits might differ,
-and the next attempt would need memory as well.
+After one of them no other way may run the operator: it would be slow, its last bits might differ, and it
+would need memory as well.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# the texts of glibc, of onnxruntime's thread pools, of Python, of numpy and of the dynamic loader
 _THREADS: Final = re.compile(r"pthread_create failed|start new thread|Resource temporarily unavailable")
 _MEMORY: Final = re.compile(
     r"allocate memory|bad_alloc|bad allocation|[Oo]ut of memory|Unable to allocate|failed to map segment"

@@ -1,7 +1,7 @@
-"""Between numpy and the runtime's values: tensors of every type, sequences, optionals.
+"""Conversion between numpy's arrays and the runtime's values: tensors of every type, sequences, optionals.
 
-An absent optional is None on both sides: the runtime crashes when it is asked
-for the type of an optional without a value, or when one is fed.
+An absent optional is None on both sides: the runtime crashes when it is asked for the type of an optional
+without a value, or when one is fed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ def from_array(array: np.ndarray) -> OrtValue:
     Raises:
         FormatError: The dtype has no ONNX counterpart.
     """
-    given, array = array, contiguous(array)
+    original, array = array, contiguous(array)
     row = dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "c":
         return array  # the runtime has no complex tensors; ONNX's reference computes on them
-    if row is dtypes.STRING:
+    if row is dtypes.STRING:  # it makes no value of strings either, but a model may hold some
         return runtime().session(glue.strings(array)).run_with_ort_values({}, ["y"], None)[0]
-    if array is given and array.dtype in _NATIVE_TYPES:
+    # this value reads the array's memory and does not keep it alive: only the caller's own array may be used
+    # so, never a copy that ends with this call
+    if array is original and array.dtype in _NATIVE_TYPES:
         return native.OrtValue.ortvalue_from_numpy(array, _CPU)
     return _copied(_packed(array, row), array.shape, row)
 
@@ -99,15 +101,17 @@ def to_array(value: OrtValue) -> np.ndarray:
     and the others are copies (of their ml_dtypes type).
     """
     kind = value.data_type()
-    if kind in _NUMPY_TYPES or kind == _STRING:
+    if kind in _NUMPY_TYPES or kind == _STRING:  # of others it raises "No corresponding Numpy type"
         array: np.ndarray = value.numpy()
         return array
     return _raw_copy(value, _OTHER_TYPES[kind])
 
 
 def _raw_copy(value: OrtValue, row: DType) -> np.ndarray:
+    """Return a tensor of a type that numpy lacks, copied byte by byte from the value's address."""
     shape = tuple(value.shape())
     count = math.prod(shape)
+    # a type below a byte fills whole bytes; a value without elements may have no address
     size = -(-count // row.per_byte) * (row.numpy.itemsize if row.per_byte == 1 else 1)
     data = (
         np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint8) if size else np.zeros(0, np.uint8)
@@ -124,7 +128,7 @@ def from_python(value: Any, element: DType | None = None) -> OrtValue | None:
     Maps and lists of maps stay the Python objects that the runtime's own ``run`` takes.
 
     Args:
-        value: What the user or the reference gives.
+        value: An input of the user, or a result of ONNX's reference.
         element: Element type of an empty list.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Weights as runtime values: shared, aligned, and given back once they are packed."""
+"""Weights as runtime values: shared between sessions, aligned, and released once a kernel has packed them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _WORTH_A_FILE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What was made of the weights of a model so far, by the array's identity.
+class WeightCopies:
+    """Values and copies made of the weights of a model so far, by the identity of the weight's array.
+
+    Graphs inside each other that share a weight share its array, and so all that is made of it.
 
     Attributes:
-        values: Values to feed, and the array that each of them reads.
-        rounded: Copies in a smaller type.
+        values: Values to feed, and the array that each of them reads, which must stay alive with it.
+        rounded: Copies rounded to a smaller type, by that type.
         overflowing: Whether they have values that float16 cannot hold.
     """
 
@@ -40,13 +42,13 @@ class WeightStore:
     """The weights of one graph.
 
     Attributes:
-        made: What it shares with the graphs around it and inside it, where weights are the same arrays.
+        copies: What it shares with the graphs around it and inside it, where weights are the same arrays.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], made: Made | None = None) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray], copies: WeightCopies | None = None) -> None:
         """Keep the arrays; values are made when they are first needed."""
         self._arrays = arrays
-        self.made = made or Made()
+        self.copies = copies or WeightCopies()
 
     def __contains__(self, name: object) -> bool:
         """Tell whether a value is a weight."""
@@ -58,37 +60,39 @@ class WeightStore:
 
     def value(self, name: str) -> OrtValue:
         """Return a weight as a value to feed; an unaligned one is copied once."""
-        return self._made(name)[0]
+        return self._value_and_array(name)[0]
 
     def public(self, name: str) -> Any:
         """Return an aligned weight for a session that reads it where it lies."""
-        return public_value(self._made(name)[1])
+        return public_value(self._value_and_array(name)[1])
 
-    def _made(self, name: str) -> tuple[OrtValue, np.ndarray]:
-        array, made = self._arrays[name], self.made.values
-        if id(array) not in made:
-            usable = values.contiguous(array if array.flags.aligned else array.copy())
-            made[id(array)] = (values.from_array(usable), usable)
-            if usable is not array:
+    def _value_and_array(self, name: str) -> tuple[OrtValue, np.ndarray]:
+        array, known = self._arrays[name], self.copies.values
+        if id(array) not in known:
+            # protobuf aligns nothing: three of four weights in a mapped file lie at odd addresses, which
+            # kernels do not expect
+            aligned = values.contiguous(array if array.flags.aligned else array.copy())
+            known[id(array)] = (values.from_array(aligned), aligned)
+            if aligned is not array:
                 forget_pages(array)
-        return made[id(array)]
+        return known[id(array)]
 
     def rounded(self, name: str, dtype: DType, *, saturates: bool) -> np.ndarray:
         """Return a float weight as float32, rounded to a smaller type that the device reads."""
-        array, made = self._arrays[name], self.made.rounded
+        array, copies = self._arrays[name], self.copies.rounded
         key = (id(array), dtype)
-        if key not in made:
+        if key not in copies:
             narrow = rounded(array, dtype, saturates=saturates)
-            made[key] = _on_disk(precision.cast(narrow, FLOAT32))
+            copies[key] = _on_disk(precision.cast(narrow, FLOAT32))
             forget_pages(array)
-        return made[key]
+        return copies[key]
 
     def overflows(self, name: str) -> bool:
         """Tell whether a float32 weight has values that float16 cannot hold."""
-        array, made = self._arrays[name], self.made.overflowing
-        if id(array) not in made:
-            made[id(array)] = array.dtype == FLOAT32.numpy and precision.overflows(array)
-        return made[id(array)]
+        array, known = self._arrays[name], self.copies.overflowing
+        if id(array) not in known:
+            known[id(array)] = array.dtype == FLOAT32.numpy and precision.overflows(array)
+        return known[id(array)]
 
     def packable(self, name: str) -> Any:
         """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""
