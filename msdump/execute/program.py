@@ -27,15 +27,17 @@ class _Operator:
     """One operator of the program; the runtime's part is made when it first runs.
 
     Attributes:
+        position: Its place in the graph's execution order.
         node: The node.
+        dead: Slots that nobody reads after this operator.
         feeds: (feed name, slot) of everything that is fed.
         names: Output names of the kernel.
         results: Slot of each output.
-        dead: Slots that nobody reads after this operator.
         run: The kernel's function, None before the first run.
         control: Runs control flow in its place; None for every other operator.
     """
 
+    position: int
     node: Node
     dead: tuple[int, ...]
     feeds: tuple[tuple[str, int], ...] = ()
@@ -94,16 +96,17 @@ class Program:
         self._programs: list[Program] = []
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
-            self._operator(node, tuple(self.slots[name] for name in dead))
-            for node, dead in zip(graph.nodes, lifetimes(graph).dead, strict=True)
+            self._operator(position, node, tuple(self.slots[name] for name in dead))
+            for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
 
-    def _operator(self, node: Node, dead: tuple[int, ...]) -> _Operator:
+    def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> _Operator:
         if not node.bodies:
-            return _Operator(node, dead)
+            return _Operator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
         run = control(Site(node, self._bodies(node), self._value, lambda frame: self._whole(node, frame)))
         return _Operator(
+            position,
             node,
             dead,
             results=tuple(self.slots[node.outputs[position]] for position in used),
@@ -155,56 +158,30 @@ class Program:
         Raises:
             MsdumpError: As for ``run``.
         """
-        if observer is None:
-            self._loop(frame)
-        else:
-            self._observed_loop(frame, observer)
+        for operator in self._operators:
+            if operator.control is not None:
+                outputs = operator.control(frame, observer)
+            else:
+                run = operator.run or self._compile(operator, frame)
+                try:
+                    outputs = run({name: frame[slot] for name, slot in operator.feeds}, operator.names, None)
+                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                    outputs = self._rescued(operator.node, frame, error, observer, operator.position)
+            for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
+                frame[slot] = value
+            if observer is not None and observer.watched[operator.position]:
+                self._show(operator, frame, observer)
+            for slot in operator.dead:
+                frame[slot] = None
 
     def results(self, frame: Frame) -> Frame:
         """Return the graph's outputs after a run as values of the runtime."""
         return [self._value(value.name, frame) for value in self.graph.outputs]
 
-    def _loop(self, current: Frame) -> None:
-        for operator in self._operators:
-            if operator.control is not None:
-                outputs = operator.control(current, None)
-            else:
-                run = operator.run or self._compile(operator, current)
-                try:
-                    outputs = run(
-                        {name: current[slot] for name, slot in operator.feeds}, operator.names, None
-                    )
-                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                    outputs = self._rescued(operator.node, current, error)
-            for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
-                current[slot] = value
-            for slot in operator.dead:
-                current[slot] = None
-
-    def _observed_loop(self, current: Frame, observer: Observer) -> None:
-        for position, operator in enumerate(self._operators):
-            current[self._status] = None
-            if operator.control is not None:
-                outputs = operator.control(current, observer)
-            else:
-                run = operator.run or self._compile(operator, current)
-                try:
-                    outputs = run(
-                        {name: current[slot] for name, slot in operator.feeds}, operator.names, None
-                    )
-                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                    outputs = self._rescued(operator.node, current, error, observer, position)
-            for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
-                current[slot] = value
-            if observer.watched[position]:
-                self._show(operator.node, position, current, observer)
-            for slot in operator.dead:
-                current[slot] = None
-
-    def _show(self, node: Node, position: int, current: Frame, observer: Observer) -> None:
-        status = current[self._status]
+    def _show(self, operator: _Operator, current: Frame, observer: Observer) -> None:
+        node, status = operator.node, current[self._status]
         overwritten = observer.ran(
-            position,
+            operator.position,
             [self._tensor(name, current) for name in node.inputs] if observer.wants_inputs else (),
             [self._tensor(name, current) for name in node.outputs] if observer.wants_outputs else (),
             saturated=status is not None and bool(status.numpy()),
@@ -223,7 +200,9 @@ class Program:
         operator.feeds = tuple((name, self.slots[value]) for name, value in kernel.feeds)
         operator.names = kernel.results
         results = tuple(self.slots[node.outputs[position]] for _, position in kernel.outputs)
-        operator.results = results + (self._status,) * kernel.has_status
+        status = (self._status,) * kernel.has_status
+        operator.results = results + status
+        operator.dead += status
         operator.run = kernel.run
         return kernel.run
 

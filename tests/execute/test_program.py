@@ -215,6 +215,7 @@ def test_overflow_status_is_of_one_operator():
     program.run(fed)
     first = program._operators[0]
     run, first.results = first.run, (*first.results, program._status)
+    first.dead = (*first.dead, program._status)
     first.run = lambda *given: [*run(*given), values.owned(np.array(True))]
     observer = _Saturations()
 
