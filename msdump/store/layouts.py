@@ -46,6 +46,9 @@ class PathKind(enum.Enum):
     EXECUTION = enum.auto()
     OPERATOR = enum.auto()
     SINGLE_OPERATOR = enum.auto()
+    CAPTURED_GRAPH = enum.auto()
+    CAPTURED_STEP = enum.auto()
+    CAPTURED_TENSOR = enum.auto()
     EXTRA_INFO = enum.auto()
     DATA_DUMP = enum.auto()
     EXCEPTIONS = enum.auto()
@@ -63,6 +66,8 @@ _WORLD: Final = "worldsize{world}_global_rank{rank}"
 _TIME: Final = f"[{_WORLD}/][{{step}}/]{{time}}"
 _SINGLE: Final = f"{_TIME}/{{device}}"
 _EXECUTION: Final = f"{_SINGLE}/{{model}}/{{model_id}}/{{iteration}}"
+_CAPTURED_GRAPH: Final = "graph_{graph}"
+_CAPTURED_STEP: Final = f"{_WORLD}/{_CAPTURED_GRAPH}/{{iteration}}"
 _EXCEPTIONS: Final = "extra-info/data-dump/{device}"
 
 PATHS: Final = {
@@ -94,6 +99,9 @@ PATHS: Final = {
     PathKind.EXECUTION: _EXECUTION,
     PathKind.OPERATOR: f"{_EXECUTION}/{{name}}",
     PathKind.SINGLE_OPERATOR: f"{_SINGLE}/{{name}}",
+    PathKind.CAPTURED_GRAPH: f"{_WORLD}/{_CAPTURED_GRAPH}",
+    PathKind.CAPTURED_STEP: _CAPTURED_STEP,
+    PathKind.CAPTURED_TENSOR: f"{_CAPTURED_STEP}/{{name}}.npy",
     PathKind.EXTRA_INFO: "extra-info",
     PathKind.DATA_DUMP: "extra-info/data-dump",
     PathKind.EXCEPTIONS: _EXCEPTIONS,
@@ -124,6 +132,7 @@ DIRECTORIES: Final = frozenset(
             PathKind.MODEL_NUMBER,
             PathKind.EXECUTION,
         ),
+        *(PathKind.CAPTURED_GRAPH, PathKind.CAPTURED_STEP),
         *(PathKind.EXTRA_INFO, PathKind.DATA_DUMP, PathKind.EXCEPTIONS),
     }
 )
@@ -296,9 +305,52 @@ class ModelLayout:
         return f"{self.root.rstrip('/')}/{key.path}"
 
 
+@dataclass(frozen=True, slots=True)
+class CapturedLayout:
+    """The paths of the tensors that torch itself computes for one captured graph (torchair's data dump).
+
+    >>> CapturedLayout("/dump", 8, 3, graph=1).step(0)
+    '/dump/worldsize8_global_rank3/graph_1/0'
+
+    Attributes:
+        root: Directory of the dump.
+        world: Number of processes that train together.
+        rank: Which of them this one is.
+        graph: Number of the captured graph.
+    """
+
+    root: str
+    world: int
+    rank: int
+    graph: int
+
+    def step(self, number: int) -> str:
+        """Directory of one run of the graph."""
+        key = Key(PathKind.CAPTURED_STEP, self.rank, world=self.world, graph=self.graph, iteration=number)
+        return f"{self.root.rstrip('/')}/{key.path}"
+
+
 def single_operators(root: str, time: str, device: int) -> str:
     """Return the directory of operators that are called alone (acl)."""
     return f"{root.rstrip('/')}/{Key(PathKind.SINGLE, time=time, device=device).path}"
+
+
+def world(size: int, rank: int) -> str:
+    """Return the directory of one of the processes that train together, below the dump's root (torchair).
+
+    >>> world(8, 3)
+    'worldsize8_global_rank3'
+    """
+    return Key(PathKind.WORLD, rank, world=size).path
+
+
+def captured_graph(number: int) -> str:
+    """Return the directory of a graph that torch.compile captured, which is its model's name too.
+
+    >>> captured_graph(1)
+    'graph_1'
+    """
+    return _CAPTURED_GRAPH.format(graph=number)
 
 
 def exceptions(root: str, device: int) -> str:

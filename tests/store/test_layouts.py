@@ -32,6 +32,10 @@ WRITTEN = {
     "GE and acl": (MODEL.execution(TIME, 0), f"{TIME}/3/lenet/1/0"),
     "acl.json of O2": (MODEL.acl_config(), "acl_dump_3.json"),
     "single operators": (layouts.single_operators("/dump", TIME, 3), f"{TIME}/3"),
+    "captured by torch.compile": (
+        layouts.CapturedLayout("/dump", 8, 3, graph=1).step(4),
+        "worldsize8_global_rank3/graph_1/4",
+    ),
     "exceptions": (layouts.exceptions("/dump", 3), "extra-info/data-dump/3"),
 }
 
@@ -82,6 +86,16 @@ READ = {
     ),
     f"worldsize1_global_rank0/{TIME}/7/graph_1/1": Key(
         PathKind.MODEL_NUMBER, 0, world=1, time=TIME, device=7, model="graph_1", model_id=1
+    ),
+    "worldsize8_global_rank3/graph_1": Key(PathKind.CAPTURED_GRAPH, 3, world=8, graph=1),
+    "worldsize8_global_rank3/graph_1/0": Key(PathKind.CAPTURED_STEP, 3, world=8, graph=1, iteration=0),
+    f"worldsize1_global_rank0/graph_2/4/mm-aten.mm.default.OUTPUT.0.{TIME}000042.npy": Key(
+        PathKind.CAPTURED_TENSOR,
+        0,
+        graph=2,
+        iteration=4,
+        name=f"mm-aten.mm.default.OUTPUT.0.{TIME}000042",
+        world=1,
     ),
     "worldsize8_global_rank3": Key(PathKind.WORLD, 3, world=8),
     "extra-info/data-dump/0/exception_info.7.3.20240112093000123": Key(

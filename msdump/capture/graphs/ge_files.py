@@ -26,6 +26,7 @@ from msdump.encode import ge_onnx, ge_text
 from msdump.graph.compile.compilation import BEGUN, BUILT
 from msdump.graph.graph import Graph
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
+from msdump.store.graph_names import GraphFileKind, GraphFileName
 from msdump.store.write.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump.capture")
@@ -94,15 +95,19 @@ class GraphFiles:
         formats = self._formats(stage)
         if not formats:
             return
-        name = f"{next(self._numbers):08}_graph_{self._graph}_{stage}"
+        number = next(self._numbers)
+
+        def name(kind: GraphFileKind) -> str:
+            return str(GraphFileName(kind, number, self._graph, stage))
+
         directory = str(Path(self._asked.directory).absolute())
         message = ge_model.model(view, with_data=self._asked.content == _ALL)
         if _PROTO in formats:
             pieces = ge_text.text([field for field in message if field[0] == "graph"])
-            self._write(directory, f"ge_proto_{name}.txt", pieces)
+            self._write(directory, name(GraphFileKind.GE_PROTO), pieces)
         if _ONNX in formats:
             shown = ge_onnx.onnx_model(message, only_relations=self._asked.content == _RELATIONS)
-            self._write(directory, f"ge_onnx_{name}.pbtxt", ge_text.text(shown))
+            self._write(directory, name(GraphFileKind.GE_ONNX), ge_text.text(shown))
 
     def _formats(self, stage: str) -> frozenset[str]:
         wanted = self._asked.formats if self._asked.wants(stage) else frozenset()
@@ -154,8 +159,12 @@ def asked(device_id: int) -> Asked:
         content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else "",
         env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL,
         frozenset(_formats(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}")),
-        f"{root}/pid_{os.getpid()}_deviceid_{device_id}" if root else ".",
+        f"{root}/{_directory(device_id)}" if root else ".",
     )
+
+
+def _directory(device_id: int) -> GraphFileName:
+    return GraphFileName(GraphFileKind.GE_DIRECTORY, pid=os.getpid(), device=device_id)
 
 
 def _formats(text: str) -> Iterator[str]:

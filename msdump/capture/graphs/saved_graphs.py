@@ -8,6 +8,7 @@ more: the names in these files are those before fusion.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +17,14 @@ from msdump.counters import Counters
 from msdump.device.ascend import Ascend
 from msdump.graph.files import dot, ir_text
 from msdump.graph.graph import Graph
+from msdump.store.graph_names import GraphFileKind, GraphFileName
 from msdump.store.write.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump.capture")
 
 _LEVELS: Final = ("1", "2", "3")
 _OFF: Final = "0"
+_TEXT, _PICTURE = "ir", "dot"
 _WITH_BUILT, _WITH_PICTURES = 2, 3
 
 
@@ -45,19 +48,12 @@ def save(
     numbers = counters.saved_graphs
     if level >= _WITH_BUILT:
         for inner in graph.walk():
-            _write(
-                f"graph_build_{inner.index}_{next(numbers):04}", ".ir", inner, None, level=level, write=write
-            )
+            built = GraphFileName(GraphFileKind.BUILT, next(numbers), inner.index, suffix=_TEXT)
+            _write(built, inner, None, level=level, write=write)
     devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
     for inner in (graph if device is None else device.graph).walk():
-        _write(
-            f"trace_code_graph_{next(numbers):04}",
-            "",
-            inner,
-            devices.get(inner.index),
-            level=level,
-            write=write,
-        )
+        traced = GraphFileName(GraphFileKind.TRACE, next(numbers))
+        _write(traced, inner, devices.get(inner.index), level=level, write=write)
 
 
 def _level() -> int:
@@ -71,10 +67,11 @@ def _level() -> int:
 
 
 def _write(
-    name: str, suffix: str, graph: Graph, device: Ascend | None, *, level: int, write: WriteStream
+    name: GraphFileName, graph: Graph, device: Ascend | None, *, level: int, write: WriteStream
 ) -> None:
     directory = str(Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute())
     view = None if device is None else device.view()
-    write(directory, f"{name}{suffix}", [ir_text.text(graph, graph.index, view).encode()])
+    write(directory, str(name), [ir_text.text(graph, graph.index, view).encode()])
     if level >= _WITH_PICTURES:
-        write(directory, f"{name}.dot", [dot.text(graph, name).encode()])
+        picture = str(replace(name, suffix=_PICTURE))
+        write(directory, picture, [dot.text(graph, Path(picture).stem).encode()])

@@ -1,17 +1,14 @@
 """The captured graph run by torch itself, with a file for each tensor: ``config.debug.data_dump``.
 
-The device has no part in it: what it computes for a node can be compared with these files. ::
-
-    {path}/worldsize{w}_global_rank{r}/graph_{n}/{step}/{node}-{target}.INPUT.{i}[.{j}].{time}.npy
-    {path}/worldsize{w}_global_rank{r}/graph_{n}/{step}/{node}-{target}.OUTPUT.{i}[.{j}].{time}.npy
+The device has no part in it: what it computes for a node can be compared with these files. They stand
+where ``CapturedLayout`` says (``store/layouts.py``) under the names of ``store/captured_names.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
@@ -20,11 +17,10 @@ from msdump import dtypes
 from msdump.counters import RunCounter
 from msdump.encode import npy
 from msdump.frontends.torchair import rank, tensors
-from msdump.frontends.torchair.graph_dump import captured_name
+from msdump.frontends.torchair.graph_dump import captured_tensor
+from msdump.record import IO
+from msdump.store.layouts import CapturedLayout
 from msdump.store.write.streams import write_stream
-
-_INPUT: Final = "INPUT"
-_OUTPUT: Final = "OUTPUT"
 
 
 def wrap(gm: GraphModule, settings: Any, graph_number: int) -> Callable[..., Any]:
@@ -40,13 +36,13 @@ def wrap(gm: GraphModule, settings: Any, graph_number: int) -> Callable[..., Any
         A function of the graph's inputs, which returns its outputs. It raises DumpWriteError
         where a file cannot be written, and what a node raises.
     """
-    root = Path(settings.path.value or ".", rank.directory(), f"graph_{graph_number}")
+    layout = CapturedLayout(str(settings.path.value or "."), *rank.world(), graph_number)
     chosen = frozenset(node.name for node in gm.graph.nodes if _is_chosen(node, settings.filter.value))
     runs = RunCounter()
 
     def run(*inputs: Any) -> Any:
         with torch.no_grad():
-            return _Dumping(gm, root / str(runs.take().execution), chosen).run(*inputs)
+            return _Dumping(gm, layout.step(runs.take().execution), chosen).run(*inputs)
 
     return run
 
@@ -58,7 +54,7 @@ def _is_chosen(node: Node, choose: Callable[[Node], Node | None] | None) -> bool
 class _Dumping(Interpreter):
     """Runs a graph once and writes the tensors that chosen nodes read and make."""
 
-    def __init__(self, gm: GraphModule, directory: Path, chosen: frozenset[str]) -> None:
+    def __init__(self, gm: GraphModule, directory: str, chosen: frozenset[str]) -> None:
         super().__init__(gm)
         self._directory = directory
         self._chosen = chosen
@@ -67,25 +63,24 @@ class _Dumping(Interpreter):
         if n.name not in self._chosen:
             return super().run_node(n)
         arguments, named = self.fetch_args_kwargs_from_env(n)
-        self._write(n, _INPUT, (*arguments, *named.values()))  # before a node that changes them
+        self._write(n, IO.INPUT, (*arguments, *named.values()))  # before a node that changes them
         result = super().run_node(n)
-        self._write(n, _OUTPUT, result if isinstance(result, (tuple, list)) else (result,))
+        self._write(n, IO.OUTPUT, result if isinstance(result, (tuple, list)) else (result,))
         return result
 
-    def _write(self, node: Node, side: str, values: Sequence[Any]) -> None:
+    def _write(self, node: Node, io: IO, values: Sequence[Any]) -> None:
         time = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")
         for place, tensor in _tensors(values):
             array = tensors.to_array(tensor)
             pieces = npy.encode(dtypes.widen(array, dtypes.from_numpy(array.dtype)))
-            write_stream(
-                str(self._directory), f"{captured_name(node)}.{side}.{place}.{time}.npy", map(bytes, pieces)
-            )
+            name = str(captured_tensor(node, io, place, time))
+            write_stream(self._directory, name, map(bytes, pieces))
 
 
-def _tensors(values: Sequence[Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors with their places: ``{i}``, or ``{i}.{j}`` inside a list."""
+def _tensors(values: Sequence[Any]) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
+    """Yield the tensors with their places: ``(i,)``, or ``(i, j)`` inside a list."""
     for index, value in enumerate(values):
         if isinstance(value, torch.Tensor):
-            yield str(index), value
+            yield (index,), value
         elif isinstance(value, (tuple, list)):
-            yield from ((f"{index}.{place}", tensor) for place, tensor in _tensors(value))
+            yield from (((index, *place), tensor) for place, tensor in _tensors(value))

@@ -1,9 +1,9 @@
 """The graphs of torch.compile as files: ``config.debug.graph_dump``.
 
-``dynamo_original_graph_{n}`` is the captured graph as operators, before the device compiles it;
-``dynamo_optimized_{name}`` is what the device runs. ``txt`` is GE's graph as protobuf text, in which an
-output names the tensor of the captured graph that it is (``_fx_tensor_name``); ``pbtxt`` is a graph that
-TensorBoard shows; ``py`` reads like Python.
+The file ``original`` is the captured graph as operators, before the device compiles it; ``optimized``
+is what the device runs. ``txt`` is GE's graph as protobuf text, in which an output names the tensor of
+the captured graph that it is (``_fx_tensor_name``); ``pbtxt`` is a graph that TensorBoard shows; ``py``
+reads like Python.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from msdump.encode.ge_text import Message
 from msdump.frontends.torchair import rank
 from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.graph import Graph
+from msdump.record import IO
+from msdump.store.captured_names import CapturedTensorName
+from msdump.store.graph_names import GraphFileKind, GraphFileName
 from msdump.store.write.streams import WriteStream
 
 _TENSOR_NAME: Final = "_fx_tensor_name"
@@ -49,16 +52,16 @@ def write_original(
         DumpWriteError: The file cannot be written.
     """
     if settings.type.value:
-        names = tensor_names(gm, graph, origins)
+        nodes = origin_nodes(gm, graph, origins)
         named = compile_graph(graph, fuses=False, keeps_node_names=True)
-        _write(f"dynamo_original_graph_{graph_id}", HostView(named), names, settings, write)
+        _write(_name("original", graph_id, settings), HostView(named), nodes, settings, write)
 
 
-def write_optimized(name: str, view: View, settings: Any, write: WriteStream) -> None:
+def write_optimized(graph_id: int, view: View, settings: Any, write: WriteStream) -> None:
     """Write a graph as the device runs it, where the settings ask for it.
 
     Args:
-        name: What the graph is called.
+        graph_id: Its number.
         view: The graph on its device.
         settings: ``config.debug.graph_dump``.
         write: Writes a file.
@@ -67,54 +70,73 @@ def write_optimized(name: str, view: View, settings: Any, write: WriteStream) ->
         DumpWriteError: The file cannot be written.
     """
     if settings.type.value:
-        _write(f"dynamo_optimized_{name}", view, {}, settings, write)
+        _write(_name("optimized", graph_id, settings), view, {}, settings, write)
 
 
-def tensor_names(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str, str]:
-    """Return, by operator, the captured node that its outputs are: ``mm-aten.mm.default``.
+def origin_nodes(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str, Any]:
+    """Return, by operator, the captured node that its outputs are.
 
     Of the operators that one node became, the last one has the node's value.
     """
-    names = {node.name: captured_name(node) for node in gm.graph.nodes}
+    nodes = {node.name: node for node in gm.graph.nodes}
     last = {origins.get(node.name, ""): node.name for node in graph.nodes}
-    return {operator: names[origin] for origin, operator in last.items() if origin in names}
+    return {operator: nodes[origin] for origin, operator in last.items() if origin in nodes}
 
 
-def captured_name(node: Any) -> str:
-    """Return the name of a captured node for files and readers: ``mm-aten.mm.default``."""
+def captured_tensor(node: Any, io: IO, place: tuple[int, ...], time: str | None = None) -> CapturedTensorName:
+    """Return the name of a tensor of a captured node: ``mm-aten.mm.default.OUTPUT.0``.
+
+    Args:
+        node: The captured node.
+        io: Input or output.
+        place: Index of the tensor, and its index in a list of tensors.
+        time: When the file is written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files.
+    """
     is_overload = hasattr(node.target, "_schema")  # other functions do not spell themselves so
     target = str(node.target) if is_overload else getattr(node.target, "__name__", str(node.target))
-    return f"{node.name}-{target}"
+    return CapturedTensorName(node.name, target, io, place, time)
 
 
-def _write(stem: str, view: View, names: Mapping[str, str], settings: Any, write: WriteStream) -> None:
-    kind = settings.type.value
-    time = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")
-    file = f"{stem}_rank_{rank.world()[1]}_pid_{os.getpid()}_ts_{time}.{kind}"
+def _name(stage: str, graph_id: int, settings: Any) -> GraphFileName:
+    return GraphFileName(
+        GraphFileKind.DYNAMO,
+        graph=graph_id,
+        stage=stage,
+        rank=rank.world()[1],
+        pid=os.getpid(),
+        time=datetime.now(UTC).strftime("%Y%m%d%H%M%S%f"),
+        suffix=settings.type.value,
+    )
+
+
+def _write(
+    name: GraphFileName, view: View, nodes: Mapping[str, Any], settings: Any, write: WriteStream
+) -> None:
     main = next(value for field, value in ge_model.model(view) if field == "graph")
     directory = str(Path(settings.path.value or ".").absolute())
-    write(directory, file, _FORMS[kind](_named(main, names)))
+    write(directory, str(name), _FORMS[settings.type.value](_named(main, nodes)))
 
 
-def _named(main: Message, names: Mapping[str, str]) -> Message:
+def _named(main: Message, nodes: Mapping[str, Any]) -> Message:
     """Return a graph whose outputs name the captured tensors that they are."""
-    return [(field, _named_op(value, names) if field == "op" else value) for field, value in main]
+    return [(field, _named_op(value, nodes) if field == "op" else value) for field, value in main]
 
 
-def _named_op(op: Message, names: Mapping[str, str]) -> Message:
-    name = names.get(dict(op)["name"])
-    if name is None:
+def _named_op(op: Message, nodes: Mapping[str, Any]) -> Message:
+    node = nodes.get(dict(op)["name"])
+    if node is None:
         return op
-    made: Message = []
+    fields: Message = []
     slot = 0
     for field, value in op:
         if field == "output_desc":
-            attribute = [("key", _TENSOR_NAME), ("value", [("s", f"{name}.OUTPUT.{slot}")])]
-            made.append((field, [*value, ("attr", attribute)]))
+            name = str(captured_tensor(node, IO.OUTPUT, (slot,)))
+            attribute = [("key", _TENSOR_NAME), ("value", [("s", name)])]
+            fields.append((field, [*value, ("attr", attribute)]))
             slot += 1
         else:
-            made.append((field, value))
-    return made
+            fields.append((field, value))
+    return fields
 
 
 def _operators(main: Message) -> Iterator[Message]:

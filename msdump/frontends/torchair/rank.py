@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from msdump.store import layouts
+
 
 def world() -> tuple[int, int]:
     """Return the number of processes and this one's global rank, (1, 0) without torch.distributed."""
@@ -16,4 +18,4 @@ def world() -> tuple[int, int]:
 def directory() -> str:
     """Return the name of the directory of this process's dump."""
     size, rank = world()
-    return f"worldsize{size}_global_rank{rank}"
+    return layouts.world(size, rank)

@@ -11,7 +11,12 @@ from typing import Final
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind, parse
 
-_LEAVES: Final = frozenset({PathKind.ITERATION, PathKind.CONSTANTS, PathKind.EXECUTION, PathKind.EXCEPTIONS})
+_LEAVES: Final = frozenset(
+    {
+        *(PathKind.ITERATION, PathKind.CONSTANTS, PathKind.EXECUTION, PathKind.EXCEPTIONS),
+        PathKind.CAPTURED_STEP,
+    }
+)
 _TENSOR_PLACES: Final = frozenset({PathKind.GRAPH, PathKind.ITERATION, PathKind.CONSTANTS})
 _OPENABLE: Final = frozenset(
     {

@@ -1,0 +1,104 @@
+"""The names of files that show graphs: GE's, MindSpore's own, and those of torch.compile.
+
+    pid_{pid}_deviceid_{device}                    the directory of GE's files below DUMP_GRAPH_PATH
+    ge_proto_{number}_graph_{graph}_{stage}.txt    ge_onnx_{number}_graph_{graph}_{stage}.pbtxt
+    graph_build_{graph}_{number}.{ir, dot}         trace_code_graph_{number}[.dot]
+    dynamo_{original, optimized}_graph_{graph}_rank_{rank}_pid_{pid}_ts_{time}.{txt, pbtxt, py}
+
+The graphs of a dump that stand inside MindSpore's tree are rows of ``layouts``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.store.templates import NUMBER, Field, Template, padded
+
+
+class GraphFileKind(enum.Enum):
+    """What a file shows."""
+
+    GE_DIRECTORY = enum.auto()
+    GE_PROTO = enum.auto()
+    GE_ONNX = enum.auto()
+    BUILT = enum.auto()
+    TRACE = enum.auto()
+    DYNAMO = enum.auto()
+
+
+_WORD: Final = Field("[A-Za-z0-9_]+")
+_FIELDS: Final = {
+    "graph": NUMBER,
+    "rank": NUMBER,
+    "pid": NUMBER,
+    "device": NUMBER,
+    "stage": _WORD,
+    "time": Field("[0-9]{20}"),
+    "suffix": _WORD,
+}
+_OF_GE: Final = _FIELDS | {"number": padded(8)}
+_SAVED: Final = _FIELDS | {"number": padded(4)}
+
+NAMES: Final = {
+    GraphFileKind.GE_DIRECTORY: Template("pid_{pid}_deviceid_{device}", _FIELDS),
+    GraphFileKind.GE_PROTO: Template("ge_proto_{number}_graph_{graph}_{stage}.txt", _OF_GE),
+    GraphFileKind.GE_ONNX: Template("ge_onnx_{number}_graph_{graph}_{stage}.pbtxt", _OF_GE),
+    GraphFileKind.BUILT: Template("graph_build_{graph}_{number}.{suffix}", _SAVED),
+    GraphFileKind.TRACE: Template("trace_code_graph_{number}[.{suffix}]", _SAVED),
+    GraphFileKind.DYNAMO: Template(
+        "dynamo_{stage}_graph_{graph}_rank_{rank}_pid_{pid}_ts_{time}.{suffix}",
+        _FIELDS | {"stage": Field("original|optimized")},
+    ),
+}
+"""The name of each kind of file."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFileName:
+    """The fields of the name of a file that shows a graph; ``str`` gives the name.
+
+    >>> str(GraphFileName(GraphFileKind.GE_PROTO, number=3, graph=0, stage="Build"))
+    'ge_proto_00000003_graph_0_Build.txt'
+    >>> str(GraphFileName(GraphFileKind.TRACE, number=12, suffix="dot"))
+    'trace_code_graph_0012.dot'
+
+    Attributes:
+        kind: What the file shows.
+        number: Number of the file in its process (GE, MindSpore).
+        graph: Number of the graph; of a branch or loop body among the graphs of its model.
+        stage: Stage of the compilation.
+        rank: Number of the process among those that train together (torch.compile).
+        pid: Id of the process.
+        device: Number of the device.
+        time: When it was written, ``YYYYMMDDHHMMSS`` and microseconds.
+        suffix: What tells the format where a kind has several.
+    """
+
+    kind: GraphFileKind
+    number: int | None = None
+    graph: int | None = None
+    stage: str | None = None
+    rank: int | None = None
+    pid: int | None = None
+    device: int | None = None
+    time: str | None = None
+    suffix: str | None = None
+
+    def __str__(self) -> str:
+        """Return the file name."""
+        return NAMES[self.kind].format(self)
+
+
+def parse(name: str) -> GraphFileName | None:
+    """Return the fields of the name of a file that shows a graph, None for another file.
+
+    >>> parse("dynamo_original_graph_2_rank_0_pid_4711_ts_20240112093000000042.py").graph
+    2
+    """
+    for kind, template in NAMES.items():
+        fields = template.parse(name)
+        if fields is not None:
+            return GraphFileName(kind, **fields)
+    return None
