@@ -30,6 +30,8 @@ SHOWN_BY_EXAMPLE = (
     "msdump.encode.packing",
     "msdump.encode.statistic_csv",
     "msdump.expressions",
+    "msdump.graph.names",
+    "msdump.graph.primitives",
     "msdump.iterations",
     "msdump.selector",
 )

@@ -58,7 +58,7 @@ class Parser:
         Numbers are int, texts str, shapes tuples of dimensions, messages dicts (or lists of dicts where the
         field repeats), and bytes are spans in the file.
 
-        Fields that are not there are left out; unby_number ones are skipped.
+        Fields that are not there are left out; unknown ones are skipped.
 
         Raises:
             DumpReadError: The bytes are no such message.

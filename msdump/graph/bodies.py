@@ -1,4 +1,4 @@
-"""The graphs inside If, Loop and Scan: which of them run operator by operator."""
+"""The graphs inside If, Loop and Scan: their order, and which of them run operator by operator."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ _SCAN_WITHOUT_BATCHES: Final = 9
 
 
 def protos(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
-    """Return the graphs of a control flow node by attribute, in order; of any other node none."""
+    """Return the graphs of a control flow node by attribute, ordered as in ``ATTRIBUTES``; of others none."""
     if canonical_domain(node.domain):
         return {}
-    held = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
-    return {name: held[name] for name in ATTRIBUTES.get(node.op_type, ()) if name in held}
+    graphs = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+    return {name: graphs[name] for name in ATTRIBUTES.get(node.op_type, ()) if name in graphs}
 
 
 def obstacle(node: onnx.NodeProto, opset: int) -> str:
-    """Return why the bodies of a control flow node cannot run operator by operator, "" where they can.
+    """Return why a control flow node must run as one operator; "" where its bodies run operator by operator.
 
     Args:
         node: An If, Loop or Scan of ai.onnx.
         opset: Version of ai.onnx.
     """
-    held = protos(node)
-    if len(held) < len(ATTRIBUTES[node.op_type]):
+    graphs = protos(node)
+    if len(graphs) < len(ATTRIBUTES[node.op_type]):
         return "it lacks a graph"
-    for name, body in held.items():
+    for name, body in graphs.items():
         stored = {tensor.name for tensor in body.initializer}
         if any(value.name in stored for value in body.input):
-            return f"an input of its {name} has a default"
+            return f"an input of its {name} has a default"  # a body's graph would take it for a weight
     scan = _scan_obstacle(node, opset) if node.op_type == "Scan" else ""
-    return scan or _miscounted(node, held)
+    return scan or _count_fault(node, graphs)
 
 
 def _scan_obstacle(node: onnx.NodeProto, opset: int) -> str:
     if opset < _SCAN_WITHOUT_BATCHES:
         return f"Scan of opset {opset} works on batches"
-    scanned = _scanned(node)
+    scanned = _scan_input_count(node)
     if not 0 < scanned <= len(node.input):
         return f"it scans {scanned} of {len(node.input)} inputs"
     stacked = len(protos(node)["body"].output) - (len(node.input) - scanned)
     for attribute in node.attribute:
-        wanted = {"scan_input": scanned, "scan_output": stacked}.get(attribute.name.rpartition("_")[0])
-        if wanted is not None and len(attribute.ints) != wanted:
-            return f"its {attribute.name} has {len(attribute.ints)} entries, {wanted} are expected"
+        expected = {"scan_input": scanned, "scan_output": stacked}.get(attribute.name.rpartition("_")[0])
+        if expected is not None and len(attribute.ints) != expected:
+            return f"its {attribute.name} has {len(attribute.ints)} entries, {expected} are expected"
     return ""
 
 
-def _scanned(node: onnx.NodeProto) -> int:
+def _scan_input_count(node: onnx.NodeProto) -> int:
     return next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 0)
 
 
-def _miscounted(node: onnx.NodeProto, held: Mapping[str, onnx.GraphProto]) -> str:
+def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) -> str:
     takes, gives = _counts(node)
-    for name, body in held.items():
+    for name, body in graphs.items():
         if len(body.input) != takes:
             return f"its {name} takes {len(body.input)} values, {takes} are given"
         if len(body.output) < gives:
@@ -81,22 +81,22 @@ def _miscounted(node: onnx.NodeProto, held: Mapping[str, onnx.GraphProto]) -> st
 
 def _counts(node: onnx.NodeProto) -> tuple[int, int]:
     """Return how many values a body takes, and the least that it gives."""
-    given, taken = len(node.input), len(node.output)
+    input_count, output_count = len(node.input), len(node.output)
     if node.op_type == "If":
-        return 0, taken
+        return 0, output_count
     if node.op_type == "Loop":
-        carried = max(given - LOOP_HEAD, 0)
-        return LOOP_HEAD + carried, 1 + max(carried, taken)
-    return given, max(given - _scanned(node), taken)
+        carried = max(input_count - LOOP_HEAD, 0)
+        return LOOP_HEAD + carried, 1 + max(carried, output_count)
+    return input_count, max(input_count - _scan_input_count(node), output_count)
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Return the graph with the graphs directly inside it changed.
+    """Return a graph whose bodies, the graphs directly inside it, are replaced.
 
     Args:
         graph: The graph.
-        change: Returns what takes a body's place; inputs, outputs and values that inner nodes read
-            of outer graphs must stay.
+        change: Returns the replacement of a body. Its inputs, its outputs and the outer values that it
+            reads must stay what they are.
     """
     nodes = (
         replace(node, bodies={name: change(body) for name, body in node.bodies.items()})
@@ -108,7 +108,7 @@ def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """Yield the control flow nodes of a model that run as one operator each, and why."""
+    """Yield each control flow node of a model that runs as one operator, and the reason (``obstacle``)."""
     for inner in graph.walk():
         for node in inner.nodes:
             if node.op_type in ATTRIBUTES and not node.domain and not node.bodies:

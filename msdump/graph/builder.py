@@ -1,4 +1,4 @@
-"""A checked message -> Graph, with the graphs of its branches and loops: typed, ordered and named."""
+"""Builds a Graph from a checked message, branches and loops included: typed, ordered and named."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Builder:
         initializers: dict[str, np.ndarray],
         outer: Builder | None = None,
     ) -> None:
-        """Take in what is known.
+        """Collect the types, weights and inputs of the graph, those that it takes from outside included.
 
         Args:
             shared: What all graphs of the model have in common.
@@ -87,7 +87,7 @@ class Builder:
         return frozenset(value.name for value in self._proto.input if value.name in self._weights)
 
     def _take_over(self, outer: Builder, taken: tuple[str, ...]) -> None:
-        """Make values of the outer graph inputs and weights of this one."""
+        """Add values of the outer graph that the body reads to its inputs and weights."""
         self._outer = frozenset(taken)
         for name in taken:
             if name in outer._types:
@@ -149,10 +149,10 @@ class Builder:
         return model
 
     def _check_outputs(self, nodes: list[onnx.NodeProto]) -> None:
-        made = {*self._weights, *self._inputs}
-        made.update(*(node.output for node in nodes))
+        available = {*self._weights, *self._inputs}
+        available.update(*(node.output for node in nodes))
         for value in self._proto.output:
-            if not value.name or value.name not in made:
+            if not value.name or value.name not in available:
                 raise GraphError(f"graph output {value.name!r}: no node, input or initializer makes it")
 
     def _type(self, name: str) -> ValueType:
@@ -175,10 +175,10 @@ class Builder:
         return operators
 
     def _scopes(self, ordered: list[onnx.NodeProto]) -> dict[str, str]:
-        """Return the scope of each node by name; one that tells none lies where those lie that read it."""
+        """Return the scope of each node by name; a node without one gets the scope that its readers share."""
         readers: dict[str, list[str]] = {}
         scopes = {}
-        for proto in reversed(ordered):
+        for proto in reversed(ordered):  # backwards: the scopes of all readers are known then
             own = names.scope_of(proto.name, _metadata(proto), keeps_classes=self._shared.keeps_classes)
             if own is None:
                 own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
@@ -205,7 +205,10 @@ class Builder:
         )
 
     def _with_bodies(self, node: Node) -> Node:
-        """Return a node with its bodies built, once every node around it has its name."""
+        """Return a node with its bodies built.
+
+        Operators are numbered graph by graph, so all nodes around a body have their names before.
+        """
         held = bodies.protos(node.proto)
         if not held or bodies.obstacle(node.proto, validity.opsets(self._shared.model).get("", 1)):
             return node
@@ -232,8 +235,8 @@ def _metadata(proto: onnx.NodeProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in proto.metadata_props}
 
 
-def _rank(known: ValueType) -> int | None:
-    return None if known.shape is None else len(known.shape)
+def _rank(inferred: ValueType) -> int | None:
+    return None if inferred.shape is None else len(inferred.shape)
 
 
 def _scalar(array: np.ndarray | None) -> float | None:
@@ -256,7 +259,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Attribute:
 
 
 def value_type(proto: onnx.TypeProto) -> ValueType:
-    """Return what a TypeProto says."""
+    """Return the type of a TypeProto; an element type that ONNX does not define counts as unknown."""
     kind = proto.WhichOneof("value")
     if kind is None:
         return ValueType(kind="")

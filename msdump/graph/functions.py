@@ -1,4 +1,4 @@
-"""Functions: inlined, so that the operators inside them are seen.
+"""Inlines functions, so that the operators inside them are run and dumped one by one.
 
 They are those of the model, and ONNX's SequenceMap, which becomes a Loop. onnx's
 inliner forgets which call a node came from. Each call of a function of the model
@@ -35,13 +35,13 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     if not model.functions:
         return model
-    copies = _Copies(model)
+    copies = _CallCopies(model)
     try:
         for node in _nodes(model.graph):
             copies.copy_call(node, node.name)
     except RecursionError as error:
         raise GraphError("functions are nested too deeply in each other to be inlined") from error
-    model.functions.extend(copies.made)
+    model.functions.extend(copies.functions)
     try:
         return inliner.inline_local_functions(model)
     except Exception as error:
@@ -75,15 +75,22 @@ def _inner_name(path: str, node: onnx.NodeProto, position: int) -> str:
     return f"{path}/{node.name or f'{node.op_type}_{position}'}"
 
 
-class _Copies:
+class _CallCopies:
+    """Copies of a model's functions, one for each call.
+
+    Attributes:
+        functions: The copies so far.
+    """
+
     def __init__(self, model: onnx.ModelProto) -> None:
         versions = {opset.domain: opset.version for opset in model.opset_import}
-        self._functions = {
+        # onnx's inliner does not convert operators of other versions
+        self._inlinable = {
             (f.domain, f.name, f.overload): f
             for f in model.functions
             if all(versions.get(opset.domain, opset.version) == opset.version for opset in f.opset_import)
         }
-        self.made: list[onnx.FunctionProto] = []
+        self.functions: list[onnx.FunctionProto] = []
 
     def copy_call(self, call: onnx.NodeProto, path: str, callers: tuple[str, ...] = ()) -> None:
         """Point a call at a copy of its function whose nodes carry the call's name.
@@ -91,19 +98,19 @@ class _Copies:
         Raises:
             GraphError: The function calls itself, by way of others or not.
         """
-        function = self._functions.get((call.domain, call.op_type, call.overload))
-        if function is None or len(self.made) >= _MOST_CALLS:
+        function = self._inlinable.get((call.domain, call.op_type, call.overload))
+        if function is None or len(self.functions) >= _MOST_CALLS:
             return
         title = "::".join(filter(None, (function.domain, function.name, function.overload)))
         if title in callers:
             raise GraphError(f"functions call each other: {' calls '.join((*callers, title))}")
         callers = (*callers, title)
-        own = onnx.FunctionProto()
-        own.CopyFrom(function)
-        own.name = f"{function.name}__call{len(self.made)}"
-        call.op_type = own.name
-        self.made.append(own)
-        for position, node in enumerate(own.node):
+        copy = onnx.FunctionProto()
+        copy.CopyFrom(function)
+        copy.name = f"{function.name}__call{len(self.functions)}"
+        call.op_type = copy.name
+        self.functions.append(copy)
+        for position, node in enumerate(copy.node):
             self._place(node, path, position, callers)
 
     def _place(self, node: onnx.NodeProto, path: str, position: int, callers: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Operators of opsets before 7, for which the runtime has few kernels, as operators of opset 7."""
+"""Converts operators of opsets before 7, for which the runtime has few kernels, to opset 7."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def modern(data: bytes) -> bytes:
 
 
 def _broadcast(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
-    """Align the second operand by a node of its own, as the ``axis`` of old opsets asks."""
+    """Insert an Unsqueeze that aligns the second operand at the ``axis`` of opset 6 and before."""
     attributes = {attribute.name: attribute.i for attribute in node.attribute}
     ranks = _ranks(model.graph)
     left, right = (ranks[name] for name in node.input)
+    # axes of the first operand behind those of the second; since opset 7 shapes are aligned at their ends
     behind = left - right - attributes.get("axis", left - right)
     del node.attribute[:]
     if attributes.get("broadcast") and behind > 0:

@@ -1,4 +1,4 @@
-"""Any .onnx file -> Graph: read, checked, inlined, named; the builder does the rest."""
+"""Loads an .onnx file as a Graph: reads, checks, inlines and names; the builder makes the graph of it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def load(
     keeps_classes: bool = True,
     sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Graph:
-    """Read a model.
+    """Return the graph of a model.
 
-    Large weights stay in the mapped file; nothing of them is copied here.
+    Large weights are views of the mapped file; no copy of them is made.
 
     Args:
         model: Path of an .onnx file, a ModelProto, or a serialised one.
@@ -87,6 +87,8 @@ def _build(
         initializers[sparse.values.name] = weights.sparse_to_array(sparse, files)
     for tensor in validity.inner_tensors(model):
         weights.embed(tensor, files)
+    # Named twice: calls have names before they are inlined, since inner nodes are named after them, and
+    # what the inliner adds has names of its own after that.
     names.name_nodes(model.graph)
     model = functions.inline(model)
     pass_through.take_out(model.graph)
@@ -96,7 +98,7 @@ def _build(
 
 
 def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
-    """Give dynamic dimensions their sizes, wherever the model names them."""
+    """Replace named dimensions by their sizes in the types that the model declares."""
     if not sizes:
         return
     for value in (*graph.input, *graph.value_info, *graph.output):

@@ -4,6 +4,22 @@ A node exported by PyTorch (or built with onnxscript) carries its module path an
 classes in metadata; any other node's scope is the path in its own name. One that has
 neither lies in the scope that its readers share. Operator numbers count per (scope,
 primitive) from 0, so a name is unique in its network and the same in every run.
+
+    >>> scope_of("/conv1/Conv", {})
+    'Default/conv1'
+    >>> torch = {
+    ...     "pkg.torch.onnx.name_scopes": "['', 'layers', 'layers.0', 'conv2d']",
+    ...     "pkg.torch.onnx.class_hierarchy": "['net.Net', 'nn.Sequential', 'nn.Conv2d', 'aten.conv2d']",
+    ... }
+    >>> scope_of("node_conv2d", torch)
+    'Default/layers-Sequential/0-Conv2d'
+    >>> scope_of("node_conv2d", torch, keeps_classes=False)
+    'Default/layers/0'
+    >>> scope_of("Conv_0", {}) is None, shared_scope(["Default/a/b", "Default/a/c"])
+    (True, 'Default/a')
+    >>> full_names = FullNames()
+    >>> [full_names.next("Default/conv1-Conv2d", "Conv2D") for _ in range(2)]
+    ['Default/conv1-Conv2d/Conv2D-op0', 'Default/conv1-Conv2d/Conv2D-op1']
 """
 
 from __future__ import annotations
@@ -31,7 +47,7 @@ _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\
 
 
 def name_nodes(graph: onnx.GraphProto, seen: set[str] | None = None) -> None:
-    """Give every nameless or doubly named node a name of its own in the whole model.
+    """Rename nodes without a name, or with one that another node has, so that names are unique in the model.
 
     Args:
         graph: The graph; its nodes come before those in their subgraphs.
@@ -61,7 +77,7 @@ class FullNames:
     """Gives each operator of one network its full name."""
 
     def __init__(self) -> None:
-        """Start counting at 0."""
+        """Start all counts at 0."""
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def next(self, scope: str, primitive: str) -> str:
@@ -97,7 +113,7 @@ def shared_scope(scopes: Iterable[str]) -> str:
 
 
 def _tells_scopes(metadata: dict[str, str]) -> bool:
-    """Tell whether an exporter has noted where a node lies; its root, without a module, counts."""
+    """Tell whether an exporter has noted the module of a node; the root, which has no name, is one."""
     listed = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, _ONNXSCRIPT)]
     return any(scopes and scopes[0] != _NOWHERE for scopes in listed)
 

@@ -1,4 +1,4 @@
-"""The order in which a graph's operators run."""
+"""The order in which a graph's operators run, and what each of them reads."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
         missing.append(len(before))
         for producer in before:
             readers.setdefault(producer, []).append(position)
+    # a heap of positions: of the nodes that could run, the first one in the model's order does
     ready = [position for position, count in enumerate(missing) if count == 0]
     ordered: list[onnx.NodeProto] = []
     while ready:
@@ -57,28 +58,35 @@ def _cycle_message(nodes: list[onnx.NodeProto], producers: dict[str, int], block
 
 
 def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, int]:
-    made: dict[str, int] = {}
+    producers: dict[str, int] = {}
     for position, node in enumerate(nodes):
         for name in filter(None, node.output):
-            if name in made or name in available:
-                owner = f"node {nodes[made[name]].name!r}" if name in made else "a graph input or initializer"
+            if name in producers or name in available:
+                owner = (
+                    f"node {nodes[producers[name]].name!r}"
+                    if name in producers
+                    else "a graph input or initializer"
+                )
                 raise GraphError(f"node {node.name!r} writes value {name!r}, which {owner} already makes")
-            made[name] = position
+            producers[name] = position
     for node in nodes:
         for name in used_values(node):
-            if name not in made and name not in available:
+            if name not in producers and name not in available:
                 raise GraphError(
                     f"node {node.name!r} ({node.op_type}) reads value {name!r}, which no node, input or"
                     " initializer makes"
                 )
-    return made
+    return producers
 
 
 def reads(node: Node) -> tuple[str, ...]:
-    """Return the values that an operator takes from outside itself, without repeats."""
-    made = {name for part in node.parts for name in part.outputs}
+    """Return the values that an operator reads, without repeats.
+
+    Outer values of its bodies count; what only the parts of a fused operator hand to each other does not.
+    """
+    inner = {name for part in node.parts for name in part.outputs}
     names = (name for part in node.members for name in used_values(part.proto))
-    return tuple(dict.fromkeys(name for name in names if name not in made))
+    return tuple(dict.fromkeys(name for name in names if name not in inner))
 
 
 def used_values(node: onnx.NodeProto) -> Iterator[str]:
@@ -92,10 +100,10 @@ def used_values(node: onnx.NodeProto) -> Iterator[str]:
 
 def outer_values(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node's subgraphs take from outside, in order of appearance."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for graph in subgraphs(node):
-        found.update(dict.fromkeys(free_names(graph)))
-    return list(found)
+        names.update(dict.fromkeys(free_names(graph)))
+    return list(names)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

@@ -1,4 +1,4 @@
-"""Identity operators that only pass a value on: they are taken out, and their readers read what they read.
+"""Removes Identity operators: readers of their output read their input instead.
 
 Exporters leave them behind for weights with two names and for values that change their
 name. MindSpore has no kernel for them. One that makes an output of its graph stays, since
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def take_out(graph: onnx.GraphProto) -> None:
-    """Change a graph, and those of its branches and loops, into one without passing operators."""
-    passed = _passed(graph)
+    """Remove the Identity operators of a graph, and of its branches and loops, in place."""
+    removable = _removable(graph)
     for position in reversed(range(len(graph.node))):
-        if passed.keys() & graph.node[position].output:
+        if removable.keys() & graph.node[position].output:
             del graph.node[position]
-    _rename(graph, {name: _source(name, passed) for name in passed})
+    _rename(graph, {name: _source(name, removable) for name in removable})
     for node in graph.node:
         for inner in subgraphs(node):
             take_out(inner)
@@ -38,51 +38,52 @@ def _is_identity(node: onnx.NodeProto) -> bool:
     )
 
 
-def _passed(graph: onnx.GraphProto) -> dict[str, str]:
-    """Return what each passing operator reads by what it makes."""
-    made = Counter(name for node in graph.node for name in node.output)
-    made.update(value.name for value in graph.input)
-    made.update(tensor.name for tensor in graph.initializer)
-    made.update(sparse.values.name for sparse in graph.sparse_initializer)
-    needed = set(_outputs(graph))
-    found = {
+def _removable(graph: onnx.GraphProto) -> dict[str, str]:
+    """Return the input of each Identity operator that can be removed, by its output."""
+    producer_counts = Counter(name for node in graph.node for name in node.output)
+    producer_counts.update(value.name for value in graph.input)
+    producer_counts.update(tensor.name for tensor in graph.initializer)
+    producer_counts.update(sparse.values.name for sparse in graph.sparse_initializer)
+    outputs = set(_outputs(graph))
+    sources = {
         node.output[0]: node.input[0]
         for node in graph.node
-        if _is_identity(node) and all((*node.input, *node.output)) and made[node.output[0]] == 1
+        if _is_identity(node) and all((*node.input, *node.output)) and producer_counts[node.output[0]] == 1
     }
-    found = {name: source for name, source in found.items() if name not in needed}
-    return {name: source for name, source in found.items() if not _goes_in_a_ring(name, found)}
+    sources = {name: source for name, source in sources.items() if name not in outputs}
+    return {name: source for name, source in sources.items() if not _is_cyclic(name, sources)}
 
 
 def _outputs(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield the outputs of a graph and of those inside it, which may be values of outer ones."""
+    """Yield the outputs of a graph and of its bodies, which may be values of the graph around them."""
     yield from (value.name for value in graph.output)
     for node in graph.node:
         for inner in subgraphs(node):
             yield from _outputs(inner)
 
 
-def _goes_in_a_ring(name: str, passed: Mapping[str, str]) -> bool:
+def _is_cyclic(name: str, sources: Mapping[str, str]) -> bool:
     seen = set()
-    while name in passed and name not in seen:
+    while name in sources and name not in seen:
         seen.add(name)
-        name = passed[name]
+        name = sources[name]
     return name in seen
 
 
-def _source(name: str, passed: Mapping[str, str]) -> str:
-    while name in passed:
-        name = passed[name]
+def _source(name: str, sources: Mapping[str, str]) -> str:
+    while name in sources:
+        name = sources[name]
     return name
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Let operators, those of branches and loops as well, read values by other names."""
+    """Rename the inputs of operators, in branches and loops as well, in place."""
     for node in graph.node:
         for position, name in enumerate(node.input):
             if name in names:
                 node.input[position] = names[name]
         for inner in subgraphs(node):
+            # a body may have a value of the same name, which hides the outer one
             own = {value.name for value in inner.input} | {
                 name for each in inner.node for name in each.output
             }

@@ -12,7 +12,7 @@ from msdump.graph.operator_types import canonical_domain
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a rule may look at in one use of an operator; every fact may be missing.
+    """One use of an operator as the rules see it; every fact may be missing.
 
     Attributes:
         input_ranks: Rank of each input, None where unknown.
@@ -30,10 +30,10 @@ class Use:
     scalars: tuple[float | None, ...] = ()
 
     def rank(self) -> int | None:
-        """Return the rank of the data: that of the first input, of the second, or the window's plus 2."""
-        known = next((rank for rank in self.input_ranks[:2] if rank is not None), None)
+        """Return the rank of the data: that of the first or second input, else the window's plus 2."""
+        rank = next((known for known in self.input_ranks[:2] if known is not None), None)
         window = self.attributes.get("kernel_shape")
-        return len(window) + 2 if known is None and window is not None else known
+        return len(window) + 2 if rank is None and window is not None else rank
 
     def text(self, attribute: str, default: str) -> str:
         """Return a text attribute, decoded."""
@@ -55,6 +55,16 @@ def primitive_name(op_type: str, domain: str, use: Use) -> str:
 
     An operator without an entry in the table keeps its ONNX name. Unknown ranks give the
     commonest form (``Conv2D``, ``MatMul``).
+
+    >>> primitive_name("Conv", "", Use()), primitive_name("Conv", "", Use(input_ranks=(5,)))
+    ('Conv2D', 'Conv3D')
+    >>> primitive_name("Relu", "", Use()), primitive_name("MatMul", "", Use(input_ranks=(3, 2)))
+    ('ReLU', 'BatchMatMul')
+    >>> bias = Use(producers=("Conv", None), initializer_ranks=(None, 1))
+    >>> primitive_name("Add", "", bias), primitive_name("Add", "", Use())
+    ('BiasAdd', 'Add')
+    >>> primitive_name("Clip", "", Use(scalars=(None, 0.0, 6.0))), primitive_name("Own", "my.domain", Use())
+    ('ReLU6', 'Own')
     """
     domain = canonical_domain(domain)
     if domain == GE_DOMAIN:
@@ -137,6 +147,7 @@ _UPDATES: Final = {
     "min": "TensorScatterMin",
 }
 
+# Names are those of mindspore.ops; GE and CANN spell a few of them differently (GE_TYPES).
 PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     # convolution, matrices
     "Conv": _by_rank("Conv2D", {5: "Conv3D"}),

@@ -1,4 +1,4 @@
-"""What a message must fulfil before it is taken for a model."""
+"""Checks a serialised ModelProto before a graph is built from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIELDS: Final = {
 
 
 def parsed(message: bytes) -> onnx.ModelProto:
-    """Return the model of a message.
+    """Return the model of a serialised ModelProto.
 
     Raises:
         GraphError: Not a model, or texts and attributes that no model holds; a node is named.
@@ -154,9 +154,9 @@ def _check_versions(model: onnx.ModelProto) -> None:
 
 def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
     domain = canonical_domain(node.domain)
-    wanted: Mapping[str, Any] = {}
+    schema: Mapping[str, Any] = {}
     with contextlib.suppress(defs.SchemaError):
-        wanted = defs.get_schema(node.op_type, versions.get(domain, 1), domain).attributes
+        schema = defs.get_schema(node.op_type, versions.get(domain, 1), domain).attributes
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             continue
@@ -167,11 +167,11 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
             raise GraphError(_attribute_message(node, attribute, "has no type"))
         if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
             raise GraphError(_attribute_message(node, attribute, "has no value"))
-        known = wanted.get(attribute.name)
-        if known is not None and known.type.value != kind:
-            given = _Kind.Name(kind)
+        expected = schema.get(attribute.name)
+        if expected is not None and expected.type.value != kind:
+            actual = _Kind.Name(kind)
             raise GraphError(
-                _attribute_message(node, attribute, f"is of type {given}, {known.type.name} is expected")
+                _attribute_message(node, attribute, f"is of type {actual}, {expected.type.name} is expected")
             )
 
 

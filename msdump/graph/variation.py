@@ -1,4 +1,4 @@
-"""Whether the sizes of a graph's tensors follow from the shapes of what it is fed, or from the contents."""
+"""Finds the operators whose outputs have sizes that depend on the contents of inputs, not on shapes alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIZES_FROM: Final[Mapping[str, frozenset[int]]] = {
     "Slice": frozenset({1, 2, 3, 4}),
     "Pad": frozenset({1, 3}),
 }
-"""Inputs whose contents tell the sizes of outputs, by the operator's type in ONNX."""
+"""Inputs whose contents decide the sizes of outputs, by the operator's type in ONNX."""
 
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "com.microsoft"})
 
@@ -42,11 +42,11 @@ _SHAPES: Final = frozenset({"Shape", "Size"})
 
 
 def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
-    """Return the operators whose results may have other sizes though everything fed has the same shape.
+    """Return the operators whose outputs may change size from run to run while all inputs keep their shapes.
 
-    The sizes of all other results follow from the shapes of what is fed and from the sizes of theirs. Control
-    flow counts where a result inside it varies. Operators that nothing is known about count as such,
-    unless their results have a fixed shape.
+    The sizes of all other outputs follow from the shapes of the graph's inputs and the sizes of these
+    operators' outputs. Control flow is among them where an output inside it varies, and so are operators
+    of unknown domains, unless their outputs have a fixed shape.
 
     Args:
         graph: The graph, with its branches and loops.
@@ -59,72 +59,72 @@ def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
 
 
 class _Walk:
-    """Follows what depends on the contents that a graph is fed."""
+    """Follows the values that depend on the contents of a graph's inputs (``_dependent``)."""
 
-    def __init__(self, told: set[str]) -> None:
-        self._told = told
+    def __init__(self, fed: set[str]) -> None:
+        self._dependent = fed
 
     def varying(self, graph: Graph) -> Iterator[int]:
         for position, node in enumerate(graph.nodes):
             varies = [self._node_varies(graph, part) for part in node.members]
             if any(varies):
                 # Beyond a result that varies inside, even the contents of a Shape do.
-                self._told.update(filter(None, node.outputs))
+                self._dependent.update(filter(None, node.outputs))
                 yield position
 
     def _varies(self, graph: Graph) -> bool:
         return any(True for _ in self.varying(graph))
 
     def _node_varies(self, graph: Graph, node: Node) -> bool:
-        told = {slot for slot, name in enumerate(node.inputs) if name in self._told}
+        slots = {slot for slot, name in enumerate(node.inputs) if name in self._dependent}
         if node.bodies:
-            return self._control_varies(node, told)
-        if not self._told.isdisjoint(set(reads(node)) - set(node.inputs)):
+            return self._control_varies(node, slots)
+        if not self._dependent.isdisjoint(set(reads(node)) - set(node.inputs)):
             return True  # a graph inside an operator reads it
         if node.domain not in _KNOWN_DOMAINS:
-            varies = bool(told) and not all(_is_fixed(graph, name) for name in node.outputs)
+            varies = bool(slots) and not all(_is_fixed(graph, name) for name in node.outputs)
         else:
-            varies = not told.isdisjoint(_SIZES_FROM.get(node.op_type, ()))
-        if (told and node.op_type not in _SHAPES) or node.op_type in RANDOM:
-            self._told.update(filter(None, node.outputs))
+            varies = not slots.isdisjoint(_SIZES_FROM.get(node.op_type, ()))
+        if (slots and node.op_type not in _SHAPES) or node.op_type in RANDOM:
+            self._dependent.update(filter(None, node.outputs))
         return varies
 
-    def _control_varies(self, node: Node, told: set[int]) -> bool:
-        """Tell whether it varies which bodies run, how often, or what they make."""
-        if not told.isdisjoint(_DECISIVE.get(node.op_type, _ALL)):
+    def _control_varies(self, node: Node, slots: set[int]) -> bool:
+        """Tell whether contents decide which bodies run, how often, or which sizes their values have."""
+        if not slots.isdisjoint(_DECISIVE.get(node.op_type, _ALL)):
             return True
-        while True:  # what a body carries from one pass to the next depends on ever more
-            known = len(self._told)
+        while True:  # each pass of a loop may make more of the values that it carries dependent
+            count_before = len(self._dependent)
             for body in node.bodies.values():
                 self._enter(node, body)
                 if self._varies(body) or self._leave(node, body):
                     return True
-            if len(self._told) == known:
+            if len(self._dependent) == count_before:
                 return False
 
     def _enter(self, node: Node, body: Graph) -> None:
-        """Hand on to a loop's body what it is given from outside, and by its last pass."""
+        """Mark the body's inputs that dependent values reach: from outside, or from its last pass."""
         if node.op_type == "If":
             return
-        given = [value.name for value in body.inputs if value.name not in body.outer]
-        made = [value.name for value in body.outputs]
+        inputs = [value.name for value in body.inputs if value.name not in body.outer]
+        outputs = [value.name for value in body.outputs]
         if node.op_type == "Loop":  # a body gives its condition, and takes the number of the pass before it
-            pairs = [*zip(node.inputs[LOOP_HEAD:], given[LOOP_HEAD:], strict=False)]
-            pairs += zip(made[1:], given[LOOP_HEAD:], strict=False)
+            pairs = [*zip(node.inputs[LOOP_HEAD:], inputs[LOOP_HEAD:], strict=False)]
+            pairs += zip(outputs[1:], inputs[LOOP_HEAD:], strict=False)
         else:
             states = len(node.inputs) - int(str(node.attributes["num_scan_inputs"]))
-            pairs = [*zip(node.inputs, given, strict=False), *zip(made[:states], given, strict=False)]
-        self._told.update(taken for source, taken in pairs if source in self._told)
+            pairs = [*zip(node.inputs, inputs, strict=False), *zip(outputs[:states], inputs, strict=False)]
+        self._dependent.update(taken for source, taken in pairs if source in self._dependent)
 
     def _leave(self, node: Node, body: Graph) -> bool:
-        """Take what a body gives; tell whether what it is fed decides how often it runs."""
-        made = [value.name for value in body.outputs]
+        """Mark the outputs that dependent values of a body reach; tell whether a loop's condition is one."""
+        outputs = [value.name for value in body.outputs]
         if node.op_type == "Loop":
-            decides, *made = made
-            if decides in self._told:
+            condition, *outputs = outputs
+            if condition in self._dependent:
                 return True
-        results = zip(node.outputs, made, strict=False)
-        self._told.update(result for result, source in results if result and source in self._told)
+        results = zip(node.outputs, outputs, strict=False)
+        self._dependent.update(result for result, source in results if result and source in self._dependent)
         return False
 
 

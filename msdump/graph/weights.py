@@ -1,4 +1,4 @@
-"""Initializers as arrays: views of the mapped model or side file wherever the bytes allow it."""
+"""Initializers as arrays, views of the mapped model or side file wherever the bytes allow it."""
 
 from __future__ import annotations
 

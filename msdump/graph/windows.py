@@ -14,9 +14,9 @@ _AUTOMATIC: Final[dict[Any, PadMode]] = {"VALID": "valid", "SAME_UPPER": "same",
 
 def window(node: Node, graph: Graph) -> tuple[int, ...] | None:
     """Return the extents: the attribute, or the last dimensions of the weight; None where unknown."""
-    given = _ints(node, "kernel_shape")
-    if given is not None:
-        return given
+    kernel_shape = _ints(node, "kernel_shape")
+    if kernel_shape is not None:
+        return kernel_shape
     shape = weight_shape(node, graph)
     return None if shape is None else shape[2:]
 
@@ -24,8 +24,8 @@ def window(node: Node, graph: Graph) -> tuple[int, ...] | None:
 def weight_shape(node: Node, graph: Graph) -> tuple[int, ...] | None:
     """Return the shape of the second input where every dimension is known."""
     shape = graph.type_of(node.inputs[1]).shape if len(node.inputs) > 1 else None
-    known = tuple(size for size in shape or () if isinstance(size, int))
-    return known if shape and len(known) == len(shape) else None
+    sizes = tuple(size for size in shape or () if isinstance(size, int))
+    return sizes if shape and len(sizes) == len(shape) else None
 
 
 def axes(node: Node, graph: Graph) -> int:
@@ -38,11 +38,11 @@ def axes(node: Node, graph: Graph) -> int:
 
 
 def spread(attribute: str) -> Callable[[Node, Graph], tuple[int, ...]]:
-    """Return a reader of an attribute with a 1 for batch and channel in front; all ones where missing."""
+    """Return a function that reads an attribute as (1, 1, *numbers), batch and channel first; default 1."""
 
     def value(node: Node, graph: Graph) -> tuple[int, ...]:
-        given = _ints(node, attribute)
-        return (1, 1, *((1,) * axes(node, graph) if given is None else given))
+        numbers = _ints(node, attribute)
+        return (1, 1, *((1,) * axes(node, graph) if numbers is None else numbers))
 
     return value
 
@@ -56,7 +56,7 @@ def pad_mode(node: Node, _graph: Graph) -> PadMode:
 
 
 def asked_pads(node: Node, graph: Graph) -> tuple[int, ...]:
-    """Return the paddings that were asked for, axis by axis: top, bottom, left, right."""
+    """Return the paddings that the attribute states, axis by axis (top, bottom, left, right); else zeros."""
     pads = _ints(node, "pads") if pad_mode(node, graph) == "pad" else None
     if pads is None:
         return (0,) * (2 * axes(node, graph))
@@ -65,7 +65,7 @@ def asked_pads(node: Node, graph: Graph) -> tuple[int, ...]:
 
 
 def real_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
-    """Return the paddings that are done; None where unknown extents decide about them."""
+    """Return the paddings that take place, axis by axis; None where they depend on unknown sizes."""
     return _same_pads(node, graph) if pad_mode(node, graph) == "same" else asked_pads(node, graph)
 
 
@@ -91,8 +91,8 @@ def _halves(total: int, *, larger_first: bool) -> tuple[int, int]:
 
 
 def _data_shape(node: Node, graph: Graph) -> tuple[int | str | None, ...] | None:
-    known = graph.type_of(node.inputs[0]) if node.inputs else UNKNOWN
-    return known.shape
+    data = graph.type_of(node.inputs[0]) if node.inputs else UNKNOWN
+    return data.shape
 
 
 def _ints(node: Node, attribute: str) -> tuple[int, ...] | None:

@@ -104,7 +104,7 @@ def compile_graph(
 
 
 def _ignore(_stage: str, _graph: Graph) -> None:
-    """Take a stage and do nothing."""
+    """Ignore a stage (the default of ``note``)."""
 
 
 def _with_ge_types(graph: Graph, taken: set[str]) -> Graph:
@@ -138,6 +138,7 @@ def _names(graph: Graph) -> set[str]:
 
 
 def _fused(graph: Graph, join: Join, taken: set[str]) -> Graph:
+    # kernels of cube operators first: an activation behind a convolution belongs to it, not to a chain
     for joins in (_continues, meet_elementwise):
         nodes = (node for chain in chains(graph, joins) for node in _kernels(chain, join, taken))
         graph = replace(graph, nodes=tuple(nodes))
@@ -145,7 +146,10 @@ def _fused(graph: Graph, join: Join, taken: set[str]) -> Graph:
 
 
 def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
-    """Tell whether an operator goes on with the kernel that a chain is."""
+    """Tell whether an operator can be the next part of the kernel that a chain becomes.
+
+    A bias joins by either operand, an activation by its first input only: others are slopes or bounds.
+    """
     role = _role(node)
     if role not in _FOLLOWERS.get(_role(chain[-1]), ()):
         return False
@@ -167,7 +171,7 @@ def _kernels(chain: Sequence[Node], join: Join, taken: set[str]) -> Sequence[Nod
 
 
 def _kernel(chain: Sequence[Node], named_after: Node, join: Join, taken: set[str]) -> Node:
-    """Return a chain as one operator with the type and arguments of a part; it runs where the last stood."""
+    """Return a chain as one operator, with the type and the arguments of one of its parts."""
     full_name = _free(join(chain), taken)
     kernel = joined(chain, OperatorRef(named_after.operator.op_type, full_name))
     name = _free(_node_names(chain), taken)
@@ -185,9 +189,9 @@ def _full_names(chain: Sequence[Node]) -> str:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a name that nobody has yet: the wanted one, or one with a number."""
-    found, number = name, 0
-    while found in taken:
+    """Return the name, with a number behind it where it is taken."""
+    candidate, number = name, 0
+    while candidate in taken:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        candidate = f"{name}_{number}"
+    return candidate

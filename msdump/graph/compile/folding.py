@@ -1,6 +1,6 @@
-"""Constants folded when a graph is compiled: operators that read nothing but constants run once, then.
+"""Constant folding: operators that read nothing but constants run once, when the graph is compiled.
 
-What they give is computed by the same kernels that would run them, so folding
+Their results are computed by the same kernels that would run them, so folding
 changes no bit. It is bounded: an operator whose results are larger than what it
 reads, and larger than a MiB, runs with the network.
 """
@@ -26,20 +26,20 @@ _log = logging.getLogger("msdump.graph")
 Compute = Callable[[Graph], Sequence[np.ndarray]]
 """Runs a graph without inputs; returns its outputs in order."""
 
-_LARGEST: Final = 1 << 20
+_LARGEST: Final = 1 << 20  # bytes; a larger result would take memory as long as the network lives
 
 _VARYING: Final = RANDOM | {"Dropout"}
 """Operators that may give other results in the next run."""
 
-_ASKING: Final[Mapping[str, Callable[[tuple[int, ...], Mapping[str, Any]], Any]]] = {
+_OF_SHAPES: Final[Mapping[str, Callable[[tuple[int, ...], Mapping[str, Any]], Any]]] = {
     "Shape": lambda shape, attributes: shape[attributes.get("start", 0) : attributes.get("end")],
     "Size": lambda shape, _attributes: math.prod(shape),
 }
-"""Operators whose result a static shape tells, and what it is."""
+"""Operators whose result follows from a static shape, and the function that computes it."""
 
 
 def fold(graph: Graph, compute: Compute) -> Graph:
-    """Return the graph with operators of constants replaced by what they give.
+    """Return the graph with operators of constants replaced by their results, as weights.
 
     Operators that make graph outputs, or values that branches and loops read, stay, as do
     those that the runtime refuses: they must fail when the network runs, not before.
@@ -50,90 +50,92 @@ def fold(graph: Graph, compute: Compute) -> Graph:
     """
     search = _Search(graph)
     search.run()
-    if not search.found:
+    if not search.folded:
         return graph
     try:
         arrays = search.values(compute)
     except MsdumpError as error:
         _log.debug("%s: constants are not folded: %s", graph.source, error)
         return graph
-    return _without(graph, search.found, arrays)
+    return _without(graph, search.folded, arrays)
 
 
 @dataclass(slots=True)
 class _Search:
-    """Finds what can be folded.
+    """Finds the operators of a graph that can be folded.
 
     Attributes:
         graph: The graph.
-        found: Operators to fold, by name.
-        told: Results of those that only ask for a shape.
-        known: Values that do not depend on inputs, and their bytes.
+        folded: Operators to fold, by name.
+        shape_results: Results of those that read only a static shape, by value name.
+        constant_bytes: Size of each value that does not depend on inputs, in bytes, by name.
     """
 
     graph: Graph
-    found: dict[str, Node] = field(default_factory=dict)
-    told: dict[str, np.ndarray] = field(default_factory=dict)
-    known: dict[str, int] = field(default_factory=dict)
+    folded: dict[str, Node] = field(default_factory=dict)
+    shape_results: dict[str, np.ndarray] = field(default_factory=dict)
+    constant_bytes: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Walk the graph in execution order."""
         graph = self.graph
-        self.known = {n: a.nbytes for n, a in graph.weights.items() if n not in graph.overridable}
-        kept = set(_kept(graph))
+        self.constant_bytes = {n: a.nbytes for n, a in graph.weights.items() if n not in graph.overridable}
+        kept = set(_needed_values(graph))
         for node in graph.nodes:
             if kept.isdisjoint(node.outputs) and self._folds(node):
-                self.found[node.name] = node
-                self.known |= {name: _bytes(graph.type_of(name)) or 0 for name in node.outputs if name}
+                self.folded[node.name] = node
+                self.constant_bytes |= {
+                    name: _tensor_bytes(graph.type_of(name)) or 0 for name in node.outputs if name
+                }
 
     def values(self, compute: Compute) -> dict[str, np.ndarray]:
-        """Return the results that operators read which are not folded."""
-        rest = (node for node in self.graph.nodes if node.name not in self.found)
-        wanted = set().union(*map(reads, rest))
-        made = [name for node in self.found.values() for name in node.outputs if name in wanted]
-        part = self._part([name for name in made if name not in self.told])
+        """Return the folded results that the remaining operators read, by name."""
+        remaining = (node for node in self.graph.nodes if node.name not in self.folded)
+        wanted = set().union(*map(reads, remaining))
+        results = [name for node in self.folded.values() for name in node.outputs if name in wanted]
+        part = self._part([name for name in results if name not in self.shape_results])
         computed = zip((value.name for value in part.outputs), compute(part), strict=True)
-        return {name: array for name, array in self.told.items() if name in wanted} | dict(computed)
+        return {name: array for name, array in self.shape_results.items() if name in wanted} | dict(computed)
 
     def _part(self, outputs: Iterable[str]) -> Graph:
         graph = self.graph
-        nodes = (node for node in self.found.values() if self.told.keys().isdisjoint(node.outputs))
+        nodes = (node for node in self.folded.values() if self.shape_results.keys().isdisjoint(node.outputs))
         return replace(
             graph,
             nodes=tuple(nodes),
             inputs=(),
             outputs=tuple(Value(name, graph.type_of(name)) for name in outputs),
-            weights={**graph.weights, **self.told},
+            weights={**graph.weights, **self.shape_results},
             overridable=frozenset(),
         )
 
     def _folds(self, node: Node) -> bool:
         if node.domain or node.op_type in _VARYING or _has_subgraph(node):
             return False
-        if self._is_told(node):
+        if self._folds_by_shape(node):
             return True
-        if any(name not in self.known for name in reads(node)):
+        if any(name not in self.constant_bytes for name in reads(node)):
             return False
-        sizes = [_bytes(self.graph.type_of(name)) for name in node.outputs if name]
-        most = max(_LARGEST, sum(self.known[name] for name in reads(node)))
+        sizes = [_tensor_bytes(self.graph.type_of(name)) for name in node.outputs if name]
+        most = max(_LARGEST, sum(self.constant_bytes[name] for name in reads(node)))
         return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= most
 
-    def _is_told(self, node: Node) -> bool:
-        """Note the result of an operator that only asks for a static shape."""
-        if node.op_type not in _ASKING:
+    def _folds_by_shape(self, node: Node) -> bool:
+        """Tell whether an operator reads only a static shape; note its result then."""
+        if node.op_type not in _OF_SHAPES:
             return False
-        known = self.graph.type_of(node.inputs[0])
-        shape = tuple(size for size in known.shape or () if isinstance(size, int))
-        if known.kind != "tensor" or known.shape is None or len(shape) != len(known.shape):
+        data = self.graph.type_of(node.inputs[0])
+        shape = tuple(size for size in data.shape or () if isinstance(size, int))
+        if data.kind != "tensor" or data.shape is None or len(shape) != len(data.shape):
             return False
-        self.told[node.outputs[0]] = _frozen(
-            np.array(_ASKING[node.op_type](shape, node.attributes), np.int64)
+        self.shape_results[node.outputs[0]] = _frozen(
+            np.array(_OF_SHAPES[node.op_type](shape, node.attributes), np.int64)
         )
         return True
 
 
-def _kept(graph: Graph) -> Iterator[str]:
-    """Yield the values that must stay values: graph outputs and what branches and loops read."""
+def _needed_values(graph: Graph) -> Iterator[str]:
+    """Yield the values that must keep their operators: graph outputs and what branches and loops read."""
     yield from (value.name for value in graph.outputs)
     for node in graph.nodes:
         yield from (name for name in reads(node) if node.bodies or name not in node.inputs)
@@ -143,13 +145,13 @@ def _has_subgraph(node: Node) -> bool:
     return any(attribute.HasField("g") or attribute.graphs for attribute in node.proto.attribute)
 
 
-def _bytes(known: ValueType) -> int | None:
+def _tensor_bytes(value_type: ValueType) -> int | None:
     """Return the size of a tensor, None where it is not known before the run."""
-    if known.kind != "tensor" or known.dtype in {None, dtypes.STRING} or known.shape is None:
+    if value_type.kind != "tensor" or value_type.dtype in {None, dtypes.STRING} or value_type.shape is None:
         return None
-    assert known.dtype is not None
-    sizes = [size for size in known.shape if isinstance(size, int)]
-    return math.prod(sizes) * known.dtype.numpy.itemsize if len(sizes) == len(known.shape) else None
+    assert value_type.dtype is not None
+    sizes = [size for size in value_type.shape if isinstance(size, int)]
+    return math.prod(sizes) * value_type.dtype.numpy.itemsize if len(sizes) == len(value_type.shape) else None
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

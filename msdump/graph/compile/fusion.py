@@ -44,22 +44,25 @@ def fuse_elementwise(graph: Graph) -> Graph:
 
 
 def _fuse(graph: Graph, taken: set[str]) -> Graph:
-    found = chains(graph, meet_elementwise)
-    nodes = tuple(chain[0] if len(chain) == 1 else _fused(chain, taken) for chain in found)
+    nodes = tuple(
+        chain[0] if len(chain) == 1 else _fused(chain, taken) for chain in chains(graph, meet_elementwise)
+    )
     return with_bodies(replace(graph, nodes=nodes), lambda body: _fuse(body, taken))
 
 
 def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
-    """Return the operators in chains, each chain where its last operator stood.
+    """Return the operators in chains, each chain at the position of its last operator.
 
-    Only what one operator alone reads, and what is no graph output, can be inside a chain.
+    Inside a chain only values are hidden that one operator alone reads and that are no graph outputs.
 
     Args:
         graph: The graph.
-        joins: What else a chain needs to go on.
+        joins: Tells whether an operator may continue a chain through such a value.
     """
     uses = Counter(name for node in graph.nodes for name in reads(node))
     kept = {value.name for value in graph.outputs}
+    # Chains by the name of their last node. A chain that grows is put in again behind all others: a dict
+    # keeps the order of insertion, so each chain stands where its last operator did.
     open_chains: dict[str, list[Node]] = {}
     ends: dict[str, str] = {}
     for node in graph.nodes:
@@ -103,10 +106,10 @@ def joined(chain: Sequence[Node], operator: OperatorRef) -> Node:
 
     Args:
         chain: The operators.
-        operator: What the fused one is called.
+        operator: Type and full name of the fused operator.
     """
-    made = {name for part in chain for name in part.outputs}
-    outside = dict.fromkeys(name for part in chain for name in reads(part) if name not in made)
+    inner = {name for part in chain for name in part.outputs}
+    outside = dict.fromkeys(name for part in chain for name in reads(part) if name not in inner)
     return replace(
         chain[-1],
         op_type="+".join(part.op_type for part in chain),

@@ -1,4 +1,4 @@
-"""Operators that a compiler adds to a graph, and operators that read or write other values than before."""
+"""Makes the nodes that compilation adds (TransData, Cast), and nodes with other inputs and outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def trans_data(name: str, source: str, target: str, attributes: Mapping[str, Any
         name: Its name.
         source: The value that it reads.
         target: The value that it makes.
-        attributes: What it tells of the formats.
+        attributes: The formats before and after, by GE's names.
     """
     return _added(helper.make_node("Identity", [source], [target], name=name), TRANS_DATA, attributes)
 
@@ -60,7 +60,7 @@ def _added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any])
 
 
 def rewired(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> Node:
-    """Return an operator that reads and writes values of other names.
+    """Return a node with other inputs and outputs; parts of a fused one are changed with it.
 
     Args:
         node: The operator.
@@ -69,8 +69,8 @@ def rewired(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> No
     """
     if not node.parts:
         return _renamed(node, inputs, outputs)
-    made = {name for part in node.parts for name in part.outputs}
-    names = {old: new for old, new in zip(node.inputs, inputs, strict=True) if old not in made}
+    inner = {name for part in node.parts for name in part.outputs}
+    names = {old: new for old, new in zip(node.inputs, inputs, strict=True) if old not in inner}
     parts = tuple(
         _renamed(part, [names.get(name, name) for name in part.inputs], outputs) for part in node.parts
     )
