@@ -1,4 +1,4 @@
-"""A reader of our output that goes away early, such as ``| head``, ends the program without a word."""
+"""Ends the program without a message when the reader of its output, such as ``| head``, goes away early."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Final
 
 CLOSED: Final = 141
-"""What a shell reports of a program that the closed pipe itself has ended: 128 and SIGPIPE."""
+"""Exit code that a shell reports for a program that a closed pipe has ended: 128 and SIGPIPE."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Exit with ``CLOSED`` where nobody reads standard output any more, whatever was still to be said."""
+    """Exit with ``CLOSED`` as soon as nobody reads standard output any more."""
     try:
         try:
             yield

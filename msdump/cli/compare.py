@@ -121,7 +121,7 @@ def command(
 
 
 def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
-    """Print the numbers of two files and the verdict; exit with 1 where they differ."""
+    """Print the scores of two files and the verdict; exit with 1 where they differ."""
     result = divergence.files(dumped, golden, limits)
     scores = result.compared.scores  # none where nothing was compared
     for name, score in zip(algorithms.ALL[: len(scores)], scores, strict=True):
@@ -133,13 +133,13 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
 
 @dataclass(slots=True)
 class _Comparison:
-    """What was compared so far.
+    """A comparison of several pairs of directories, one after the other.
 
     Attributes:
         execution: Number of the execution that is examined, None: the last whole one.
-        golden_execution: Number of the one that it is compared with.
-        report: What is said of it.
-        sources: Golden directory and executions by the label of their directory.
+        golden_execution: Number of the execution that it is compared with, None: the last whole one.
+        report: The verdicts so far.
+        sources: Golden directory and matched executions, by the label of the pair of directories.
     """
 
     execution: int | None
@@ -148,49 +148,51 @@ class _Comparison:
     sources: dict[str, tuple[Folder, Matched]] = field(default_factory=dict)
 
     def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
-        """Compare two directories."""
-        ours = dump_folder.read(pair.dumped, execution=self.execution)
-        theirs = dump_folder.read(pair.golden, execution=self.golden_execution)
-        for side in (ours, theirs):
+        """Compare two directories, and add the verdicts to the report."""
+        dumped = dump_folder.read(pair.dumped, execution=self.execution)
+        golden = dump_folder.read(pair.golden, execution=self.golden_execution)
+        for side in (dumped, golden):
             messages.tell_execution(side.path, side.execution, side.executions)
-        found = identity.read(graph, ours.kind, theirs.kind) if graph else Identities()
-        matched = matching.match(ours, theirs, found)
-        self.sources[pair.label] = theirs, matched
+        identities = identity.read(graph, dumped.kind, golden.kind) if graph else Identities()
+        matched = matching.match(dumped, golden, identities)
+        self.sources[pair.label] = golden, matched
         if not graph:  # a compiled graph lacks the operators that it fused
             self.report.missing += matched.missing
         self.report.unreadable += matched.unreadable
         self.report.uneven += matched.uneven
-        before = self.report.compared
+        compared_before = self.report.compared
         with messages.bar("operators", len(matched.executions)) as advance:
-            results = divergence.results(ours, theirs, matched.executions, limits, jobs=jobs)
+            results = divergence.results(dumped, golden, matched.executions, limits, jobs=jobs)
             for order, result in enumerate(results, 1):
                 time = matched.executions[order - 1].time
                 self.report.add(Located(pair.label, order, result, time))
                 advance()
-        if pair.label and self.report.compared == before:
+        if pair.label and self.report.compared == compared_before:
             messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
 
     def origins(self) -> Iterator[str]:
-        """Yield what is known of where the inputs come from of the first operator that differs."""
+        """Yield lines on the origin of the inputs that differ of the first operator that differs."""
         first = self.report.first
         if first is None:
             return
-        before = self.report.before(first)
-        unknown = [each.result.name for each in before if not each.is_compared]
+        earlier = self.report.before(first)
+        uncompared = [each.result.name for each in earlier if not each.is_compared]
         for tensor in first.wrong(IO.INPUT):
             if tensor.verdict is Verdict.DIFFERENT:
-                yield self._origin(first, tensor.slot, before, unknown)
-        if unknown and not any(each.verdict in AGREEING | BAD for each in first.result.of(IO.INPUT)):
-            yield f"{unknown[-1]}, which ran before it, was not compared"
+                yield self._origin(first, tensor.slot, earlier, uncompared)
+        if uncompared and not any(each.verdict in AGREEING | BAD for each in first.result.of(IO.INPUT)):
+            yield f"{uncompared[-1]}, which ran before it, was not compared"
 
-    def _origin(self, first: Located, slot: int, before: Sequence[Located], unknown: Sequence[str]) -> str:
+    def _origin(
+        self, first: Located, slot: int, earlier: Sequence[Located], uncompared: Sequence[str]
+    ) -> str:
         golden, execution = self._source(first)
-        outputs = (output for each in reversed(before) for output in self._outputs(each))
-        found = origins.writer((golden, execution.counterparts[IO.INPUT, slot]), outputs)
-        if found is None:
-            unless = f", unless {unknown[-1]} wrote it, which was not compared" if unknown else ""
+        outputs = (output for each in reversed(earlier) for output in self._outputs(each))
+        origin = origins.writer((golden, execution.counterparts[IO.INPUT, slot]), outputs)
+        if origin is None:
+            unless = f", unless {uncompared[-1]} wrote it, which was not compared" if uncompared else ""
             return f"what feeds input {slot} differs and lies outside the dump{unless}"
-        name, output = found
+        name, output = origin
         return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
 
     def _outputs(self, located: Located) -> Iterator[Output]:

@@ -1,4 +1,4 @@
-"""What ``msdump compare`` does where both dumps hold statistics alone."""
+"""``msdump compare`` of dumps of which one holds statistics alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TITLES: Final = (
 
 
 def run(
-    dumped: str, golden: str, output: str, limits: Limits, chosen: tuple[int | None, int | None]
+    dumped: str, golden: str, output: str, limits: Limits, executions: tuple[int | None, int | None]
 ) -> bool | None:
     """Compare and print; tell whether everything agrees, None where nothing has a counterpart.
 
@@ -33,7 +33,7 @@ def run(
         golden: The dump that it is compared with.
         output: Directory of the table.
         limits: What counts as agreement.
-        chosen: Number of the execution of each side, None: the last one that is whole.
+        executions: Number of the execution of each side, None: the last one that is whole.
 
     Raises:
         ToolError: A dump cannot be used, or the table cannot be written.
@@ -42,8 +42,8 @@ def run(
     pairs = dump_folders.pair_statistics(dumped, golden)
     results: list[RowResult] = []
     for pair in pairs.pairs:
-        ours, theirs = _read(pair.dumped, chosen[0]), _read(pair.golden, chosen[1])
-        results += statistic_rows.compare(pair.label, ours, theirs, limits)
+        dumped_rows, golden_rows = _read(pair.dumped, executions[0]), _read(pair.golden, executions[1])
+        results += statistic_rows.compare(pair.label, dumped_rows, golden_rows, limits)
     compared = [result for result in results if result.verdict is not Verdict.ALONE]
     if not compared:
         messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")

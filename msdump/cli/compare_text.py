@@ -1,4 +1,4 @@
-"""What ``msdump compare`` prints: the table of operators, and the lines below it."""
+"""The output of ``msdump compare``: the table of operators, and the lines below it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLOURS: Final = {
     Verdict.UNREADABLE: "red",
     Verdict.ALONE: "dim",
 }
-_PIPED_WIDTH: Final = 160
+_PIPED_WIDTH: Final = 160  # columns; rich takes 80 where there is no terminal, which folds every name
 _COLUMNS: Final = ("#", "operator", "type", "shape", "cosine", "distance", "max error", "verdict")
 _FOLDED: Final = frozenset({"operator", "verdict"})
 
@@ -52,10 +52,10 @@ def _cells(located: Located) -> tuple[str, ...]:
 
 
 def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
-    numbers = tensor.compared.agreement
-    if numbers is None:
+    agreement = tensor.compared.agreement
+    if agreement is None:
         return "", "", ""
-    return f"{numbers.cosine:.6f}", f"{numbers.distance:.3g}", f"{numbers.largest:.3g}"
+    return f"{agreement.cosine:.6f}", f"{agreement.distance:.3g}", f"{agreement.largest:.3g}"
 
 
 def _whose(tensor: TensorResult) -> str:
@@ -71,9 +71,9 @@ def lines(report: DifferenceReport, shown: int, origins: Sequence[str]) -> Itera
     """Yield the lines below the table.
 
     Args:
-        report: What was compared.
+        report: The verdicts.
         shown: Number of operators in the table.
-        origins: What is known of the inputs of the first operator that differs.
+        origins: Lines on the origin of the inputs of the first operator that differs.
     """
     yield from _first(report, origins)
     counts = report.tensors

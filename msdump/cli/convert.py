@@ -1,4 +1,4 @@
-"""``msdump convert``: dump files as arrays that numpy loads, on the device's layout or on another."""
+"""``msdump convert``: converts dump files to arrays that numpy loads, in the device's format or another."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _parse_shape(_ctx: click.Context, _option: click.Parameter, text: str | None
     return tuple(map(int, text.split(",")))
 
 
-def _split(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path for text in given for path in text.split(",") if path)
+def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for text in texts for path in text.split(",") if path)
 
 
 @click.command(name="convert")
@@ -102,41 +102,40 @@ def command(
         raise click.UsageError("-o excludes -i")
     if not (paths or dumps):
         raise click.UsageError("give the dump files, or a directory of them")
-    chosen = {"output": output_index, "input": input_index}
-    only = next(((section, index) for section, index in chosen.items() if index is not None), None)
+    indices = {"output": output_index, "input": input_index}
+    only = next(((section, index) for section, index in indices.items() if index is not None), None)
     target = Target(form or "", OutputKind(kind), shape, only, scripts, version)
-    found = sources.find((*paths, *dumps), output)
-    with messages.bar("files", len(found.sources)) as advance:
-        done = tool.convert(found, output, target, jobs=jobs or 0, progress=lambda _: advance())
-    _report(done, target)
-    if done.failed:
+    dump_files = sources.find((*paths, *dumps), output)
+    with messages.bar("files", len(dump_files.sources)) as advance:
+        result = tool.convert(dump_files, output, target, jobs=jobs or 0, progress=lambda _: advance())
+    _report(result, target)
+    if result.failed:
         click.get_current_context().exit(FAILED)
 
 
-def _report(done: tool.Conversion, target: Target) -> None:
-    for line in _errors(done):
+def _report(conversion: tool.Conversion, target: Target) -> None:
+    for line in _errors(conversion):
         messages.say(f"error: {line}")
-    converted = len(done.results) - sum(not result.files for result in done.results)
-    print(
-        f"converted {_plural(converted, 'dump file')} to {_plural(done.files, 'file')}, {done.size:,} bytes"
-    )
-    print(f"into      {done.output}")
-    if done.kept:
-        print(
-            f"kept      {_plural(done.kept, 'tensor')} of ND, which is the host's layout, not {target.format}"
-        )
-    if done.skipped:
-        print(f"skipped   {_plural(done.skipped.total(), 'file')} of other kinds ({_kinds(done)})")
-    if done.failed:
-        failures = sum(len(result.failures) for result in done.failed)
-        print(f"failed    {_plural(len(done.failed), 'dump file')}, {_plural(failures, 'error')};")
-        print(f"          see {done.output}/{FAILED_LIST}")
+    converted = _plural(sum(bool(result.files) for result in conversion.results), "dump file")
+    written = _plural(conversion.files, "file")
+    print(f"converted {converted} to {written}, {conversion.size:,} bytes")
+    print(f"into      {conversion.output}")
+    if conversion.kept:
+        kept = _plural(conversion.kept, "tensor")
+        print(f"kept      {kept} of ND, which is the host's layout, not {target.format}")
+    if conversion.skipped:
+        skipped = _plural(conversion.skipped.total(), "file")
+        print(f"skipped   {skipped} of other kinds ({_kinds(conversion)})")
+    if conversion.failed:
+        failures = sum(len(result.failures) for result in conversion.failed)
+        print(f"failed    {_plural(len(conversion.failed), 'dump file')}, {_plural(failures, 'error')};")
+        print(f"          see {conversion.output}/{FAILED_LIST}")
 
 
-def _errors(done: tool.Conversion) -> Iterator[str]:
+def _errors(conversion: tool.Conversion) -> Iterator[str]:
     lines = [
         f"{result.path}: {failure.tensor}: {failure.message}" if failure.tensor else failure.message
-        for result in done.failed
+        for result in conversion.failed
         for failure in result.failures
     ]
     most = len(lines) if messages.verbosity() else _MOST_ERRORS
@@ -145,8 +144,8 @@ def _errors(done: tool.Conversion) -> Iterator[str]:
         yield f"and {len(lines) - most:,} more (--verbose shows all)"
 
 
-def _kinds(done: tool.Conversion) -> str:
-    kinds = sorted(done.skipped.items())
+def _kinds(conversion: tool.Conversion) -> str:
+    kinds = sorted(conversion.skipped.items())
     return ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)
 
 

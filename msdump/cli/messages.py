@@ -1,4 +1,4 @@
-"""What goes to standard error: warnings of the library, errors, nothing twice."""
+"""Messages on standard error: warnings of the library, and errors; no warning appears twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _said: Final[set[str]] = set()
 
 def start() -> None:
     """Show the library's warnings from now on, more with -v and -vv."""
-    _said.clear()
+    _said.clear()  # several commands may run in one process, each says its own
     log = logging.getLogger("msdump")
     log.addHandler(_lines)  # a handler that is there is not added again
     log.setLevel(_LEVELS[min(verbosity(), len(_LEVELS) - 1)])
@@ -65,7 +65,13 @@ verbose_in_full: Final = _option("--verbose", more="twice")
 
 
 def tell_execution(path: str, execution: int, executions: int) -> None:
-    """Say which of several executions in a directory is taken, once for each answer."""
+    """Warn which of several executions in a directory is taken, once for each dump and number.
+
+    Args:
+        path: Directory of an iteration.
+        execution: Number of the execution that is taken.
+        executions: Number of executions in the directory.
+    """
     if executions > 1:
         say_once(
             f"warning: {path.rpartition('/rank_')[0] or path} holds {executions} executions in one directory;"
@@ -75,11 +81,11 @@ def tell_execution(path: str, execution: int, executions: int) -> None:
 
 @contextmanager
 def bar(noun: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar, on a terminal; give the function that advances it.
+    """Show a progress bar on a terminal, and yield the function that advances it by one.
 
     Args:
-        noun: What is counted.
-        total: How many there are.
+        noun: Plural of what is counted.
+        total: Number of steps.
     """
     if not sys.stderr.isatty():
         yield lambda: None
@@ -94,7 +100,7 @@ def bar(noun: str, total: int) -> Iterator[Callable[[], None]]:
 
 def show(text: str) -> None:
     """Print to standard error, below a progress bar if there is one."""
-    sys.stdout.flush()
+    sys.stdout.flush()  # both may go to one file or terminal, where the order of lines matters
     print(text, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""The options and checks that several commands have in common."""
+"""The options that several commands have in common."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def context(command: _Command) -> _Command:
 
 
 def _parse_dimensions(
-    _ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]
+    _ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, int]:
     sizes = {}
-    for text in given:
+    for text in texts:
         name, _, digits = text.rpartition("=")
         size = env.number(digits, _BIGGEST_SIZE)
         if not name or size is None:

@@ -41,10 +41,10 @@ _STARTED: Final = "msdump.has_started"
 
 
 def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
-    """Note that operators run from now on: a file that cannot be written is a failure of the run.
+    """Let a file that cannot be written be a failure of the run (exit code 1) from now on.
 
     Args:
-        has_run: Tells whether an operator has run; any error is one of the run then.
+        has_run: Tells whether an operator has run; any error is a failure of the run then.
     """
     click.get_current_context().meta[_STARTED] = has_run
 
@@ -85,7 +85,7 @@ class CommandGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; whatever it raises becomes one message and an exit code."""
+        """Run a command; an exception becomes one message and an exit code."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -102,9 +102,9 @@ class CommandGroup(click.Group):
 
 
 def _report(ctx: click.Context, error: Exception) -> int:
-    """Say what went wrong; return the exit code."""
+    """Print the message of an error; return the exit code."""
     match error:
-        case ConfigError():
+        case ConfigError():  # all faults of a configuration at once, each with its place
             for problem in error.problems:
                 messages.say(f"error: {problem.render(error.source)}")
         case MsdumpError():

@@ -1,4 +1,4 @@
-"""``msdump run``: a model, its inputs and a number of steps; the dump is what the configuration says."""
+"""``msdump run``: runs a model for a number of steps, and dumps what the configuration says."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class _Run:
     """A run and how far it has come.
 
     Attributes:
-        network: What runs.
-        feed: Its inputs.
-        ran: Numbers of the iterations that are complete.
+        network: The network.
+        feed: Returns the inputs of a step.
+        completed: Numbers of the iterations that are complete.
     """
 
     network: Network
     feed: Feed
-    ran: list[int] = field(default_factory=list)
+    completed: list[int] = field(default_factory=list)
 
     def step(self) -> None:
         iteration = self.network.iteration
-        self.network.run(self.feed(len(self.ran)))
-        self.ran.append(iteration)
+        self.network.run(self.feed(len(self.completed)))
+        self.completed.append(iteration)
 
 
 @click.command(name="run")
@@ -113,20 +113,20 @@ def _reported(run: _Run, *, has_config: bool) -> Iterator[None]:
         yield
     finally:
         seconds = time.perf_counter() - started
-        mindspore.finish()
-        print(f"ran      {_iterations(run.ran)} of {run.network.graph.source} in {seconds:.2f} s")
+        mindspore.finish()  # files may still wait in a queue: the numbers below hold when they are written
+        print(f"ran      {_iterations(run.completed)} of {run.network.graph.source} in {seconds:.2f} s")
         for line in _dump_lines(run, has_config=has_config):
             print(line)
 
 
 def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
-    """Yield what the dump wrote, skipped and lost."""
+    """Yield lines on the files that the dump wrote, skipped and lost."""
     plan, summary = run.network.plan, run.network.summary
     if plan is None or summary is None:
         yield f"no dump: {_why_none(run.network, has_config=has_config)}"
         return
-    dumped = _iterations([number for number in run.ran if number in plan.when.iterations])
-    yield f"dumped   {dumped}: {summary.files} files, {summary.bytes:,} bytes"
+    dumped_iterations = _iterations([number for number in run.completed if number in plan.when.iterations])
+    yield f"dumped   {dumped_iterations}: {summary.files} files, {summary.bytes:,} bytes"
     yield f"into     {_place(plan)}"
     if summary.skipped:
         yield f"skipped  {_counts(summary.skipped, 'tensor')}"
@@ -154,8 +154,8 @@ def _why_none(network: Network, *, has_config: bool) -> str:
 def _iterations(numbers: list[int]) -> str:
     if not numbers:
         return "0 iterations"
-    which = IterationSet.of([(number, number) for number in numbers])
-    return f"{len(numbers)} iteration{'s' * (len(numbers) != 1)} ({which})"
+    ranges = IterationSet.of([(number, number) for number in numbers])
+    return f"{len(numbers)} iteration{'s' * (len(numbers) != 1)} ({ranges})"
 
 
 def _counts(counts: Any, noun: str) -> str:

@@ -13,12 +13,12 @@ from msdump.store.layouts import STATISTICS
 from msdump.store.read import mapped, texts
 
 _SHOWN: Final = 6  # files of one folder that are listed by name
-_FIELDS: Final = 5  # of a name, up to the timestamp
+_FIELDS: Final = 5  # fields of a name, up to the timestamp
 _KIBI: Final = 1024
 
 
 def lines(folder: Path, indent: str = "") -> Iterator[str]:
-    """Yield one line per entry below a folder; of many files only the first few."""
+    """Yield a line for each entry below a folder, folders first; of many files only the first few."""
     entries = sorted(folder.iterdir(), key=lambda entry: (not _is_folder(entry), _order(entry)))
     files = [entry for entry in entries if not _is_folder(entry)]
     for entry in entries[: len(entries) - len(files)]:
@@ -74,13 +74,22 @@ def _bytes(path: Path) -> int:
 
 
 def _order(path: Path) -> tuple[str, str]:
-    """Order files of tensors and operators by their timestamp, the fifth field, and others by name."""
+    """Return a sort key: files of tensors and operators by their timestamp, behind all others by name.
+
+    >>> _order(Path("Add.Default_Add-op0.0.0.1700000000000000.output.0.DefaultFormat.npy"))[0]
+    '1700000000000000'
+    """
     fields = path.name.split(".")
     is_timed = len(fields) >= _FIELDS and fields[_FIELDS - 1].isdecimal()
     return (fields[_FIELDS - 1] if is_timed else "", path.name)
 
 
 def _size(count: float) -> str:
+    """Return a number of bytes in words.
+
+    >>> _size(512), _size(1536), _size(5 << 30)
+    ('512 B', '2 KiB', '5.0 GiB')
+    """
     for unit in ("B", "KiB", "MiB"):
         if count < _KIBI:
             return f"{count:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Work on many files by several processes, results in the order of the files."""
+"""Works on many files in several processes, and gives the results in the order of the files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LARGEST_SHARE: Final = 16
 def each(
     work: Callable[[_Item], _Result], items: Sequence[_Item], *, amount: int, jobs: int = 0
 ) -> Iterator[_Result]:
-    """Yield what a function returns for each item, in the order of the items.
+    """Yield the result of a function for each item, in the order of the items.
 
     Args:
-        work: A function of a module, or a ``functools.partial`` of one; what it takes and returns
-            travels between processes. Whatever it raises is raised here.
-        items: What to work on.
-        amount: Bytes that are read in all; little work is done in this process.
+        work: A function of a module, or a ``functools.partial`` of one; its arguments and results
+            travel between processes. An exception that it raises is raised here.
+        items: The arguments of the calls.
+        amount: Bytes that are read in all; with few, this process does the work itself.
         jobs: Number of processes, 0: one for each core.
 
     Raises:
@@ -42,8 +42,9 @@ def each(
     pool = ProcessPoolExecutor(jobs)
     try:
         yield from pool.map(work, items, chunksize=share)
-    except BrokenProcessPool as error:
+    except BrokenProcessPool as error:  # mostly the kernel, when memory ran out
         fault = "a process was killed while it worked, perhaps for want of memory; try --jobs 1"
         raise ToolError(ReturnCode.UNKNOWN, fault) from error
     finally:
+        # An error, Ctrl-C or a reader that stops early must not wait for work that nobody wants any more.
         pool.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Files that commands over dumps write: owner only, complete or not there."""
+"""Writes the result files of commands: readable by their owner only, complete or not there."""
 
 from __future__ import annotations
 
@@ -15,24 +15,33 @@ from msdump.tools.return_codes import ReturnCode
 
 
 def stamped(prefix: str, suffix: str) -> str:
-    """Return a file name with the local time, ``result_20240131120000.csv``."""
+    """Return a file name with the local time, ``result_20240131120000.csv``.
+
+    >>> len(stamped("result", ".csv")) == len("result_20240131120000.csv")
+    True
+    """
     return f"{prefix}_{datetime.now().astimezone():%Y%m%d%H%M%S}{suffix}"
 
 
 def write(folder: str, name: str, parts: Iterable[str]) -> str:
-    """Write a text file; return its path.
+    """Write a text file and return its path.
 
-    The folder is made with mode 0700, the file has mode 0600. A name that is too long becomes a
-    hash, which ``mapping.csv`` explains.
+    The folder is created with mode 0700, the file has mode 0600, as msaccucmp's. A name of 255 bytes or
+    more becomes a hash, and ``mapping.csv`` beside it gets a line "hash,name".
+
+    Args:
+        folder: The folder.
+        name: Name of the file.
+        parts: The text, piece by piece.
 
     Raises:
-        ToolError: It cannot be written.
+        ToolError: The file cannot be written.
     """
     return write_bytes(folder, name, (part.encode() for part in parts))
 
 
 def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
-    """Write a file as ``write`` does; ToolError where it cannot be written."""
+    """Write a file of bytes and return its path, as ``write`` does."""
     directory = os.path.realpath(folder)
     stand_in = names.stand_in(name)
     path = f"{directory}/{stand_in}"

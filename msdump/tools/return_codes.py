@@ -6,7 +6,7 @@ import enum
 
 
 class ReturnCode(enum.IntEnum):
-    """What a command came to."""
+    """Return codes by their meaning; the numbers are the vendor's, so scripts may rely on them."""
 
     DONE = 0
     UNKNOWN = 1

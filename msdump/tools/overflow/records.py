@@ -1,4 +1,4 @@
-"""The records that a device leaves of overflows: where they stand, and what they tell."""
+"""The records that a device leaves of overflows: finding them, and what they say."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _UNITS: Final = frozenset(unit.name for unit in Unit)
 
 @dataclass(frozen=True, slots=True)
 class OverflowFile:
-    """A file that tells of an overflow.
+    """The file of an overflow record.
 
     Attributes:
-        timestamp: Microseconds since the epoch, as its name tells it.
+        timestamp: Microseconds since the epoch, from the name of the file.
         path: The file.
     """
 
     timestamp: int
     path: str
 
-    def told(self) -> Mapping[str, Any]:
-        """Return the record as its JSON form has it.
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the record in its JSON form: ``magic``, ``version`` and ``acc_list``, or a member by unit.
 
         Raises:
-            DumpReadError: The file cannot be read, or holds something else.
+            DumpReadError: The file cannot be read, or holds no record.
         """
         if not self.is_json:
             return _decoded(self.path)
-        found = texts.read_json(self.path)
-        if not isinstance(found, dict):
-            raise DumpReadError(self.path, f"no overflow record: {type(found).__name__}, not an object")
-        return found
+        record = texts.read_json(self.path)
+        if not isinstance(record, dict):
+            raise DumpReadError(self.path, f"no overflow record: {type(record).__name__}, not an object")
+        return record
 
     @property
     def is_json(self) -> bool:
@@ -62,11 +62,11 @@ def _decoded(path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class OverflowUnit:
-    """Part of a device that reports an overflow.
+    """A unit of a device that reports an overflow.
 
     Attributes:
-        unit: AIC, AIV, AICPU or SDMA; a section's name on older devices.
-        fields: What it tells.
+        unit: AIC, AIV, AICPU or SDMA; the name of a section, "AI Core", on older devices.
+        fields: Fields of the record about this unit: ``task_id``, ``stream_id``, ``status``, ...
     """
 
     unit: str
@@ -84,20 +84,20 @@ class OverflowUnit:
 
 
 def find(directory: str) -> list[OverflowFile]:
-    """Return the records in a directory and everything below, oldest first.
+    """Return the files of records in a directory and everything below, oldest first.
 
     Raises:
         ToolError: There is no such directory, or one below cannot be listed.
     """
     if not os.path.isdir(directory):
         raise ToolError(ReturnCode.PATH, f"{directory}: no such directory")
-    found = [record for folder in _folders(directory) for record in _records(*folder)]
-    return sorted(found, key=lambda record: (record.timestamp, record.path))
+    records = [record for folder in _folders(directory) for record in _records(*folder)]
+    return sorted(records, key=lambda record: (record.timestamp, record.path))
 
 
 def _folders(directory: str) -> Iterator[tuple[str, list[str]]]:
-    for folder, below, files in os.walk(directory, onerror=_raise):
-        below.sort()
+    for folder, folders, files in os.walk(directory, onerror=_raise):
+        folders.sort()
         yield folder, files
 
 
@@ -106,38 +106,47 @@ def _raise(error: OSError) -> None:
 
 
 def _records(folder: str, files: list[str]) -> Iterator[OverflowFile]:
-    """Yield the records of a directory; a JSON form counts where the record itself is not there."""
-    found = {}
+    """Yield the records of a directory; a JSON form counts only where the record itself is not there."""
+    by_name = {}
+    # JSON forms first, so that a record of the same name replaces its own.
     for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
         parsed = dump_folder.parse(f"{folder}/{file}", file.removesuffix(operator_names.OVERFLOW_JSON))
         if parsed is not None and parsed[1].op_type == operator_names.OP_DEBUG.op_type:
-            found[parsed[1].name] = OverflowFile(parsed[1].timestamp, parsed[1].path)
-    yield from found.values()
+            by_name[parsed[1].name] = OverflowFile(parsed[1].timestamp, parsed[1].path)
+    yield from by_name.values()
 
 
-def faults(record: OverflowFile, told: Mapping[str, Any]) -> list[OverflowUnit]:
-    """Return the parts of a device that report an overflow.
+def faults(record: OverflowFile, record_json: Mapping[str, Any]) -> list[OverflowUnit]:
+    """Return the units of a device that report an overflow.
+
+    >>> fields = {"task_id": 9, "stream_id": 2, "status": 2048}
+    >>> print(*faults(OverflowFile(0, ""), {"AI Core": fields, "L2 Atomic Add": {"status": 0}}))
+    [AI Core][TaskId:9][StreamId:2][Status:2048]
 
     Args:
-        record: The record.
-        told: What it tells (``Record.told``).
+        record: The file of the record, for messages.
+        record_json: The record in its JSON form (``OverflowFile.as_json``).
 
     Raises:
-        ToolError: None does.
+        ToolError: No unit reports one.
     """
-    if "magic" not in told:
-        found = [OverflowUnit(name, each) for name, each in told.items() if isinstance(each, dict)]
-        reporting = [fault for fault in found if fault.fields.get("status")]
+    # vendor: records of older devices have no magic number but a section for each unit.
+    if "magic" not in record_json:
+        units = [
+            OverflowUnit(name, fields) for name, fields in record_json.items() if isinstance(fields, dict)
+        ]
+        reporting = [fault for fault in units if fault.fields.get("status")]
         if not reporting:
             raise ToolError(ReturnCode.OVERFLOW_TYPE, f"{record.path}: no unit has a status other than 0")
         return reporting
-    details = told.get("acc_list")
+    details = record_json.get("acc_list")
     unit = details.get("acc_type") if isinstance(details, dict) else None
     fields = details.get("data") if isinstance(details, dict) else None
     if unit not in _UNITS or not isinstance(fields, dict):
         raise ToolError(
             ReturnCode.OVERFLOW_TYPE, f"{record.path}: unit {unit!r}; there are {', '.join(sorted(_UNITS))}"
         )
+    # In records of version 1 the status of AI Core is a list of four numbers.
     if not np.any(fields.get("status", 0)):
         raise ToolError(ReturnCode.OVERFLOW_STATUS, f"{record.path}: the status of {unit} is 0: no overflow")
     return [OverflowUnit(unit, fields)]

@@ -1,6 +1,6 @@
-"""Which operators overflowed: the records that a device leaves, joined to the operators' dump files.
+"""The report on operators that overflowed: a device's records, joined to the operators' dump files.
 
-A record tells the task and the stream of the operator; the dump file with both in its name and in
+A record holds the task and the stream of the operator; the dump file with both in its name and in
 the same directory is the operator's. One block for each record, oldest first:
 
     =================================================[1]==================================================
@@ -43,13 +43,13 @@ _BAR: Final = "=" * 49
 
 @dataclass(slots=True)
 class OverflowReport:
-    """What a search for overflows found.
+    """The report on overflows.
 
     Attributes:
         blocks: A text for each record that could be read.
-        errors: What is wrong with the others.
+        errors: Messages about the others, and about files that could not be converted.
         code: Return code of the first error.
-        found: Number of records that there are.
+        record_count: Number of records that there are.
     """
 
     blocks: list[str] = field(default_factory=list)
@@ -58,19 +58,20 @@ class OverflowReport:
     record_count: int = 0
 
     def fail(self, code: ReturnCode, message: str) -> None:
-        """Note an error."""
+        """Add an error."""
         self.errors.append(message)
         self.code = self.code or code
 
 
 def analyse(records: list[OverflowFile], output: str, count: int = 0) -> OverflowReport:
-    """Return a report of the oldest records; converted files go into a directory.
+    """Return a report on the oldest records; records and tensors are converted into a directory.
 
     Args:
-        records: What ``overflow_records.find`` gave.
+        records: The records, from ``overflow_records.find``.
         output: Directory of the converted records and tensors.
-        count: How many records, 0: all.
+        count: Number of records to report, 0: all.
     """
+    # Many records lie in one directory, which is listed once.
     report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_folder)
     for record in records[: count or None]:
         try:
@@ -88,24 +89,24 @@ def analyse(records: list[OverflowFile], output: str, count: int = 0) -> Overflo
 
 
 class _Results:
-    """Converts files into a directory; those of the same name get directories of their own in it."""
+    """Converts files into a directory; further files of the same name go into numbered directories in it."""
 
     def __init__(self, output: str) -> None:
         self._output = output
-        self._taken: dict[str, list[str]] = {}
+        self._paths_by_name: dict[str, list[str]] = {}
         self.failures: list[tuple[ReturnCode, str]] = []
 
     def place(self, path: str) -> str:
-        """Return the path of a converted file below the directory, without what is added to its name."""
+        """Return the path of a converted file below the directory, without the suffix that is added to it."""
         name = Path(path).name
-        owners = self._taken.setdefault(name, [])
-        if path not in owners:
-            owners.append(path)
-        number = owners.index(path)
+        paths = self._paths_by_name.setdefault(name, [])
+        if path not in paths:
+            paths.append(path)
+        number = paths.index(path)
         return f"{number}/{name}" if number else name
 
     def convert(self, path: str) -> None:
-        """Convert a file; what fails is noted."""
+        """Convert a file, and keep the failures."""
         directory = Path(self._output, self.place(path)).parent
         result = convert_file(Target(), Source(path, str(directory)))
         for failure in result.failures:
@@ -113,14 +114,14 @@ class _Results:
 
 
 def _block(record: OverflowFile, results: _Results, folder: Folder | None) -> list[str]:
-    faults = overflow_records.faults(record, record.told())
+    faults = overflow_records.faults(record, record.as_json())
     lines = [f" {fault}" for fault in faults] + [f" [timestamp:{record.timestamp}]"]
     if not record.is_json:
         results.convert(record.path)
     runs = [] if folder is None else _runs(folder, faults[-1])
     if folder is None or not runs:
         return lines
-    files = _told_of(runs, record.timestamp)
+    files = _files_of_record(runs, record.timestamp)
     if folder.kind is FolderKind.DUMPS:
         results.convert(files[-1].path)
     number = f", pass {files[-1].pass_number}" if len(runs) > 1 else ""
@@ -130,7 +131,7 @@ def _block(record: OverflowFile, results: _Results, folder: Folder | None) -> li
 
 
 def _folder(path: str) -> Folder | None:
-    """Return what lies beside a record, None where that is nothing."""
+    """Return the dump files beside a record, None where there are none."""
     try:
         return dump_folder.read(path)
     except ToolError as error:
@@ -140,17 +141,17 @@ def _folder(path: str) -> Folder | None:
 
 
 def _runs(folder: Folder, fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
-    """Return the files of the operator that overflowed, for each of its passes; none where it has none."""
-    fitting = sorted((file for file in folder.files if _fits(file, fault)), key=_age)
+    """Return the files of each pass of the operator that overflowed; none where it was not dumped."""
+    operator_files = sorted((file for file in folder.files if _fits(file, fault)), key=_age)
     passes: dict[int, list[NamedFile]] = {}
-    for file in fitting:
-        if (file.op_name, file.part) == (fitting[0].op_name, fitting[0].part):
+    for file in operator_files:
+        if (file.op_name, file.part) == (operator_files[0].op_name, operator_files[0].part):
             passes.setdefault(file.pass_number, []).append(file)
     return [tuple(files) for files in passes.values()]
 
 
-def _told_of(runs: list[tuple[NamedFile, ...]], time: int) -> tuple[NamedFile, ...]:
-    """Return the files of the pass that a record of some time tells of."""
+def _files_of_record(runs: list[tuple[NamedFile, ...]], time: int) -> tuple[NamedFile, ...]:
+    """Return the files of the pass that a record belongs to, by the record's time."""
     # A device tells of an overflow before it dumps the operator; where nothing came later, the nearest.
     return min(runs, key=lambda files: (files[-1].timestamp < time, abs(files[-1].timestamp - time)))
 
@@ -165,18 +166,18 @@ def _fits(file: NamedFile, fault: OverflowUnit) -> bool:
 
 
 def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
-    """Tell whether context and thread are those of a fault, where it tells them and the file has them."""
-    wanted = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
+    """Tell whether context and thread of a file, where it has some, are those of a fault."""
+    parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     return not file.part or all(
-        one in {_NO_PART, other} for one, other in zip(wanted, file.part[1:], strict=False)
+        one in {_NO_PART, other} for one, other in zip(parts, file.part[1:], strict=False)
     )
 
 
-_NO_PART: Final = 65535
+_NO_PART: Final = 65535  # vendor: the context or thread of a task that has none
 
 
 def _full_name(folder: Folder, file: NamedFile) -> str:
-    """Return the operator's name as the network has it, where the file tells it."""
+    """Return the operator's name as the network has it; .npy files know only the one in their name."""
     if folder.kind is not FolderKind.DUMPS:
         return file.op_name
     header, _ = dump_data.read_header(mapped.load(file.path), file.path)
@@ -195,6 +196,7 @@ def _tensor_lines(folder: Folder, results: _Results, tensor: DumpedOperand) -> I
 
 
 def _summary(tensor: DumpedOperand) -> str:
+    # Widened, because numpy's mean of float16 overflows and ml_dtypes' types have no such sums.
     raw = tensor.array
     array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
     head = f"[Shape: {array.shape}] [Dtype: {array.dtype}]"

@@ -19,10 +19,10 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def describe(plan: DumpPlan) -> str:
-    """Return what a plan does, as lines ``subject: words``; settings at their default stay unsaid."""
-    said = ((subject, words(plan)) for subject, words in _SUBJECTS)
+    """Return the description of a plan, lines ``subject: words``; settings at their default have none."""
+    lines = ((subject, words(plan)) for subject, words in _SUBJECTS)
     width = max(len(subject) for subject, _ in _SUBJECTS) + 2
-    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in said if words)
+    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in lines if words)
 
 
 def _state(plan: DumpPlan) -> str:
@@ -83,15 +83,15 @@ def _tensors(plan: DumpPlan) -> str:
         for name, kept in (("inputs", plan.what.keeps_inputs), ("outputs", plan.what.keeps_outputs))
         if kept
     ]
-    which = " and ".join(sides)
+    sides_words = " and ".join(sides)
     if not plan.files.keeps_tensors:
-        return f"none; {which} are only measured"
+        return f"none; {sides_words} are only measured"
     layout = "device" if plan.what.keeps_device_format else "host"
-    part = f", first {plan.what.sample_count} elements" if plan.what.sample_count else ""
+    sample = f", first {plan.what.sample_count} elements" if plan.what.sample_count else ""
     if plan.compiled.operator_statistics is not None:
-        return f"none; {which} are only measured: {', '.join(plan.compiled.operator_statistics)}"
+        return f"none; {sides_words} are only measured: {', '.join(plan.compiled.operator_statistics)}"
     form = "one file for each operator" if plan.files.file_format is FileFormat.BIN else "as .npy"
-    return f"{which}{part}, in {layout} format, {form}"
+    return f"{sides_words}{sample}, in {layout} format, {form}"
 
 
 def _statistics(plan: DumpPlan) -> str:
@@ -131,6 +131,7 @@ def _size(count: int) -> str:
     return f"{count} bytes"
 
 
+# The order of the lines: what is dumped first, then how.
 _SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
     ("dump", _state),
     ("device", _device),

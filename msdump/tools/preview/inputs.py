@@ -1,4 +1,4 @@
-"""Inputs of a network for runs without a program: from an .npz file, or made up from a seed."""
+"""Inputs of a network for runs without a program: from an .npz file, or random from a seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from msdump.graph.graph import Graph, Value, ValueType
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
 _MOST_DIMENSIONS: Final = 64
-_MADE_BYTES: Final = 8  # of an element while it is made up, whatever its type
+_RANDOM_BYTES: Final = 8  # of an element when it is drawn: float64 or int64, whatever its type
 # RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
 _BROKEN: Final = (
     *(ValueError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError),
@@ -56,8 +56,8 @@ def _read(path: str) -> dict[str, np.ndarray]:
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
     try:
         with reading.open_file(path) as file:
-            loaded = np.load(file, allow_pickle=False)
-            arrays = None if isinstance(loaded, np.ndarray) else dict(loaded)
+            archive = np.load(file, allow_pickle=False)
+            arrays = None if isinstance(archive, np.ndarray) else dict(archive)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
     except _BROKEN as error:
@@ -67,9 +67,12 @@ def _read(path: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _typed(array: np.ndarray, known: ValueType) -> np.ndarray:
-    """Return an array in the type that its input declares where numpy has no such type."""
-    dtype = known.dtype
+def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:
+    """Return an array in the type that its input declares where numpy has no such type.
+
+    ``numpy.savez`` writes such types as bytes without a type ("V2"), dump files hold a wider type.
+    """
+    dtype = declared.dtype
     if dtype is None or dtype.saved == dtype.numpy:
         return array
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
@@ -78,7 +81,7 @@ def _typed(array: np.ndarray, known: ValueType) -> np.ndarray:
 
 
 def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dict[str, Any]:
-    """Return made-up inputs of one step: the same for the same seed and step.
+    """Return random inputs of one step: the same for the same seed and step.
 
     Floating point elements are normally distributed, 8-bit and smaller integers
     take every value, larger ones are 0 or 1, optional inputs stay absent.
@@ -90,13 +93,13 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
         step: Number of the step.
 
     Raises:
-        InputError: An input that declares no type or shape, or is a sequence; a dimension that
-            no input has.
+        InputError: An input declares no type or shape, or is a sequence; no input has one of the
+            dimensions.
     """
     check_sizes(graph, sizes)
     generator = np.random.default_rng((seed, step))
     return {
-        value.name: _made_up(graph, value, sizes, generator)
+        value.name: _random_value(graph, value, sizes, generator)
         for value in graph.inputs
         if value.type.kind != "optional"
     }
@@ -106,7 +109,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Refuse sizes of dynamic dimensions that no input has.
 
     Raises:
-        InputError: Names such a dimension, and those that there are.
+        InputError: No input has one of the dimensions; the message names those that there are.
     """
     names = dict.fromkeys(
         size for value in graph.inputs for size in value.type.shape or () if isinstance(size, str)
@@ -116,32 +119,41 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
             continue
         close = difflib.get_close_matches(name, names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        there = f"they are {', '.join(names)}" if names else "there are none"
-        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {there}{hint}")
+        available = f"they are {', '.join(names)}" if names else "there are none"
+        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {available}{hint}")
 
 
-def _made_up(graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator) -> Any:
-    known = value.type
-    if known.kind != "tensor" or known.dtype is None or known.shape is None:
-        what = f"is a {known.kind}" if known.kind not in {"", "tensor"} else "declares no type and shape"
+def _random_value(
+    graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator
+) -> Any:
+    declared = value.type
+    if declared.kind != "tensor" or declared.dtype is None or declared.shape is None:
+        fault = (
+            f"is a {declared.kind}" if declared.kind not in {"", "tensor"} else "declares no type and shape"
+        )
         raise InputError(
-            f"{graph.source}: input {value.name!r} {what} and cannot be made up;"
+            f"{graph.source}: input {value.name!r} {fault} and cannot be made up;"
             " give it with --inputs, or run the network from Python"
         )
-    shape = tuple(_size(size, sizes) for size in known.shape)
+    shape = tuple(_size(size, sizes) for size in declared.shape)
     _check_shape(graph, value, shape)
-    return _elements(known.dtype, shape, generator)
+    return _elements(declared.dtype, shape, generator)
 
 
 def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
-    what = f"{graph.source}: input {value.name!r} of shape {shape!s:.80} cannot be made up"
+    fault = f"{graph.source}: input {value.name!r} of shape {shape!s:.80} cannot be made up"
     if len(shape) > _MOST_DIMENSIONS:
-        raise InputError(f"{what}: {len(shape)} dimensions, numpy has at most {_MOST_DIMENSIONS}")
+        raise InputError(f"{fault}: {len(shape)} dimensions, numpy has at most {_MOST_DIMENSIONS}")
     if min(shape, default=0) < 0:
-        raise InputError(f"{what}: sizes begin at 0")
-    needed, there = math.prod(shape) * _MADE_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise InputError(f"{what}: that takes {needed:,} bytes, the machine has {there:,}; give --inputs")
+        raise InputError(f"{fault}: sizes begin at 0")
+    needed, available = (
+        math.prod(shape) * _RANDOM_BYTES,
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )
+    if needed > available:
+        raise InputError(
+            f"{fault}: that takes {needed:,} bytes, the machine has {available:,}; give --inputs"
+        )
 
 
 def _size(size: int | str | None, sizes: Mapping[str, int]) -> int:
@@ -163,7 +175,8 @@ def _elements(dtype: DType, shape: tuple[int, ...], generator: np.random.Generat
 
 
 def _range(dtype: DType) -> tuple[int, int]:
-    """Return the smallest integer and the one behind the largest."""
+    """Return the smallest integer to draw, and the one behind the largest."""
+    # Larger integers are mostly token ids, indices and lengths, of which only 0 and 1 are surely valid.
     if dtype.numpy.itemsize > 1 or dtype.name == "bool":
         return 0, _SMALL_RANGE
     limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]  # the package has no annotations

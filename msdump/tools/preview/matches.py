@@ -1,4 +1,4 @@
-"""What a plan selects of a model, and which ``kernels`` items select nothing."""
+"""The operators of a model that a plan selects, and the ``kernels`` items that select nothing."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What a plan selects of a model.
+    """The operators of a model that a plan selects.
 
     Attributes:
-        kernels: Operators in execution order; those of branches and loops follow the main graph's.
-        parameters: Weights and graph inputs (CPU and GPU).
+        kernels: Selected operators in execution order; those of branches and loops follow the main graph's.
+        parameters: Names of selected weights and graph inputs (CPU and GPU).
         unmatched: Items that select nothing.
-        count: Operators that run, dumped or not: those that the device has made of the model's.
-        is_compiled: The device has changed the graph.
+        count: Number of operators that run on the device, dumped or not.
+        is_compiled: Whether the device has compiled the graph, so that they are not the model's operators.
     """
 
     kernels: tuple[OperatorRef, ...]
@@ -47,7 +47,10 @@ class Matches:
 
 
 def matches(graph: Graph, plan: DumpPlan) -> Matches:
-    """Return what a plan selects of a model, branches and loops included; ``set_dump`` marks nothing."""
+    """Return the operators of a model that a plan selects, also in branches and loops.
+
+    Nothing is marked by ``set_dump``, which only a running program calls.
+    """
     if plan.files.tree is not Tree.RANKS:
         return _compiled(graph, plan)
     device = emulated(graph, plan, plan.context)
@@ -55,14 +58,14 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
     selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
     has_parameters = plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     names = list(selection.selectable(graph, plan))
-    used = selection.used_items(plan, names)
+    used_items = selection.used_items(plan, names)
     return Matches(
         tuple(operator for inner, chosen in selections for operator in _watched(inner, chosen)),
         tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
         tuple(
             Unmatched(pattern.item, suggest_for(pattern, operators(graph)))
             for pattern in plan.what.selector.patterns
-            if pattern.item not in used
+            if pattern.item not in used_items
         ),
         sum(len(inner.operators) for inner in graph.walk()),
         is_compiled=plan.context.jit_level is JitLevel.O1,
@@ -75,28 +78,28 @@ def seen(graph: Graph, plan: DumpPlan) -> tuple[Node, ...]:
     return operators(graph if device is None else device.graph)
 
 
-def _watched(graph: Graph, chosen: selection.Selection) -> Iterator[OperatorRef]:
-    pairs = zip(graph.nodes, chosen.watched, strict=True)
+def _watched(graph: Graph, selection_of_graph: selection.Selection) -> Iterator[OperatorRef]:
+    pairs = zip(graph.nodes, selection_of_graph.watched, strict=True)
     return (node.operator for node, is_watched in pairs if is_watched)
 
 
 def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
-    """Return what a plan selects of the graph that the device compiles."""
+    """Return the operators that a plan selects of the graph that the device compiles (O2, GE, acl)."""
     device = emulated(graph, plan, plan.context)
     assert device is not None, "only Ascend compiles whole graphs"
     devices = tuple(device.walk())
-    chosen = select_compiled(devices, plan, frozenset(), graph.file_stem)
+    compiled_selections = select_compiled(devices, plan, frozenset(), graph.file_stem)
     nodes = [node for inner in devices for node in inner.graph.nodes]
-    watched = [is_watched for each in chosen for is_watched in each.watched]
+    watched = [is_watched for each in compiled_selections for is_watched in each.watched]
     names = [name for node in nodes for name in full_names(node)]
-    used = selection.used_items(plan, names)
+    used_items = selection.used_items(plan, names)
     return Matches(
         tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
         (),
         tuple(
             Unmatched(pattern.item, suggest_for(pattern, nodes))
             for pattern in plan.what.selector.patterns
-            if pattern.item not in used
+            if pattern.item not in used_items
         ),
         sum(task is not None for inner in devices for task in inner.tasks),
         is_compiled=True,

@@ -1,7 +1,7 @@
-"""Which operators of a model nothing here can run, told before anything runs.
+"""Finds the operators of a model that have no kernel, before anything runs.
 
-Each kind of operator is compiled once, for the types of its inputs and without its weights: an
-operator that has no kernel needs no values to show it.
+Each kind of operator is compiled once, for the types of its inputs and without its weights: whether
+there is a kernel does not depend on values.
 """
 
 from __future__ import annotations
@@ -24,61 +24,62 @@ _MOST: Final = 1 << 16  # elements of a stand-in; a larger tensor is stood in fo
 
 
 def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """Yield the operators that neither the runtime nor ONNX's reference can run, and why.
+    """Yield the operators that neither onnxruntime nor ONNX's reference can run, and the reason.
 
     Operators whose inputs have unknown types, or are no tensors, are left out: they may well run.
 
     Args:
         graph: The model, with its branches and loops.
     """
-    known: dict[Hashable, str] = {}
+    refusal_of: dict[Hashable, str] = {}
     for inner in graph.walk():
         for node in inner.operators:
-            fed = _stand_ins(inner, node)
-            if fed is None:
+            stand_ins = _stand_ins(inner, node)
+            if stand_ins is None:
                 continue
-            key = (node.domain, node.op_type, repr(sorted(node.attributes.items())), _types(node, fed))
-            if key not in known:
-                known[key] = _refusal(inner, node, fed)
-            if known[key]:
-                yield node, known[key]
+            key = (node.domain, node.op_type, repr(sorted(node.attributes.items())), _types(node, stand_ins))
+            # A network repeats few kinds of operators many times, and compiling one takes milliseconds.
+            if key not in refusal_of:
+                refusal_of[key] = _refusal(inner, node, stand_ins)
+            if refusal_of[key]:
+                yield node, refusal_of[key]
 
 
-def _refusal(graph: Graph, node: Node, fed: dict[str, Any]) -> str:
+def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any]) -> str:
     """Return why an operator cannot be compiled, "" where it can."""
     weightless = KernelFactory(graph, WeightStore({}), runtime(), _as_the_model_says)
     weights = WeightStore(graph.weights)
     try:
-        weightless.make(node, fed)
+        weightless.make(node, stand_ins)
     except UnsupportedOpError:  # it may need its weights
         try:
             factory = KernelFactory(graph, weights, runtime(), _as_the_model_says)
-            factory.make(node, {name: value for name, value in fed.items() if name not in weights})
+            factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
         except UnsupportedOpError as error:
             return str(error).partition(f"node {node.name!r}: ")[2] or str(error)
     return ""
 
 
 def _as_the_model_says(_node: Node) -> None:
-    """Round nothing."""
+    """Add no casts: the precision of a device has no part in whether there is a kernel."""
 
 
 def _stand_ins(graph: Graph, node: Node) -> dict[str, Any] | None:
-    """Return values of the types that an operator reads; None where one is not known."""
-    fed = {name: _stand_in(graph, name) for name in reads(node)}
-    return None if any(value is None for value in fed.values()) else fed
+    """Return zeros of the types that an operator reads, by name; None where a type is not known."""
+    stand_ins = {name: _stand_in(graph, name) for name in reads(node)}
+    return None if any(value is None for value in stand_ins.values()) else stand_ins
 
 
 def _stand_in(graph: Graph, name: str) -> Any:
-    known = graph.type_of(name)
-    if known.dtype is None or known.kind != "tensor":
+    declared = graph.type_of(name)
+    if declared.dtype is None or declared.kind != "tensor":
         return None
-    if known.dtype is STRING:
-        return values.from_array(np.array([""], known.dtype.numpy))
-    shape = [dim if isinstance(dim, int) else 1 for dim in known.shape or ()]
-    small = shape if np.prod(shape, dtype=float) <= _MOST else [1] * len(shape)
-    return values.owned(np.zeros(small, known.dtype.numpy))
+    if declared.dtype is STRING:
+        return values.from_array(np.array([""], declared.dtype.numpy))
+    shape = [dim if isinstance(dim, int) else 1 for dim in declared.shape or ()]
+    stand_in_shape = shape if np.prod(shape, dtype=float) <= _MOST else [1] * len(shape)
+    return values.owned(np.zeros(stand_in_shape, declared.dtype.numpy))
 
 
-def _types(node: Node, fed: dict[str, Any]) -> Hashable:
-    return tuple(values.kind_of(fed[name]) if name in fed else "" for name in node.inputs)
+def _types(node: Node, stand_ins: dict[str, Any]) -> Hashable:
+    return tuple(values.kind_of(stand_ins[name]) if name in stand_ins else "" for name in node.inputs)
