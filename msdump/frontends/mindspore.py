@@ -23,13 +23,13 @@ from msdump.targets import Operator, Scope
 
 @dataclass(slots=True)
 class ProcessState:
-    """What the process has been told so far; a test gives each case one of its own.
+    """Settings, configurations and networks of the process; each test has a state of its own.
 
     Attributes:
-        process: What all networks share.
-        options: Values of command line options; they beat the environment.
-        calls: Values of ``set_context`` calls; they beat both.
-        configurations: What networks dump.
+        process: Sinks, counters, clock and marks that all networks share.
+        options: Fields of Context from command line options; they beat the environment.
+        calls: Fields of Context from ``set_context`` calls; they beat both.
+        configurations: The dump configurations of networks.
         networks: The networks that are in use, for ``set_dump`` by name.
         lock: Held while networks and marks meet.
     """
@@ -45,11 +45,11 @@ class ProcessState:
 _state = ProcessState()
 
 
-def set_context(**given: Any) -> None:
-    """Say where networks that are loaded from now on run.
+def set_context(**named_settings: Any) -> None:
+    """Set the device, level and options of networks that are loaded from now on.
 
     Args:
-        given: ``device_target`` ("CPU", "GPU" or "Ascend"), ``jit_level`` ("O0", "O1" or "O2"),
+        named_settings: ``device_target`` ("CPU", "GPU" or "Ascend"), ``jit_level`` ("O0", "O1" or "O2"),
             ``device_id`` (a number), ``reserve_class_name_in_scope`` (False: scopes without class
             names, for shorter file names), ``ascend_config`` (``precision_mode``;
             ``fusion_switch``, "on" or "off"; ``exception_dump``, "1": a failing operator of Ascend O2
@@ -58,27 +58,27 @@ def set_context(**given: Any) -> None:
     Raises:
         ValueError: An unknown setting or value.
     """
-    _state.calls |= settings.checked(given)
+    _state.calls |= settings.checked(named_settings)
 
 
 def set_options(**options: Any) -> None:
-    """Take the command line's values of ``set_context``'s settings; they beat the environment."""
-    given = {name: value for name, value in options.items() if value is not None}
-    _state.options |= settings.checked(given)
+    """Set the command line's values of ``set_context``'s settings; they beat the environment."""
+    named_settings = {name: value for name, value in options.items() if value is not None}
+    _state.options |= settings.checked(named_settings)
 
 
 def set_config(path: str, giver: str) -> None:
-    """Take a configuration file in place of MINDSPORE_DUMP_CONFIG's, before the first load.
+    """Set a configuration file in place of MINDSPORE_DUMP_CONFIG's, before the first load.
 
     Args:
         path: The file, absolute or relative.
-        giver: What gave the path, for messages: a command line option.
+        giver: The command line option that holds the path, for messages.
     """
     _state.configurations.substitute = (path, giver)
 
 
 def current_context() -> Context:
-    """Return where a network that is loaded now runs: calls, then options, then environment.
+    """Return the context of a network that is loaded now: calls beat options, options the environment.
 
     Raises:
         ValueError: An environment variable has an unknown value.
@@ -112,7 +112,7 @@ def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any]
     plan = plans.default(where) if config is None else plans.own(config, where)
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     network = Network(graph, plan, _state.process, where)
-    with _state.lock:
+    with _state.lock:  # a mark by name that another thread sets meanwhile reaches the network once, not never
         network.take_names()
         _state.networks.add(network)
     _save_graphs(graph, network, plan, where if plan is None else plan.context)
@@ -128,7 +128,7 @@ def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: C
 
 
 def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - MindSpore's signature
-    """Choose what ``dump_mode`` 2 dumps.
+    """Choose the operators that ``dump_mode`` 2 dumps.
 
     Args:
         target: A network, one of its scopes (``network.scope("conv1")``), one of its operators
@@ -182,7 +182,7 @@ def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> C
     def run() -> Any:
         result = None
         for _ in range(sink_size):
-            with lock:
+            with lock:  # a generator that two threads advance at once raises ValueError
                 element = next(elements)
             result = _fed(network, element)
         return result
@@ -191,6 +191,7 @@ def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> C
 
 
 def _repeated(dataset: Iterable[Any]) -> Iterator[Any]:
+    """Yield the elements of a dataset over and over."""
     while True:
         is_empty = True
         for element in dataset:
@@ -203,6 +204,7 @@ def _repeated(dataset: Iterable[Any]) -> Iterator[Any]:
 
 
 def _fed(network: Network, element: Any) -> Any:
+    """Run a network on an element: inputs by name, inputs in order, or the one input."""
     if isinstance(element, Mapping):
         return network(**element)
     return network(*element) if isinstance(element, tuple) else network(element)

@@ -1,4 +1,4 @@
-"""The settings of ``set_context`` and of its environment variables, checked: one table."""
+"""The settings of ``set_context`` and of its environment variables, one table: names, checks, fields."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ Fields = dict[str, Any]
 """Values by field of Context."""
 
 Parse = Callable[[str, Any], Fields]
+"""Checks a setting, by its name for messages and its value, and returns the fields that it sets."""
 
 MOST_DEVICES: Final = (1 << 31) - 1
 """The largest number of a device; the products keep it in 32 bit."""
@@ -29,7 +30,7 @@ _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def checked(settings: Mapping[str, Any]) -> Fields:
-    """Return the fields of Context that settings give.
+    """Return the fields of Context that settings of ``set_context`` set.
 
     Raises:
         InputError: An unknown setting, or a value that it cannot have.
@@ -43,7 +44,7 @@ def checked(settings: Mapping[str, Any]) -> Fields:
 
 
 def from_environment() -> Fields:
-    """Return the fields of Context that environment variables give.
+    """Return the fields of Context that environment variables set.
 
     Raises:
         InputError: A variable has a value that it cannot have.
@@ -79,7 +80,7 @@ def _number(field: str) -> Parse:
 
 
 def _digits(value: Any) -> int | None:
-    """Return a number that is given as such or in digits, None where it is no number of a device."""
+    """Return a device number from an integer or a text of digits, None where it is none."""
     if isinstance(value, int):
         return value if 0 <= value <= MOST_DEVICES else None
     return env.number(str(value), MOST_DEVICES)
@@ -124,7 +125,7 @@ def _ascend_config(name: str, value: Any) -> Fields:
 
 def _switch(field: str) -> Parse:
     def parse(name: str, value: Any) -> Fields:
-        if value not in ("on", "off"):
+        if value not in ("on", "off"):  # a tuple, not a set: the value may be unhashable
             raise InputError(f"{name} = {value!r}: 'on' or 'off' is expected")
         return {field: value == "on"}
 

@@ -42,42 +42,43 @@ __all__ = [
 
 @answers.code
 def init(config_path: str | None = None) -> None:
-    """Begin (``aclInit``); a configuration file may configure a dump.
+    """Initialise pyACL (``aclInit``); a configuration file may configure a dump.
 
     Args:
         config_path: Path of an acl.json, None or "" for none.
 
-    Codes: 100002 where it has begun already, 100000 where it is given another configuration than
-    the first time, 100003, 100006 and 100009 for a file that cannot be used.
+    Codes: 100002 where it is initialised already, 100000 for another configuration than the first
+    time, 100003, 100006 and 100009 for a file that cannot be used.
     """
-    now = state.current()
+    # vendor: CANN compares the configurations before it complains of the second call
+    acl = state.current()
     data = _configuration(config_path)
-    if now.config and data and data != now.config:
+    if acl.config and data and data != acl.config:
         reason = "the configuration differs from that of the first aclInit"
         raise invalid_argument("aclInit", config_path, "configPath", reason)
-    if now.is_initialised:
+    if acl.is_initialised:
         raise AclError(AclCode.REPEAT_INITIALIZE, "acl.init has been called already")
-    now.dumps.read_environment()
+    acl.dumps.read_environment()
     if config_path and data:
-        now.dumps.configure(config_path, AclCode.PARSE_FILE)
-    now.config = now.config or data
-    now.is_initialised, now.is_finalised = True, False
+        acl.dumps.configure(config_path, AclCode.PARSE_FILE)
+    acl.config = acl.config or data
+    acl.is_initialised, acl.is_finalised = True, False
 
 
 @answers.code
 def finalize() -> None:
-    """End (``aclFinalize``): every file of a dump is complete afterwards.
+    """Finalise pyACL (``aclFinalize``): every file of a dump is complete afterwards.
 
-    Codes: 100037 where it has ended already.
+    Codes: 100037 where it is finalised already.
     """
-    now = state.current()
-    if now.is_finalised:
+    acl = state.current()
+    if acl.is_finalised:
         raise AclError(AclCode.REPEAT_FINALIZE, "acl.finalize has been called already")
-    _end(now)
+    _end(acl)
 
 
 def get_recent_err_msg() -> str:
-    """Return what the last failing call said, once."""
+    """Return the message of the last call that failed; a second call returns ""."""
     return answers.recent_message()
 
 
@@ -96,7 +97,7 @@ def create_data_buffer(data: Any, size: Any) -> int:
 
 @answers.code
 def destroy_data_buffer(data_buffer: int) -> None:
-    """Forget a data buffer; its memory stays."""
+    """Destroy a data buffer; its memory stays."""
     state.current().handles.remove(data_buffer, DataBuffer)
 
 
@@ -120,11 +121,11 @@ def _configuration(config_path: Any) -> bytes:
     return file.read(config_path)
 
 
-def _end(now: AclState) -> None:
-    now.is_initialised, now.is_finalised = False, True
-    now.dumps.is_initialised = False
-    now.models.clear()
-    now.dumps.stop()
+def _end(acl: AclState) -> None:
+    acl.is_initialised, acl.is_finalised = False, True
+    acl.dumps.is_initialised = False
+    acl.models.clear()
+    acl.dumps.stop()
 
 
 @atexit.register

@@ -11,11 +11,11 @@ from msdump.device.memory import DeviceMemory
 from msdump.errors import AclError
 from msdump.frontends.acl.host import HostMemory
 
-_MOST: Final = 1 << 48
+_MOST: Final = 1 << 48  # addresses of user space have 48 bits at most
 
 
 class Memory:
-    """Gives out memory of device and host, and finds it again by pointer.
+    """Allocates memory of device and host, and finds it again by pointer.
 
     Addresses of the device are no addresses of this process: only ``view`` leads to their bytes.
     Any thread may use it.
@@ -94,18 +94,18 @@ class Memory:
         start = self._block(address)
         if start is not None:
             return self._device_view(start, address - start, size)
-        found = self.host.view(address, size, writes=writes) if size else memoryview(b"")
-        if found is None:
-            what = "writable memory" if writes else "memory"
-            raise AclError(AclCode.INVALID_PARAM, f"{_show(address)}: there are no {size} bytes of {what}")
-        return found
+        view = self.host.view(address, size, writes=writes) if size else memoryview(b"")
+        if view is None:
+            missing = "writable memory" if writes else "memory"
+            raise AclError(AclCode.INVALID_PARAM, f"{_show(address)}: there are no {size} bytes of {missing}")
+        return view
 
     def _block(self, address: int) -> int | None:
         """Return where the block of the device begins that holds an address."""
-        at = bisect_right(self._addresses, address) - 1
-        if at < 0:
+        index = bisect_right(self._addresses, address) - 1
+        if index < 0:
             return None
-        start = self._addresses[at]
+        start = self._addresses[index]
         return start if address < start + len(self._blocks[start]) else None
 
     def _device_view(self, start: int, offset: int, size: int) -> memoryview:

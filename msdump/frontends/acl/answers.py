@@ -1,4 +1,7 @@
-"""How functions answer in pyACL: with return codes, never with exceptions."""
+"""pyACL's return conventions as decorators: functions return codes and never raise.
+
+Inside, functions raise the package's errors; the decorators log them and return their codes.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ _recent: list[str] = []
 
 
 def code(function: Callable[P, None]) -> Callable[P, int]:
-    """Let a function answer with a code alone: 0, or why it failed."""
+    """Make a function return a code alone: 0, or that of the error that it raised."""
 
     @functools.wraps(function)
     def answer(*arguments: P.args, **named: P.kwargs) -> int:
@@ -52,7 +55,7 @@ def code(function: Callable[P, None]) -> Callable[P, int]:
 
 
 def value_and_code(null: N) -> Callable[[Callable[P, T]], Callable[P, tuple[T | N, int]]]:
-    """Let a function answer with a value and a code; the value is ``null`` where it failed."""
+    """Make a function return its value and a code; the value is ``null`` where it raised an error."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, tuple[T | N, int]]:
         @functools.wraps(function)
@@ -65,7 +68,7 @@ def value_and_code(null: N) -> Callable[[Callable[P, T]], Callable[P, tuple[T | 
 
 
 def value(null: N) -> Callable[[Callable[P, T]], Callable[P, T | N]]:
-    """Let a function answer with a value alone, ``null`` where it failed."""
+    """Make a function return its value alone, ``null`` where it raised an error."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T | N]:
         @functools.wraps(function)
@@ -78,32 +81,33 @@ def value(null: N) -> Callable[[Callable[P, T]], Callable[P, T | N]]:
 
 
 def on_stream(stream: Stream, call: Callable[[], None]) -> None:
-    """Do a stream's work at once; what goes wrong is told when the stream is synchronised."""
+    """Do a stream's work at once; the code of its first failure stays until the stream is synchronised."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - the stream tells it
-        found = code_of(error)
-        stream.failure = stream.failure or found
+        number = code_of(error)  # also of a later failure, which is logged though its code is not kept
+        stream.failure = stream.failure or number
 
 
 def recent_message() -> str:
-    """Return what the last failure said, once; "" where nothing failed since."""
+    """Return the message of the last failure and drop it; "" where nothing failed since the last call."""
     return _recent.pop() if _recent else ""
 
 
 def code_of(error: Exception) -> int:
-    """Return the code that tells of an error, and log it."""
+    """Log an error and return its code."""
     if isinstance(error, AclError):
-        found = error.code
+        number = error.code
     elif isinstance(error, MemoryError) and not isinstance(error, MsdumpError):
-        found = AclCode.BAD_ALLOC
+        number = AclCode.BAD_ALLOC
     else:
-        found = next((number for kind, number in _CODES if isinstance(error, kind)), AclCode.INTERNAL_ERROR)
+        codes = (number for kind, number in _CODES if isinstance(error, kind))
+        number = next(codes, AclCode.INTERNAL_ERROR)
     is_known = isinstance(error, (MsdumpError, MemoryError))
     message = str(error) if is_known else f"internal error: {type(error).__name__}: {error}"
     _log.error("%s", message, exc_info=None if is_known else error)
     _recent[:] = [message]
-    return int(found)
+    return int(number)
 
 
 def _attempt(function: Callable[P, T], null: N, *arguments: P.args, **named: P.kwargs) -> tuple[T | N, int]:

@@ -1,4 +1,4 @@
-"""Which dump is on: what ``init``, ``set_dump`` and the environment have configured."""
+"""The dumps of a process that ``acl.init``, ``acl.mdl.set_dump`` and the environment have configured."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Configuration:
     Attributes:
         plan: What is dumped.
         time: When it was configured, the name of its directory.
-        process: What the models that are loaded under it share.
-        usage: Those models.
+        process: Sinks, clock and counters that the models loaded under it share.
+        usage: Names and runs of those models.
     """
 
     plan: DumpPlan
@@ -39,9 +39,9 @@ class Configuration:
     usage: Usage = field(default_factory=Usage)
 
     def flush(self) -> None:
-        """Complete every file and tell what was asked for and never met."""
+        """Complete every file and warn of models and steps that were never met."""
         self.process.close()
-        self.usage.tell(self.plan)
+        self.usage.warn_of_unmet(self.plan)
 
     def stop(self) -> None:
         """Dump nothing any more; what was captured is on disk afterwards."""
@@ -62,17 +62,17 @@ class Dumps:
     def __init__(self) -> None:
         """Start with nothing configured."""
         self.is_initialised = False
-        self._armed: Configuration | None = None
+        self._armed: Configuration | None = None  # for models that are loaded from now on
         self._exceptions: Configuration | None = None
-        self._is_environments = False
-        self._started: list[Configuration] = []
+        self._is_of_environment = False  # the exception dump
+        self._started: list[Configuration] = []  # all that may have files to complete
 
     def read_environment(self) -> None:
         """Turn on the exception dump that the environment asks for, once."""
         if self._exceptions is None:
             plan = environment.exception_plan(context(0))
             self._exceptions = None if plan is None else self._start(plan)
-            self._is_environments = plan is not None
+            self._is_of_environment = plan is not None
 
     def configure(self, path: str, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> None:
         """Take a configuration file; one that configures nothing changes nothing.
@@ -102,7 +102,8 @@ class Dumps:
         self._exceptions = self._start(plan)
 
     def _refuse_with_collect_path(self, path: str) -> None:
-        if self._is_environments and env.read(env.NPU_COLLECT_PATH) is not None:
+        # vendor: of the environment's exception dumps only that of NPU_COLLECT_PATH excludes data dumps
+        if self._is_of_environment and env.read(env.NPU_COLLECT_PATH) is not None:
             reason = f"data dump and the exception dump of {env.NPU_COLLECT_PATH} cannot both be enabled"
             raise AclFaults(path).conflict(reason, AclCode.INTERNAL_ERROR)
 
@@ -112,7 +113,7 @@ class Dumps:
         return configuration
 
     def current(self, device_id: int) -> Configuration | None:
-        """Return what a model that is loaded now dumps, None for nothing.
+        """Return the configuration of a model that is loaded now, None where it dumps nothing.
 
         Args:
             device_id: The device that it is loaded on.
@@ -146,11 +147,11 @@ class Dumps:
         """Tell whether the exception dump stays: the environment's, or that of the detail scene."""
         exceptions = self._exceptions
         return exceptions is not None and (
-            self._is_environments or exceptions.plan.compiled.scene in _LASTING
+            self._is_of_environment or exceptions.plan.compiled.scene in _LASTING
         )
 
     def flush(self) -> None:
-        """Complete every file and tell what was asked for and never met."""
+        """Complete every file and warn of models and steps that were never met."""
         for configuration in self._started:
             configuration.flush()
 
@@ -159,5 +160,6 @@ def context(device_id: int) -> Context:
     """Return where models run: an Ascend that compiles whole graphs and keeps the names of their nodes."""
     text = env.read(env.CHECK_OVERFLOW_MODE)
     parse = settings.VARIABLES[env.CHECK_OVERFLOW_MODE]
-    given = {} if text is None else parse(env.CHECK_OVERFLOW_MODE, text)
-    return replace(Context(DeviceTarget.ASCEND, JitLevel.O2, device_id, keeps_node_names=True), **given)
+    overflow_mode = {} if text is None else parse(env.CHECK_OVERFLOW_MODE, text)
+    ascend = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id, keeps_node_names=True)
+    return replace(ascend, **overflow_mode)

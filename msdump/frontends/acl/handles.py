@@ -1,4 +1,4 @@
-"""The numbers that stand for objects in pyACL."""
+"""Handles: the numbers by which pyACL's functions name objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msdump.errors import AclError
 
 T = TypeVar("T")
 
-_FIRST: Final = 0x5500_0000_1000
+_FIRST: Final = 0x5500_0000_1000  # as a pointer of a C library would look
 _STEP: Final = 0x40
 
 

@@ -1,4 +1,4 @@
-"""What the handles of pyACL stand for."""
+"""The objects that pyACL's handles stand for: buffers, datasets, descriptions, contexts, streams."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ _TYPES: Final = {row.acl: row for row in DTYPES if row.acl is not None}
 
 @answers.code
 def set_model_dir(model_dir: Any) -> None:
-    """Say where compiled operators lie; here they are built when they are called.
+    """Set the directory of compiled operators, which nothing is read from: operators are built when called.
 
-    Codes: 100003 for a directory that there is not.
+    Codes: 100003 for a directory that does not exist.
     """
     if not isinstance(model_dir, str) or not os.path.isdir(model_dir):
         raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is no directory")
@@ -49,7 +49,7 @@ def set_model_dir(model_dir: Any) -> None:
 
 @answers.value(0)
 def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) -> int:
-    """Return the handle of a description of a tensor, 0 for a type or shape that there is not.
+    """Return the handle of a new description of a tensor, 0 for a type or shape that cannot be described.
 
     Args:
         data_type: Number in aclDataType, 0 for float32.
@@ -73,7 +73,7 @@ def get_tensor_desc_size(tensor_desc: int) -> int:
 
 @answers.code
 def destroy_tensor_desc(tensor_desc: int) -> None:
-    """Forget a description."""
+    """Destroy a description."""
     state.current().handles.remove(tensor_desc, TensorDesc)
 
 
@@ -85,16 +85,18 @@ def create_attr() -> int:
 
 @answers.code
 def destroy_attr(attr: int) -> None:
-    """Forget a list of attributes."""
+    """Destroy a list of attributes."""
     state.current().handles.remove(attr, OperatorAttributes)
 
 
 def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
+    """Return a function of pyACL that sets an attribute to a converted value."""
+
     @answers.code
     def set_attr(attr: int, name: Any, value: Any) -> None:
-        found = state.current().handles.get(attr, OperatorAttributes)
+        attributes = state.current().handles.get(attr, OperatorAttributes)
         try:
-            found.values[text(name, "attr_name")] = convert(value)
+            attributes.values[text(name, "attr_name")] = convert(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise AclError(AclCode.INVALID_PARAM, f"attribute {name!r} = {value!r}: {error}") from error
 
@@ -145,42 +147,46 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
         stream: The stream, 0 for the default one.
 
     Codes: 145001 before ``acl.init``, 100000 for handles and memory that are not there, 100024 for
-    an operator that there is not, 100023 for an attribute that is missing or does not fit, 100021 for
-    inputs that do not fit. An attribute that the operator has not is logged.
+    an unknown operator, 100023 for an attribute that is missing or does not fit, 100021 for inputs that
+    do not fit. An attribute that the operator does not have is logged.
     """
-    now = state.current()
-    now.require_initialised("acl.op.execute_v2")
-    found = now.stream(stream)
+    acl = state.current()
+    acl.require_initialised("acl.op.execute_v2")
+    target_stream = acl.stream(stream)
     name = text(op_type, "op_type")
-    is_plain = is_number(attr) and attr == 0
-    given = {} if is_plain else now.handles.get(attr, OperatorAttributes).values
-    described = [now.handles.get(handle, TensorDesc) for handle in handles(input_desc, "input_desc")]
-    expected = [now.handles.get(handle, TensorDesc) for handle in handles(output_desc, "output_desc")]
+    has_none = is_number(attr) and attr == 0
+    attributes = {} if has_none else acl.handles.get(attr, OperatorAttributes).values
+    described = [acl.handles.get(handle, TensorDesc) for handle in handles(input_desc, "input_desc")]
+    expected = [acl.handles.get(handle, TensorDesc) for handle in handles(output_desc, "output_desc")]
     inputs, outputs = handles(inputs, "inputs"), handles(outputs, "outputs")
     _check_counts(inputs, described, AclCode.OP_INPUT_NOT_MATCH, "inputs")
     _check_counts(outputs, expected, AclCode.OP_OUTPUT_NOT_MATCH, "outputs")
     arrays = [
-        _array(now, index, handle, desc)
+        _array(acl, index, handle, desc)
         for index, (handle, desc) in enumerate(zip(inputs, described, strict=True))
     ]
-    network, single = _network(now, name, _operands(name, described, arrays, given), expected, given)
+    operands = _operands(name, described, arrays, attributes)
+    network, single = _network(acl, name, operands, expected, attributes)
 
     def run() -> None:
-        with now.lock:
-            single.begin(found.number, found.tasks)
-            found.tasks += len(network.graph.nodes)
+        with acl.lock:
+            single.begin(target_stream.number, target_stream.tasks)
+            target_stream.tasks += len(network.graph.nodes)
             results = network.run({f"x{index}": array for index, array in enumerate(arrays)})
             for handle, desc, array in zip(outputs, expected, results.values(), strict=True):
-                write_result(now, handle, _result(array, desc))
+                write_result(acl, handle, _result(array, desc))
 
-    answers.on_stream(found, run)
+    answers.on_stream(target_stream, run)
 
 
 def _operands(
-    op_type: str, described: Sequence[TensorDesc], arrays: Sequence[np.ndarray], given: Mapping[str, Any]
+    op_type: str,
+    described: Sequence[TensorDesc],
+    arrays: Sequence[np.ndarray],
+    attributes: Mapping[str, Any],
 ) -> list[CallOperand]:
-    """Return the inputs of a call, with the elements of those that it is built for."""
-    needed = needed_values(op_type, len(arrays), given)
+    """Return the inputs of a call; those whose elements decide the graph (shapes, axes) have them."""
+    needed = needed_values(op_type, len(arrays), attributes)
     return [
         _operand(desc, array if slot in needed else None)
         for slot, (desc, array) in enumerate(zip(described, arrays, strict=True))
@@ -192,15 +198,15 @@ def _operand(desc: TensorDesc, value: np.ndarray | None = None) -> CallOperand:
 
 
 def _network(
-    now: AclState,
+    acl: AclState,
     op_type: str,
     inputs: Sequence[CallOperand],
     expected: Sequence[TensorDesc],
     attributes: Mapping[str, Any],
 ) -> tuple[Network, SingleOperator]:
-    """Return what runs an operator; equal calls under one configuration share it."""
-    device_id = now.current_device
-    dump = now.dumps.current(device_id)
+    """Return the network of one operator; equal calls under one configuration share it."""
+    device_id = acl.current_device
+    dump = acl.dumps.current(device_id)
     key = (
         op_type,
         tuple((item.dtype, item.shape, item.format, _bytes(item.value)) for item in inputs),
@@ -209,13 +215,13 @@ def _network(
         device_id,
         dump and dump.plan,
     )
-    with now.lock:
-        if key not in now.operators:
-            while len(now.operators) >= _MOST_KEPT:
-                del now.operators[next(iter(now.operators))]
+    with acl.lock:
+        if key not in acl.operators:
+            while len(acl.operators) >= _MOST_KEPT:  # the oldest goes first
+                del acl.operators[next(iter(acl.operators))]
             graph = _graph(op_type, inputs, expected, attributes)
-            now.operators[key] = _built(op_type, graph, dump, device_id)
-        return now.operators[key]
+            acl.operators[key] = _built(op_type, graph, dump, device_id)
+        return acl.operators[key]
 
 
 def _bytes(value: np.ndarray | None) -> bytes | None:
@@ -247,9 +253,9 @@ def _built(
     return Network(graph, plan, dump.process, model=single), single
 
 
-def _array(now: AclState, index: int, handle: int, desc: TensorDesc) -> np.ndarray:
+def _array(acl: AclState, index: int, handle: int, desc: TensorDesc) -> np.ndarray:
     dtype = _TYPES[desc.dtype]
-    view, needed = device_view(now, handle), nbytes(dtype, desc.shape)
+    view, needed = device_view(acl, handle), nbytes(dtype, desc.shape)
     if len(view) < needed:
         raise AclError(
             AclCode.OP_INPUT_NOT_MATCH,
@@ -272,12 +278,16 @@ def _result(array: Any, desc: TensorDesc) -> np.ndarray:
             f"the result is {array.dtype}, its description says {wanted.name}",
         )
     converted = array.astype(wanted.numpy, copy=False)
+    # below a byte a buffer holds several elements in each byte, as the device does
     return packing.pack(converted, wanted) if wanted.per_byte > 1 else converted
 
 
-def _is_like(found: DType, wanted: DType) -> bool:
-    """Tell whether a result of one type may be handed out as another: the same, or another integer."""
-    return found is wanted or (found.numpy.kind in "iu" and wanted.numpy.kind in "iu")
+def _is_like(actual: DType, wanted: DType) -> bool:
+    """Tell whether a result of one type may be handed out as another: the same, or another integer.
+
+    ONNX's indices are int64 where GE's are int32.
+    """
+    return actual is wanted or (actual.numpy.kind in "iu" and wanted.numpy.kind in "iu")
 
 
 def _check_counts(buffers: Sequence[int], described: Sequence[TensorDesc], code: AclCode, what: str) -> None:

@@ -1,4 +1,4 @@
-"""``acl.util``: pointers of bytes and arrays."""
+"""``acl.util``: conversion between pointers and Python's bytes and arrays."""
 
 from __future__ import annotations
 

@@ -17,14 +17,15 @@ _KINDS: Final = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True
 
 @answers.code
 def set_device(device_id: int) -> None:
-    """Work on a device from now on; 200002 for one that there is not."""
-    now = state.current()
-    now.device_id = now.contexts.device_id = _device(device_id)
+    """Make a device the current one of the calling thread; 200002 for a number that no device has."""
+    # the device set last is also that of threads that have set none
+    acl = state.current()
+    acl.device_id = acl.contexts.device_id = _device(device_id)
 
 
 @answers.code
 def reset_device(device_id: int) -> None:
-    """Let go of a device; models that are loaded on it stay."""
+    """Reset a device, which does nothing here: models that are loaded on it stay."""
     _device(device_id)
 
 
@@ -49,46 +50,46 @@ def get_run_mode() -> int:
 @answers.value_and_code(0)
 def create_context(device_id: int) -> int:
     """Return the handle of a new context, in which the calling thread works from now on."""
-    now = state.current()
-    now.contexts.device_id = _device(device_id)
-    return now.handles.add(AclContext(device_id))
+    acl = state.current()
+    acl.contexts.device_id = _device(device_id)
+    return acl.handles.add(AclContext(device_id))
 
 
 @answers.code
 def set_context(context: int) -> None:
     """Let the calling thread work in a context."""
-    now = state.current()
-    now.contexts.device_id = now.handles.get(context, AclContext).device_id
+    acl = state.current()
+    acl.contexts.device_id = acl.handles.get(context, AclContext).device_id
 
 
 @answers.code
 def destroy_context(context: int) -> None:
-    """Forget a context."""
+    """Destroy a context."""
     state.current().handles.remove(context, AclContext)
 
 
 @answers.value_and_code(0)
 def create_stream() -> int:
     """Return the handle of a new stream."""
-    now = state.current()
-    return now.handles.add(Stream(next(now.stream_numbers)))
+    acl = state.current()
+    return acl.handles.add(Stream(next(acl.stream_numbers)))
 
 
 @answers.code
 def destroy_stream(stream: int) -> None:
-    """Forget a stream."""
+    """Destroy a stream."""
     state.current().handles.remove(stream, Stream)
 
 
 @answers.code
 def synchronize_stream(stream: int) -> None:
-    """Wait for a stream; return why the first of its calls failed since the last time, else 0."""
+    """Wait for a stream; return the code of the first call that failed on it since the last time, else 0."""
     _synchronize(state.current().stream(stream))
 
 
 @answers.value_and_code(0)
 def malloc(size: int, policy: int = 0) -> int:
-    """Reserve memory of the device; every policy is one here.
+    """Reserve memory of the device; the policy (huge pages or not) makes no difference here.
 
     Codes: 100000 for no number of bytes, 200000 where there is not so much memory.
     """
@@ -119,10 +120,10 @@ def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
     """Copy bytes.
 
     Args:
-        dst: Where to.
-        dst_size: Bytes that are there.
-        src: Where from.
-        src_size: Bytes to copy.
+        dst: Address to copy to.
+        dst_size: Bytes of room there.
+        src: Address to copy from.
+        src_size: Number of bytes to copy.
         kind: 0 host to host, 1 host to device, 2 device to host, 3 device to device.
 
     Codes: 100000 for memory that is not there, on the other side, or too small.
@@ -135,8 +136,8 @@ def memcpy_async(  # noqa: PLR0917 - pyACL's signature
     dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any, stream: Any
 ) -> None:
     """Copy bytes on a stream; ``synchronize_stream`` tells whether it failed."""
-    now = state.current()
-    answers.on_stream(now.stream(stream), lambda: _copy(now, (dst, dst_size), (src, src_size), kind))
+    acl = state.current()
+    answers.on_stream(acl.stream(stream), lambda: _copy(acl, (dst, dst_size), (src, src_size), kind))
 
 
 @answers.code
@@ -151,20 +152,21 @@ def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
         view[:] = bytes([value & 0xFF]) * size
 
 
-def _copy(now: AclState, to: tuple[Any, Any], source: tuple[Any, Any], kind: Any) -> None:
-    (dst, dst_size), (src, src_size) = to, source
+def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind: Any) -> None:
+    """Copy bytes between two (address, size); see ``memcpy``."""
+    (dst, dst_size), (src, src_size) = target, source
     if not isinstance(kind, int) or kind not in _KINDS:
         raise AclError(AclCode.INVALID_PARAM, f"kind {kind!r}: 0 to 3 are allowed")
     is_sized = isinstance(src_size, int) and isinstance(dst_size, int)
     if not is_sized or not 0 <= src_size <= dst_size:
         raise AclError(AclCode.INVALID_PARAM, f"{src_size!r} bytes do not fit into {dst_size!r}")
     for name, address, is_device in zip(("dst", "src"), (dst, src), _KINDS[kind], strict=True):
-        if now.memory.is_device(address) != is_device:
+        if acl.memory.is_device(address) != is_device:
             side = "device" if is_device else "host"
             raise AclError(AclCode.INVALID_PARAM, f"{name} = {_show(address)} is no memory of the {side}")
-    taken = now.memory.view(src, src_size)
+    contents = acl.memory.view(src, src_size)
     if src_size:
-        now.memory.view(dst, dst_size, writes=True)[:src_size] = taken
+        acl.memory.view(dst, dst_size, writes=True)[:src_size] = contents
 
 
 def _synchronize(stream: Stream) -> None:

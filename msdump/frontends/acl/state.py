@@ -1,4 +1,4 @@
-"""What a process has told pyACL so far."""
+"""The state of pyACL in a process: handles, memory, streams, models and dumps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEVICES: Final = 8
 
 @dataclass(slots=True)
 class AclState:
-    """One process's worth of pyACL; a test gives each case one of its own.
+    """The state of pyACL in one process; each test has one of its own.
 
     Attributes:
         is_initialised: Between ``init`` and ``finalize``.
@@ -36,7 +36,7 @@ class AclState:
         config: Bytes of the first configuration file that ``init`` was given.
         handles: Every handle.
         memory: Memory of device and host.
-        dumps: What is dumped.
+        dumps: The dumps that are configured.
         models: Loaded models by number.
         operators: Single operators that were called, by all that distinguishes their calls.
         lock: Held while a model or operator runs.
@@ -68,17 +68,17 @@ class AclState:
             AclError: 145001 before ``init``, 145003 for a number that no loaded model has.
         """
         self.require_initialised("model")
-        found = self.models.get(model_id) if isinstance(model_id, int) else None
-        if found is None:
-            known = ", ".join(map(str, self.models)) or "none is loaded"
-            message = f"model {model_id!r} is not loaded ({known})"
+        model = self.models.get(model_id) if isinstance(model_id, int) else None
+        if model is None:
+            loaded = ", ".join(map(str, self.models)) or "none is loaded"
+            message = f"model {model_id!r} is not loaded ({loaded})"
             raise AclError(AclCode.GE_EXEC_MODEL_ID_INVALID, message)
-        return found
+        return model
 
-    def require_initialised(self, what: str) -> None:
-        """Refuse work of models before ``init`` (145001)."""
+    def require_initialised(self, task: str) -> None:
+        """Refuse a task of the model API before ``init`` (145001)."""
         if not self.is_initialised:
-            raise AclError(AclCode.GE_EXEC_NOT_INIT, f"{what}: acl.init must be called first")
+            raise AclError(AclCode.GE_EXEC_NOT_INIT, f"{task}: acl.init must be called first")
 
     def stream(self, handle: object) -> Stream:
         """Return a stream by its handle; 0 is the default stream.
@@ -104,7 +104,7 @@ def current() -> AclState:
 
 
 def replace(state: AclState) -> None:
-    """Start anew with a state, as a second process would."""
+    """Replace the state of the process, so that it starts anew as a second process would."""
     global _current  # noqa: PLW0603 - the process has one
     _current = state
 

@@ -1,4 +1,4 @@
-"""What was loaded and run under a dump configuration, to tell what it named in vain."""
+"""Models loaded and steps run under a dump configuration, to warn of names and steps that were never met."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log = logging.getLogger("msdump.acl")
 
 @dataclass(slots=True)
 class Usage:
-    """The models of one configuration.
+    """Models and steps that one configuration has met.
 
     Attributes:
-        names: Names of the models that were loaded, by file and by graph.
+        names: Names of the models that were loaded, those of files and of graphs, in order.
         runs: Most runs of one model.
         has_dumped: Some run was a step that is dumped.
     """
@@ -34,14 +34,17 @@ class Usage:
         self.runs = max(self.runs, step + 1)
         self.has_dumped |= step in plan.when.iterations
 
-    def tell(self, plan: DumpPlan) -> None:
-        """Warn of models and steps that were asked for and never met, once."""
-        asked = (item.model_name for item in plan.compiled.models or () if item.model_name is not None)
-        missed = [name for name in dict.fromkeys(asked) if name not in self.names]
-        if self.names and missed:
+    def warn_of_unmet(self, plan: DumpPlan) -> None:
+        """Warn of models and steps that the plan names and that were never met, once.
+
+        A configuration under which nothing was loaded or run gives no warning: it was not used at all.
+        """
+        wanted = (item.model_name for item in plan.compiled.models or () if item.model_name is not None)
+        unmet = [name for name in dict.fromkeys(wanted) if name not in self.names]
+        if self.names and unmet:
             _log.warning(
                 "%s: model_name %s: no such model was loaded; loaded were %s",
-                *(plan.source, _listed(missed), _listed(self.names)),
+                *(plan.source, _listed(unmet), _listed(self.names)),
             )
         if self.runs and not self.has_dumped:
             _log.warning(

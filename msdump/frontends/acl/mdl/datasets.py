@@ -15,7 +15,7 @@ def create_dataset() -> int:
 
 @answers.code
 def destroy_dataset(dataset: int) -> None:
-    """Forget a dataset; its buffers stay."""
+    """Destroy a dataset; its buffers stay."""
     state.current().handles.remove(dataset, Dataset)
 
 
@@ -39,12 +39,12 @@ def get_dataset_num_buffers(dataset: int) -> int:
 
 @answers.value(0)
 def get_dataset_buffer(dataset: int, index: int) -> int:
-    """Return the handle of a dataset's buffer, 0 for an index that it has not."""
+    """Return the handle of a dataset's buffer, 0 for an index that it does not have."""
     return item_at(state.current().handles.get(dataset, Dataset).buffers, index)
 
 
 def set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> tuple[int, int]:
-    """Say the shape of an input that the model leaves open; return the dataset and a code."""
+    """Set the shape of an input whose shape the model leaves open; return the dataset and a code."""
     return dataset, _set_dataset_tensor_desc(dataset, tensor_desc, index)
 
 
@@ -52,6 +52,6 @@ def set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> tuple
 def _set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> None:
     handles = state.current().handles
     shape = handles.get(tensor_desc, TensorDesc).shape
-    found = handles.get(dataset, Dataset)
-    item_at(found.buffers, index)
-    found.shapes[index] = shape
+    target = handles.get(dataset, Dataset)
+    item_at(target.buffers, index)
+    target.shapes[index] = shape

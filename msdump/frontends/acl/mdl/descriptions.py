@@ -1,4 +1,4 @@
-"""``acl.mdl``: what inputs and outputs a model has."""
+"""``acl.mdl``: descriptions of a model's inputs and outputs: names, shapes, types, sizes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def create_desc() -> int:
 
 @answers.code
 def get_desc(model_desc: int, model_id: int) -> None:
-    """Fill a description with a model; 145003 for a number that no loaded model has."""
-    now = state.current()
-    desc = now.handles.get(model_desc, ModelDesc)
-    desc.model_id = now.model(model_id).model_id
+    """Make a description that of a loaded model; 145003 for a number that no loaded model has."""
+    acl = state.current()
+    desc = acl.handles.get(model_desc, ModelDesc)
+    desc.model_id = acl.model(model_id).model_id
 
 
 @answers.code
 def destroy_desc(model_desc: int) -> None:
-    """Forget a description."""
+    """Destroy a description."""
     state.current().handles.remove(model_desc, ModelDesc)
 
 
@@ -133,16 +133,16 @@ def get_output_format(model_desc: int, index: int) -> int:
 
 
 def _described(model_desc: int) -> LoadedModel:
-    now = state.current()
-    return now.model(now.handles.get(model_desc, ModelDesc).model_id)
+    acl = state.current()
+    return acl.model(acl.handles.get(model_desc, ModelDesc).model_id)
 
 
 def _index(values: Sequence[Value], name: str) -> int:
     for index, value in enumerate(values):
         if value.name == name:
             return index
-    known = ", ".join(value.name for value in values)
-    raise AclError(AclCode.INVALID_PARAM, f"no input or output is named {name!r}; there are {known}")
+    names = ", ".join(value.name for value in values)
+    raise AclError(AclCode.INVALID_PARAM, f"no input or output is named {name!r}; there are {names}")
 
 
 def _dims(name: str, shape: tuple[int, ...]) -> dict[str, Any]:

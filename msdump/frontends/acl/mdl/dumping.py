@@ -1,4 +1,4 @@
-"""``acl.mdl``: the dump of models."""
+"""``acl.mdl``: the calls that turn the dump of models on and off."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _REPEATED: Final = "This API cannot be called repeatedly"
 
 @answers.code
 def init_dump() -> None:
-    """Begin with dumps (``aclmdlInitDump``).
+    """Allow dumps to be configured (``aclmdlInitDump``).
 
-    Codes: 100001 before ``acl.init``, 100002 where it has begun already.
+    Codes: 100001 before ``acl.init``, 100002 where it was called already.
     """
-    now = state.current()
-    state.require_init(now, "aclmdlInitDump")
-    if now.dumps.is_initialised:
+    acl = state.current()
+    state.require_init(acl, "aclmdlInitDump")
+    if acl.dumps.is_initialised:
         raise out_of_turn("aclmdlInitDump", _REPEATED, AclCode.REPEAT_INITIALIZE)
-    now.dumps.is_initialised = True
+    acl.dumps.is_initialised = True
 
 
 @answers.code
 def set_dump(dump_cfg_path: str | None) -> None:
-    """Dump as a configuration file says (``aclmdlSetDump``); models loaded from now on take it.
+    """Configure the dump of models that are loaded from now on (``aclmdlSetDump``).
 
     Args:
         dump_cfg_path: Path of an acl.json.
@@ -37,27 +37,27 @@ def set_dump(dump_cfg_path: str | None) -> None:
     and 100009 for a file that cannot be used, 500000 where it goes with no exception dump that the
     environment has turned on.
     """
-    now = state.current()
-    _require_dump(now, "aclmdlSetDump")
+    acl = state.current()
+    _require_dump(acl, "aclmdlSetDump")
     if dump_cfg_path is None:
         raise null_pointer("aclmdlSetDump", "dumpCfgPath")
-    now.dumps.configure(path_text(dump_cfg_path, "dumpCfgPath"))
+    acl.dumps.configure(path_text(dump_cfg_path, "dumpCfgPath"))
 
 
 @answers.code
 def finalize_dump() -> None:
-    """End with dumps (``aclmdlFinalizeDump``): every loaded model stops at once.
+    """End every dump (``aclmdlFinalizeDump``): loaded models stop dumping at once.
 
     Codes: 100001 before ``acl.init``, 100045 before ``init_dump``.
     """
-    now = state.current()
-    _require_dump(now, "aclmdlFinalizeDump")
-    now.dumps.is_initialised = False
-    now.dumps.stop()
+    acl = state.current()
+    _require_dump(acl, "aclmdlFinalizeDump")
+    acl.dumps.is_initialised = False
+    acl.dumps.stop()
 
 
-def _require_dump(now: AclState, function: str) -> None:
-    state.require_init(now, function)
-    if not now.dumps.is_initialised:
+def _require_dump(acl: AclState, function: str) -> None:
+    state.require_init(acl, function)
+    if not acl.dumps.is_initialised:
         reason = f"aclmdlInitDump must be executed before {function} is called"
         raise out_of_turn(function, reason, AclCode.DUMP_NOT_RUN)

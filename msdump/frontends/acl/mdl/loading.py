@@ -56,28 +56,28 @@ def load_from_mem(model: int, model_size: int) -> int:
 @answers.code
 def unload(model_id: int) -> None:
     """Unload a model; 145003 for a number that no loaded model has."""
-    now = state.current()
-    model = now.model(model_id)
-    with now.lock:
-        del now.models[model.model_id]
+    acl = state.current()
+    model = acl.model(model_id)
+    with acl.lock:
+        del acl.models[model.model_id]
 
 
 def _load(read: Callable[[], Graph], file_name: str) -> int:
-    now = state.current()
-    now.require_initialised("load")
+    acl = state.current()
+    acl.require_initialised("load")
     try:
         graph = read()
     except GraphError as error:
         raise AclError(AclCode.PARSE_MODEL, str(error)) from error
-    with now.lock:
-        model_id = next(now.counters.model_ids)
-        now.models[model_id] = _loaded(now, graph, file_name, model_id)
+    with acl.lock:
+        model_id = next(acl.counters.model_ids)
+        acl.models[model_id] = _loaded(acl, graph, file_name, model_id)
     return model_id
 
 
-def _loaded(now: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
-    device_id = now.current_device
-    dump = now.dumps.current(device_id)
+def _loaded(acl: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
+    device_id = acl.current_device
+    dump = acl.dumps.current(device_id)
     if dump is None:
         return LoadedModel(model_id, Network(graph, None, PROCESS.beside(), context(device_id)))
     identity = ModelIdentity(file_name, model_id, dump.time, RunCounter())

@@ -1,4 +1,4 @@
-"""``acl.mdl``: a model runs."""
+"""``acl.mdl``: running a loaded model, at once or on a stream."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def execute_async(model_id: int, input_dataset: int, output_dataset: int, stream
 
     Arguments are checked at once, as for ``execute``.
     """
-    now = state.current()
-    now.model(model_id)
+    acl = state.current()
+    acl.model(model_id)
     for dataset in (input_dataset, output_dataset):
-        now.handles.get(dataset, Dataset)
-    answers.on_stream(now.stream(stream), lambda: _execute(model_id, input_dataset, output_dataset))
+        acl.handles.get(dataset, Dataset)
+    answers.on_stream(acl.stream(stream), lambda: _execute(model_id, input_dataset, output_dataset))
 
 
 def _execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
-    now = state.current()
-    model = now.model(model_id)
-    inputs = now.handles.get(input_dataset, Dataset)
-    outputs = now.handles.get(output_dataset, Dataset)
+    acl = state.current()
+    model = acl.model(model_id)
+    inputs = acl.handles.get(input_dataset, Dataset)
+    outputs = acl.handles.get(output_dataset, Dataset)
     if len(outputs.buffers) != len(model.outputs):
         raise AclError(
             AclCode.MODEL_OUTPUT_NOT_MATCH,
             f"model {model_id} has {len(model.outputs)} outputs, the dataset has {len(outputs.buffers)}",
         )
-    with now.lock:
-        views = [device_view(now, handle) for handle in inputs.buffers]
-        for handle in outputs.buffers:
-            device_view(now, handle, writes=True)
+    with acl.lock:
+        views = [device_view(acl, handle) for handle in inputs.buffers]
+        for handle in outputs.buffers:  # refused before the model runs and dumps
+            device_view(acl, handle, writes=True)
         results = model.execute(views, inputs.shapes)
         for handle, array in zip(outputs.buffers, results, strict=True):
-            write_result(now, handle, array)
+            write_result(acl, handle, array)
