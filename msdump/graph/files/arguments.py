@@ -20,7 +20,7 @@ _SHOWN: Final = 16  # elements of a tensor that are written out
 
 
 def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
-    """Return a node's arguments: MindSpore's names where the table knows them, else ONNX's own.
+    """Return a node's arguments, by MindSpore's names where the table has them, else by ONNX's own.
 
     Every attribute of the model appears once. Defaults appear where the table states
     them. A subgraph attribute appears as ``@`` and the name of the subgraph.
@@ -56,9 +56,12 @@ def kernel_args_json(node: Node, graph: Graph) -> bytes:
 
 
 def tensor_text(array: np.ndarray) -> str:
-    """Return a constant tensor as graph files print it, ``Tensor(shape=[2], dtype=Int64, value=[1 2])``.
+    """Return a constant tensor as graph files print it, the elements only where they are 16 or fewer.
 
-    The elements of more than 16 are left out.
+    >>> tensor_text(np.array([1, 2]))
+    'Tensor(shape=[2], dtype=Int64, value=[1 2])'
+    >>> tensor_text(np.zeros(17, np.float32))
+    'Tensor(shape=[17], dtype=Float32, value=[...])'
     """
     if array.size > _SHOWN:
         value = "[...]"
@@ -70,7 +73,11 @@ def tensor_text(array: np.ndarray) -> str:
 
 
 def number_text(number: float) -> str:
-    """Return a float with six significant digits, as C++ streams print it."""
+    """Return a float with six significant digits, as C++ streams print it.
+
+    >>> number_text(0.1), number_text(1e-5), number_text(1234567.0)
+    ('0.1', '1e-05', '1.23457e+06')
+    """
     return f"{number:g}"
 
 
@@ -115,11 +122,11 @@ def _constant(name: str, value: Argument) -> _Row:
 def _renamed(
     name: str, attribute: str, default: Argument | None = None, convert: Callable[[Any], Argument] = _plain
 ) -> _Row:
-    """Take an attribute, or its default, through a conversion; nothing where both are missing."""
+    """Return the row of an attribute that is converted, or of its default; no argument without either."""
 
     def value(node: Node, _graph: Graph) -> Argument | None:
-        found = node.attributes.get(attribute, default)
-        return None if found is None else convert(found)
+        content = node.attributes.get(attribute, default)
+        return None if content is None else convert(content)
 
     return _Row(name, attribute, value)
 
@@ -176,7 +183,7 @@ def _lstm_input(node: Node, graph: Graph) -> Argument | None:
 
 
 def _has_bias(node: Node, _graph: Graph) -> Argument:
-    bias = 3
+    bias = 3  # slot
     return len(node.inputs) > bias and bool(node.inputs[bias])
 
 

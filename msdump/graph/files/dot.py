@@ -1,4 +1,4 @@
-"""A graph in Graphviz's language, as MindSpore saves it beside each .ir file at the highest level."""
+"""Graphs in Graphviz's language, as MindSpore saves them beside .ir files under MS_DEV_SAVE_GRAPHS=3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph as MindSpore's graph files see it: numbered parameters, constants and statements.
+"""The program of MindSpore's graph files: numbered parameters, constants and statements.
 
 Three operators exist in the files only and are never executed or dumped, as in
 MindSpore: ``TupleGetItem`` takes one output of an operator that has several,
@@ -62,7 +62,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class StatementOperand:
-    """What a statement reads.
+    """One operand of a statement.
 
     Attributes:
         kind: Where it comes from.
@@ -132,7 +132,7 @@ def graph_name(graph_id: int) -> str:
 
 
 def body_names(node: Node, graph: Graph, graph_id: int) -> dict[str, str]:
-    """Return the graphs that control flow runs, by attribute; those of a model are numbered without gaps."""
+    """Return the names of a control flow node's bodies, by attribute; a model's graphs have adjacent ids."""
     return {
         attribute: f"@{graph_name(graph_id + body.index - graph.index)}"
         for attribute, body in node.bodies.items()
@@ -158,7 +158,7 @@ def one_line(words: str) -> str:
 
 
 def program(graph: Graph) -> GraphStatements:
-    """Number everything in a graph."""
+    """Return the program of a graph."""
     return _Builder(graph).build()
 
 
@@ -217,9 +217,9 @@ class _Builder:
             StatementOperand("constant", index.number, "", INDEX),
         )
         full_name = self._virtual_name(whole.scope or "Default", "TupleGetItem")
-        known = self._graph.type_of(name)
-        item = self._add(name, "TupleGetItem", full_name, operands, known)
-        self._operands[name] = StatementOperand("statement", item.number, name, known)
+        item_type = self._graph.type_of(name)
+        item = self._add(name, "TupleGetItem", full_name, operands, item_type)
+        self._operands[name] = StatementOperand("statement", item.number, name, item_type)
 
     def _add(  # noqa: PLR0917 - the fields of a Statement in their order
         self,
@@ -227,10 +227,10 @@ class _Builder:
         op_type: str,
         full_name: str,
         operands: tuple[StatementOperand, ...],
-        known: Type,
+        value_type: Type,
         node: Node | None = None,
     ) -> Statement:
-        statement = Statement(len(self._statements), label, op_type, full_name, operands, known, node)
+        statement = Statement(len(self._statements), label, op_type, full_name, operands, value_type, node)
         self._statements.append(statement)
         return statement
 
@@ -250,5 +250,5 @@ def _operand_names(node: Node) -> tuple[str, ...]:
     return (*node.inputs, *(name for name in outer_values(node.proto) if name not in node.inputs))
 
 
-def _single(known: Type) -> ValueType:
-    return known if isinstance(known, ValueType) else UNKNOWN
+def _single(value_type: Type) -> ValueType:
+    return value_type if isinstance(value_type, ValueType) else UNKNOWN

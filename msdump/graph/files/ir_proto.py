@@ -127,7 +127,7 @@ _PACKAGE: Final = "debugger"
 
 
 def encode(graph: Graph, graph_id: int) -> bytes:
-    """Return the bytes of a graph.
+    """Return the .pb file of a graph.
 
     Tensor contents are left out. Statements are named "1", "2", ... in the order of the
     .ir text; inputs name a statement, a parameter or a constant ("cst1").
@@ -155,7 +155,11 @@ def encode(graph: Graph, graph_id: int) -> bytes:
 
 
 def constant_name(number: int) -> str:
-    """Return the full name of the constant of a number from 1, ``Default_data-0`` for the first."""
+    """Return the full name of a constant by its number, which counts from 1.
+
+    >>> constant_name(1)
+    'Default_data-0'
+    """
     return f"Default_data-{number - 1}"
 
 
@@ -230,25 +234,25 @@ def _operand_name(operand: StatementOperand) -> str:
     return f"cst{operand.number}" if operand.kind == "constant" else _statement_name(operand.number)
 
 
-def _set_type(target: Any, known: Type) -> None:
-    if isinstance(known, tuple):
+def _set_type(target: Any, value_type: Type) -> None:
+    if isinstance(value_type, tuple):
         target.data_type = _TUPLE
         target.sequence_type.SetInParent()
-        for item in known:
+        for item in value_type:
             _set_type(target.sequence_type.elem_types.add(), item)
-    elif known.kind == "tensor":
+    elif value_type.kind == "tensor":
         target.data_type = _TENSOR
-        _set_tensor_type(target.tensor_type, known)
+        _set_tensor_type(target.tensor_type, value_type)
     else:
-        target.data_type = _KINDS.get(known.kind, _UNDEFINED)
-        if known.kind == "sequence" and known.dtype is not None:
-            _set_type(target.sequence_type.elem_types.add(), ValueType(known.dtype, known.shape))
+        target.data_type = _KINDS.get(value_type.kind, _UNDEFINED)
+        if value_type.kind == "sequence" and value_type.dtype is not None:
+            _set_type(target.sequence_type.elem_types.add(), ValueType(value_type.dtype, value_type.shape))
 
 
-def _set_tensor_type(target: Any, known: ValueType) -> None:
+def _set_tensor_type(target: Any, value_type: ValueType) -> None:
     """Describe a tensor; a scalar and a tensor of unknown rank have no shape."""
-    target.elem_type = known.dtype.ir if known.dtype else _UNDEFINED
-    for size in known.shape or ():
+    target.elem_type = value_type.dtype.ir if value_type.dtype else _UNDEFINED
+    for size in value_type.shape or ():
         target.shape.dim.add(size=size if isinstance(size, int) else -1)
 
 

@@ -11,6 +11,24 @@ The form is that of the MindSpore dump documents, "Data Analysis Sample"::
 The first line below a statement tells types and shapes on the host, the second the
 same with formats on the device, which control flow lacks; source lines run from the
 outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
+
+    >>> import onnx.parser
+    >>> from msdump.graph import loader
+    >>> head = '<ir_version: 10, opset_import: ["": 20]> relu_net (float[1, 8] x) => (float[1, 8] y)'
+    >>> model = onnx.parser.parse_model(head + "{ [relu] y = Relu(x) }")
+    >>> lines = text(loader.load(model), graph_id=0).splitlines()
+    >>> print(*next(line for line in lines if line.startswith("%para1")).split("  :  "), sep=chr(10))
+    %para1_x: <Tensor[Float32], (1, 8)> : [1, 8]
+    <Float32xDefaultFormat[const vector][1, 8]>
+    IsWeight: false
+    >>> start = lines.index("subgraph @kernel_graph0() {")
+    >>> for line in lines[start : start + 5]:
+    ...     print(line)
+    subgraph @kernel_graph0() {
+      %0(y) = ReLU(%para1_x) {instance name: relu} primitive_attrs: {}
+          : (<Tensor[Float32], (1, 8)>) -> (<Tensor[Float32], (1, 8)>)
+          : (<Float32xDefaultFormat[const vector][1, 8]>) -> (<Float32xDefaultFormat[const vector][1, 8]>)
+          : full_name_with_scope: (Default/ReLU-op0)
 """
 
 from __future__ import annotations
@@ -40,7 +58,7 @@ from msdump.graph.graph import Graph, Node, SourceLine, ValueType
 from msdump.record import DEFAULT_FORMAT
 
 DeviceView = Callable[[str, Node], tuple[str, str, tuple[int, ...]]]
-"""Tells how an operator holds a value on the device: dtype title, format, dimensions."""
+"""Returns how an operator holds a value on the device: title of the element type, format, dimensions."""
 
 _INDENT: Final = " " * 6
 _UNKNOWN_RANK: Final = (-2,)
@@ -68,11 +86,11 @@ def text(graph: Graph, graph_id: int, device: DeviceView | None = None) -> str:
 
 
 def host_view(graph: Graph) -> DeviceView:
-    """Return the view of a device that holds every value as the host does."""
+    """Return the device view that shows every value as it is on the host."""
 
     def view(value: str, _node: Node) -> tuple[str, str, tuple[int, ...]]:
-        known = graph.type_of(value)
-        return _title(known), DEFAULT_FORMAT, _dims(known)
+        value_type = graph.type_of(value)
+        return _title(value_type), DEFAULT_FORMAT, _dims(value_type)
 
     return view
 
@@ -111,14 +129,14 @@ def _tail(code: GraphStatements, name: str) -> Iterator[str]:
 
 
 def _parameter(parameter: Parameter) -> str:
-    known = parameter.type
-    tensor, shape = f"Tensor[{_title(known)}]", _tuple(_dims(known))
-    device = _device(_title(known), DEFAULT_FORMAT, _dims(known))
+    value_type = parameter.type
+    tensor, shape = f"Tensor[{_title(value_type)}]", _tuple(_dims(value_type))
+    device = _device(_title(value_type), DEFAULT_FORMAT, _dims(value_type))
     name = one_line(parameter.name)
     if parameter.is_weight:
         host = f"<Ref[{tensor}], {shape}, ref_key={name}, is_parameter>  :  has_default"
     else:
-        host = f"{_host(known)} : {list(_dims(known))}"
+        host = f"{_host(value_type)} : {list(_dims(value_type))}"
     flag = str(parameter.is_weight).lower()
     return f"%para{parameter.number}_{name}: {host}  :  {device}  :  IsWeight: {flag}"
 
@@ -195,11 +213,11 @@ def _device(title: str, layout: str, dims: tuple[int, ...]) -> str:
     return f"<{title}x{layout}[const vector]{list(dims)}>"
 
 
-def _host(known: Type) -> str:
-    if isinstance(known, tuple):
-        shapes = ", ".join(map(_shape, known))
-        return f"<Tuple[{_repeats(known)}], TupleShape({shapes})>"
-    return f"<{_type(known)}, {_shape(known)}>"
+def _host(value_type: Type) -> str:
+    if isinstance(value_type, tuple):
+        shapes = ", ".join(map(_shape, value_type))
+        return f"<Tuple[{_repeats(value_type)}], TupleShape({shapes})>"
+    return f"<{_type(value_type)}, {_shape(value_type)}>"
 
 
 def _repeats(types: tuple[ValueType, ...]) -> str:
@@ -208,24 +226,24 @@ def _repeats(types: tuple[ValueType, ...]) -> str:
     return ",".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
 
 
-def _type(known: ValueType) -> str:
-    if known.kind == "tensor":
-        return f"Tensor[{_title(known)}]"
-    return _title(known) if known.kind == "scalar" else _KINDS.get(known.kind, "Unknown")
+def _type(value_type: ValueType) -> str:
+    if value_type.kind == "tensor":
+        return f"Tensor[{_title(value_type)}]"
+    return _title(value_type) if value_type.kind == "scalar" else _KINDS.get(value_type.kind, "Unknown")
 
 
-def _shape(known: ValueType) -> str:
-    return _tuple(_dims(known)) if known.kind == "tensor" else "NoShape"
+def _shape(value_type: ValueType) -> str:
+    return _tuple(_dims(value_type)) if value_type.kind == "tensor" else "NoShape"
 
 
-def _title(known: ValueType) -> str:
-    return known.dtype.title if known.dtype else "Unknown"
+def _title(value_type: ValueType) -> str:
+    return value_type.dtype.title if value_type.dtype else "Unknown"
 
 
-def _dims(known: ValueType) -> tuple[int, ...]:
-    if known.shape is None:
+def _dims(value_type: ValueType) -> tuple[int, ...]:
+    if value_type.shape is None:
         return _UNKNOWN_RANK
-    return tuple(size if isinstance(size, int) else -1 for size in known.shape)
+    return tuple(size if isinstance(size, int) else -1 for size in value_type.shape)
 
 
 def _tuple(items: Iterable[object]) -> str:

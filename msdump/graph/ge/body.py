@@ -1,4 +1,4 @@
-"""What one call of a GE operator computes: ONNX operators, constants and the types of its outputs."""
+"""The ONNX operators that compute one call of a GE operator, and the types of its outputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CallOperand:
 
 
 Results = str | tuple[str, ...]
-"""Names of the values that a body gives."""
+"""Names of the values that are the outputs of a call, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ class GeOperator:
     """One operator of GE.
 
     Attributes:
-        build: Writes what it computes; returns the names of its outputs.
+        build: Appends the ONNX operators of a call to its body; returns the names of its outputs.
         attributes: Its attributes with their defaults, ``REQUIRED`` for those without.
-        kind: Primitive that tells how the device holds and rounds it; "": the first ONNX operator.
-        constants: Inputs that it is built for, since ONNX has them as attributes.
+        kind: Primitive whose formats and rounding the device uses for it; "": the first ONNX operator.
+        constants: Slots of inputs whose elements ``build`` needs, since ONNX has them as attributes; -1 is
+            the last input.
         inputs: Fewest and most inputs.
     """
 
@@ -62,7 +63,7 @@ class GeOperator:
 
 
 class CallBody:
-    """Takes the ONNX operators of one call in order.
+    """The ONNX operators that compute one call, appended in order of execution.
 
     Attributes:
         op_type: The operator's name, for messages.
@@ -70,7 +71,8 @@ class CallBody:
         outputs: What the caller expects.
         nodes: The ONNX operators so far.
         types: Element types of outputs that are not that of the first input, by name.
-        kind: Primitive that tells how the device holds and rounds the operator.
+        x: Names of the inputs: ``x0``, ``x1``, ...
+        kind: Primitive whose formats and rounding the device uses for the operator.
     """
 
     def __init__(
@@ -80,7 +82,14 @@ class CallBody:
         outputs: Sequence[CallOperand],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Begin with nothing written; attributes are complete."""
+        """Start without operators.
+
+        Args:
+            op_type: The operator's name.
+            inputs: What it reads.
+            outputs: What the caller expects.
+            attributes: All of its attributes, those with defaults included.
+        """
         self.op_type = op_type
         self.inputs = inputs
         self.outputs = outputs
@@ -106,11 +115,11 @@ class CallBody:
         return (FLOAT32 if dtype in HALVES else dtype).numpy
 
     def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """Append an operator with one output; return that."""
+        """Append an operator with one output; return the output's name."""
         return self.several(op_type, 1, *inputs, **attributes)[0]
 
     def several(self, op_type: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
-        """Append an operator with several outputs; return them."""
+        """Append an operator with several outputs; return their names."""
         names = tuple(f"v{len(self.nodes)}_{index}" for index in range(count))
         self.nodes.append(helper.make_node(op_type, list(inputs), list(names), **attributes))
         return names
@@ -121,17 +130,17 @@ class CallBody:
         return self.node("Constant", value=numpy_helper.from_array(array))
 
     def number(self, value: float) -> str:
-        """Append a scalar of the type in which the first input is computed."""
+        """Append a scalar constant of the type in which the first input is computed; return its name."""
         return self.constant(value, self.compute)
 
     def cast(self, name: str, dtype: DType) -> str:
-        """Append a conversion; the value may be an output of that type."""
-        made = self.node("Cast", name, to=dtype.onnx)
-        self.types[made] = dtype
-        return made
+        """Append a Cast; return its value, noted to be of that type so that it may be an output."""
+        converted = self.node("Cast", name, to=dtype.onnx)
+        self.types[converted] = dtype
+        return converted
 
     def truth(self, name: str) -> str:
-        """Return a value that may be an output, noted to be of bool."""
+        """Return a value after noting that it is of bool, so that it may be an output."""
         self.types[name] = BOOL
         return name
 
@@ -144,23 +153,27 @@ class CallBody:
     def axis(self, number: int, rank: int | None = None) -> int:
         """Return an axis counted from 0.
 
+        Args:
+            number: The axis; a negative one counts from the last.
+            rank: Number of dimensions, by default that of the first input.
+
         Raises:
             InputError: There is no such axis.
         """
-        among = self.rank if rank is None else rank
-        if not -among <= number < among:
-            raise InputError(f"operator {self.op_type!r}: axis {number} of a tensor of {among} dimensions")
-        return number % among
+        count = self.rank if rank is None else rank
+        if not -count <= number < count:
+            raise InputError(f"operator {self.op_type!r}: axis {number} of a tensor of {count} dimensions")
+        return number % count
 
     def listed(self, name: str, count: int) -> list[int]:
-        """Return an attribute that must be a list of so many numbers.
+        """Return an attribute that must be a list of ``count`` integers.
 
         Raises:
-            InputError: It is none.
+            InputError: It is no such list.
         """
-        found = self[name]
-        if not isinstance(found, list) or len(found) != count:
+        numbers = self[name]
+        if not isinstance(numbers, list) or len(numbers) != count:
             raise InputError(
-                f"operator {self.op_type!r}: attribute {name!r} = {found!r}: a list of {count} is expected"
+                f"operator {self.op_type!r}: attribute {name!r} = {numbers!r}: a list of {count} is expected"
             )
-        return [int(item) for item in found]
+        return [int(item) for item in numbers]

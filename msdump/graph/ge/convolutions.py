@@ -10,106 +10,116 @@ from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator
 from msdump.graph.ge.images import IMAGE, VOLUME, AxisOrder, filters, layout
 
 
-def _steps(b: CallBody, images: AxisOrder) -> dict[str, Any]:
+def _steps(call: CallBody, images: AxisOrder) -> dict[str, Any]:
     """Return the attributes that every convolution has."""
     return {
-        "strides": images.window(b, "strides"),
-        "dilations": images.window(b, "dilations"),
-        "pads": images.pads(b),
+        "strides": images.window(call, "strides"),
+        "dilations": images.window(call, "dilations"),
+        "pads": images.pads(call),
     }
 
 
 def _convolution(rank: int) -> Callable[[CallBody], str]:
-    def build(b: CallBody) -> str:
-        images = layout(b, rank)
-        made = b.node(
+    def build(call: CallBody) -> str:
+        images = layout(call, rank)
+        result = call.node(
             "Conv",
-            images.to_host(b, b.x[0]),
-            filters(b, images).to_host(b, b.x[1]),
-            *b.x[2:3],
-            group=b["groups"],
-            **_steps(b, images),
+            images.to_host(call, call.x[0]),
+            filters(call, images).to_host(call, call.x[1]),
+            *call.x[2:3],
+            group=call["groups"],
+            **_steps(call, images),
         )
-        return images.from_host(b, made)
+        return images.from_host(call, result)
 
     return build
 
 
-def _depthwise(b: CallBody) -> str:
-    images = layout(b)
-    kernels = filters(b, images)
-    # each channel's multiples stand together
-    by_channel = b.node("Transpose", kernels.to_host(b, b.x[1]), perm=[1, 0, 2, 3])
-    shape = b.constant([-1, 1, *kernels.sorted(b.inputs[1].shape)[2:]])
-    made = b.node(
+def _depthwise(call: CallBody) -> str:
+    images = layout(call)
+    kernels = filters(call, images)
+    # ONNX: all filters of a channel stand together, as outputs of the channel's group
+    by_channel = call.node("Transpose", kernels.to_host(call, call.x[1]), perm=[1, 0, 2, 3])
+    shape = call.constant([-1, 1, *kernels.sorted(call.inputs[1].shape)[2:]])
+    result = call.node(
         "Conv",
-        images.to_host(b, b.x[0]),
-        b.node("Reshape", by_channel, shape),
-        *b.x[2:3],
-        group=images.sorted(b.inputs[0].shape)[1],
-        **_steps(b, images),
+        images.to_host(call, call.x[0]),
+        call.node("Reshape", by_channel, shape),
+        *call.x[2:3],
+        group=images.sorted(call.inputs[0].shape)[1],
+        **_steps(call, images),
     )
-    return images.from_host(b, made)
+    return images.from_host(call, result)
 
 
 def _transposed(
     rank: int, size: Callable[[CallBody], Sequence[int]], first: int
 ) -> Callable[[CallBody], str]:
-    """Return what transposes; ``size`` tells the output's shape, ``first`` is the image's slot."""
+    """Return the builder of a transposed convolution.
 
-    def build(b: CallBody) -> str:
-        images = layout(b, rank, first)
-        kernels = filters(b, images, first + 1)
-        steps = _steps(b, images)
-        made = b.node(
+    Args:
+        rank: Number of dimensions of the images.
+        size: Returns the output's shape, which GE states beside the input.
+        first: Slot of the images; the filters follow.
+    """
+
+    def build(call: CallBody) -> str:
+        images = layout(call, rank, first)
+        kernels = filters(call, images, first + 1)
+        steps = _steps(call, images)
+        result = call.node(
             "ConvTranspose",
-            images.to_host(b, b.x[first]),
-            kernels.to_host(b, b.x[first + 1]),
-            *b.x[first + 2 : first + 3],
-            group=b["groups"],
-            output_padding=_rest(b, images, kernels, steps, (first, size(b))),
+            images.to_host(call, call.x[first]),
+            kernels.to_host(call, call.x[first + 1]),
+            *call.x[first + 2 : first + 3],
+            group=call["groups"],
+            output_padding=_output_padding(call, images, kernels, steps, (first, size(call))),
             **steps,
         )
-        return images.from_host(b, made)
+        return images.from_host(call, result)
 
     return build
 
 
-def _rest(
-    b: CallBody,
+def _output_padding(
+    call: CallBody,
     images: AxisOrder,
     kernels: AxisOrder,
     steps: dict[str, Any],
     wanted: tuple[int, Sequence[int]],
 ) -> list[int]:
-    """Return what is added behind the places so that the output has the size that is wanted."""
+    """Return ONNX's output_padding, one number for each spatial axis, that gives the output a stated size.
+
+    With a stride above 1 several output sizes have the same input size: GE states the size, ONNX how far
+    it is above the smallest.
+    """
     slot, size = wanted
     if not any(size):  # unknown when the graph was built
-        return images.window(b, "output_padding")
-    image, kernel = images.sorted(b.inputs[slot].shape), kernels.sorted(b.inputs[slot + 1].shape)
+        return images.window(call, "output_padding")
+    image, kernel = images.sorted(call.inputs[slot].shape), kernels.sorted(call.inputs[slot + 1].shape)
     strides, dilations, pads = steps["strides"], steps["dilations"], steps["pads"]
-    least = [image[0], kernel[1] * b["groups"]]
+    least = [image[0], kernel[1] * call["groups"]]
     for axis, stride in enumerate(strides):
         reach = dilations[axis] * (kernel[axis + 2] - 1) + 1
         least.append(stride * (image[axis + 2] - 1) + reach - pads[axis] - pads[axis + len(strides)])
     most = [*least[:2], *(low + stride - 1 for low, stride in zip(least[2:], strides, strict=True))]
-    found = images.sorted(list(size)) if len(size) == len(least) else []
-    if not found or any(
-        not low <= number <= high for low, number, high in zip(least, found, most, strict=True)
+    host_size = images.sorted(list(size)) if len(size) == len(least) else []
+    if not host_size or any(
+        not low <= number <= high for low, number, high in zip(least, host_size, most, strict=True)
     ):
         raise InputError(
-            f"operator {b.op_type!r}: input_size = {list(size)!r} is no shape that gives such an input;"
+            f"operator {call.op_type!r}: input_size = {list(size)!r} is no shape that gives such an input;"
             f" in {images.host} it is {least} to {most}"
         )
-    return [number - low for number, low in zip(found, least, strict=True)][2:]
+    return [number - low for number, low in zip(host_size, least, strict=True)][2:]
 
 
-def _by_input(b: CallBody) -> list[int]:
-    return b.value(0)
+def _by_input(call: CallBody) -> list[int]:
+    return call.value(0)
 
 
 def _by_attribute(rank: int) -> Callable[[CallBody], list[int]]:
-    return lambda b: b.listed("input_size", rank)
+    return lambda call: call.listed("input_size", rank)
 
 
 def _attributes(rank: int) -> dict[str, Any]:

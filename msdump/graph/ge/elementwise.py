@@ -12,6 +12,7 @@ from msdump.dtypes import DTYPES
 from msdump.errors import InputError
 from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator
 
+# GELU by tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))); FastGelu: x * sigmoid(1.702 * x)
 _TANH: Final = math.sqrt(2 / math.pi)
 _CUBIC: Final = 0.044715
 _FAST: Final = 1.702
@@ -20,126 +21,138 @@ _PAIR: Final = (2, 2)
 
 def _plain(op_type: str, count: int = 1, **defaults: Any) -> GeOperator:
     """Return an operator that is ONNX's under another name."""
-    return GeOperator(lambda b: b.node(op_type, *b.x), defaults, inputs=(count, count))
+    return GeOperator(lambda call: call.node(op_type, *call.x), defaults, inputs=(count, count))
 
 
 def _with_value(op_type: str) -> GeOperator:
     """Return an operator whose second operand is the attribute ``value``."""
     return GeOperator(
-        lambda b: b.node(op_type, b.x[0], b.number(b["value"])), {"value": REQUIRED}, kind=op_type
+        lambda call: call.node(op_type, call.x[0], call.number(call["value"])),
+        {"value": REQUIRED},
+        kind=op_type,
     )
 
 
 def _comparison(op_type: str, *, negated: bool = False) -> GeOperator:
-    def build(b: CallBody) -> str:
-        found = b.node(op_type, *b.x)
-        return b.truth(b.node("Not", found) if negated else found)
+    def build(call: CallBody) -> str:
+        comparison = call.node(op_type, *call.x)
+        return call.truth(call.node("Not", comparison) if negated else comparison)
 
     return GeOperator(build, inputs=_PAIR)
 
 
 def _of_one(write: Callable[[CallBody, str], str], **defaults: Any) -> GeOperator:
-    return GeOperator(lambda b: write(b, b.x[0]), defaults)
+    return GeOperator(lambda call: write(call, call.x[0]), defaults)
 
 
-def _gelu(b: CallBody, x: str) -> str:
-    cube = b.node("Mul", b.node("Mul", x, x), x)
-    inner = b.node("Mul", b.node("Add", x, b.node("Mul", cube, b.number(_CUBIC))), b.number(_TANH))
-    grown = b.node("Add", b.node("Tanh", inner), b.number(1))
-    return b.node("Mul", b.node("Mul", x, b.number(0.5)), grown)
+def _gelu(call: CallBody, x: str) -> str:
+    cube = call.node("Mul", call.node("Mul", x, x), x)
+    inner = call.node(
+        "Mul", call.node("Add", x, call.node("Mul", cube, call.number(_CUBIC))), call.number(_TANH)
+    )
+    grown = call.node("Add", call.node("Tanh", inner), call.number(1))
+    return call.node("Mul", call.node("Mul", x, call.number(0.5)), grown)
 
 
-def _gelu_exact(b: CallBody, x: str) -> str:
-    if b["approximate"] == "tanh":
-        return _gelu(b, x)
-    grown = b.node("Add", b.node("Erf", b.node("Mul", x, b.number(math.sqrt(0.5)))), b.number(1))
-    return b.node("Mul", b.node("Mul", x, b.number(0.5)), grown)
+def _gelu_exact(call: CallBody, x: str) -> str:
+    if call["approximate"] == "tanh":
+        return _gelu(call, x)
+    grown = call.node(
+        "Add", call.node("Erf", call.node("Mul", x, call.number(math.sqrt(0.5)))), call.number(1)
+    )
+    return call.node("Mul", call.node("Mul", x, call.number(0.5)), grown)
 
 
-def _swish(b: CallBody, x: str, scale: float) -> str:
-    return b.node("Mul", x, b.node("Sigmoid", b.node("Mul", x, b.number(scale))))
+def _swish(call: CallBody, x: str, scale: float) -> str:
+    return call.node("Mul", x, call.node("Sigmoid", call.node("Mul", x, call.number(scale))))
 
 
-def _scaled(b: CallBody, x: str) -> str:
-    scaled = b.node("Mul", x, b.number(b["scale"])) if b["scale"] != 1 else x
-    return b.node("Add", scaled, b.number(b["shift"])) if b["shift"] else scaled
+def _scaled(call: CallBody, x: str) -> str:
+    """Return scale * x + shift, the argument of GE's Power, Exp and Log, which are Caffe's."""
+    scaled = call.node("Mul", x, call.number(call["scale"])) if call["scale"] != 1 else x
+    return call.node("Add", scaled, call.number(call["shift"])) if call["shift"] else scaled
 
 
-def _power(b: CallBody, x: str) -> str:
-    return b.node("Pow", _scaled(b, x), b.number(b["power"]))
+def _power(call: CallBody, x: str) -> str:
+    return call.node("Pow", _scaled(call, x), call.number(call["power"]))
 
 
-def _exponential(b: CallBody, x: str) -> str:
-    base = b["base"]
-    inner = _scaled(b, x)
-    return b.node("Exp", inner if base <= 0 else b.node("Mul", inner, b.number(math.log(base))))
+def _exponential(call: CallBody, x: str) -> str:
+    base = call["base"]  # -1: e
+    inner = _scaled(call, x)
+    return call.node("Exp", inner if base <= 0 else call.node("Mul", inner, call.number(math.log(base))))
 
 
-def _logarithm(b: CallBody, x: str) -> str:
-    base, found = b["base"], b.node("Log", _scaled(b, x))
-    return found if base <= 0 else b.node("Mul", found, b.number(1 / math.log(base)))
+def _logarithm(call: CallBody, x: str) -> str:
+    base, logarithm = call["base"], call.node("Log", _scaled(call, x))
+    return logarithm if base <= 0 else call.node("Mul", logarithm, call.number(1 / math.log(base)))
 
 
-def _clip_relu6(b: CallBody, x: str) -> str:
-    return b.node("Clip", x, b.number(0), b.number(6))
+def _clip_relu6(call: CallBody, x: str) -> str:
+    return call.node("Clip", x, call.number(0), call.number(6))
 
 
-def _bias_add(b: CallBody) -> str:
-    rank, (count,) = b.rank, b.inputs[1].shape
-    is_last = rank <= 2 or b["data_format"] == "NHWC"  # noqa: PLR2004 - a matrix has its columns last
+def _bias_add(call: CallBody) -> str:
+    rank, (count,) = call.rank, call.inputs[1].shape
+    is_last = rank <= 2 or call["data_format"] == "NHWC"  # noqa: PLR2004 - a matrix has its columns last
     shape = [count] if is_last else [count, *(1 for _ in range(rank - 2))]
-    return b.node("Add", b.x[0], b.node("Reshape", b.x[1], b.constant(shape)))
+    return call.node("Add", call.x[0], call.node("Reshape", call.x[1], call.constant(shape)))
 
 
-def _prelu(b: CallBody) -> str:
-    shape = b.inputs[1].shape
+def _prelu(call: CallBody) -> str:
+    shape = call.inputs[1].shape
     if len(shape) == 1 and shape[0] > 1:
-        around = [shape[0], *(1 for _ in range(b.rank - 2))]
-        return b.node("PRelu", b.x[0], b.node("Reshape", b.x[1], b.constant(around)))
-    return b.node("PRelu", *b.x)
+        around = [shape[0], *(1 for _ in range(call.rank - 2))]
+        return call.node("PRelu", call.x[0], call.node("Reshape", call.x[1], call.constant(around)))
+    return call.node("PRelu", *call.x)
 
 
-def _divided_down(b: CallBody) -> str:
-    if b.compute.kind == "f":
-        return b.node("Floor", b.node("Div", *b.x))
-    quotient = b.node("Div", *b.x)  # ONNX cuts towards zero
-    rest = b.node("Sub", b.x[0], b.node("Mul", quotient, b.x[1]))
-    zero = b.number(0)
-    differs = b.node("Xor", b.node("Less", rest, zero), b.node("Less", b.x[1], zero))
-    is_below = b.node("And", differs, b.node("Not", b.node("Equal", rest, zero)))
-    return b.node("Sub", quotient, b.node("Cast", is_below, to=b.inputs[0].dtype.onnx))
+def _divided_down(call: CallBody) -> str:
+    """Return the quotient rounded towards minus infinity."""
+    if call.compute.kind == "f":
+        return call.node("Floor", call.node("Div", *call.x))
+    quotient = call.node("Div", *call.x)  # ONNX cuts towards zero
+    remainder = call.node("Sub", call.x[0], call.node("Mul", quotient, call.x[1]))
+    zero = call.number(0)
+    differs = call.node("Xor", call.node("Less", remainder, zero), call.node("Less", call.x[1], zero))
+    is_below = call.node("And", differs, call.node("Not", call.node("Equal", remainder, zero)))
+    return call.node("Sub", quotient, call.node("Cast", is_below, to=call.inputs[0].dtype.onnx))
 
 
-def _remainder(b: CallBody) -> str:
-    if b.compute.kind != "f":
-        return b.node("Mod", *b.x)
-    return b.node("Sub", b.x[0], b.node("Mul", b.node("Floor", b.node("Div", *b.x)), b.x[1]))
+def _remainder(call: CallBody) -> str:
+    if call.compute.kind != "f":
+        return call.node("Mod", *call.x)
+    return call.node(
+        "Sub", call.x[0], call.node("Mul", call.node("Floor", call.node("Div", *call.x)), call.x[1])
+    )
 
 
-def _squared_difference(b: CallBody) -> str:
-    difference = b.node("Sub", *b.x)
-    return b.node("Mul", difference, difference)
+def _squared_difference(call: CallBody) -> str:
+    difference = call.node("Sub", *call.x)
+    return call.node("Mul", difference, difference)
 
 
-def _axpy(b: CallBody) -> str:
-    return b.node("Add", b.x[0], b.node("Mul", b.x[1], b.number(b["alpha"])))
+def _axpy(call: CallBody) -> str:
+    return call.node("Add", call.x[0], call.node("Mul", call.x[1], call.number(call["alpha"])))
 
 
 def _filled(value: int) -> GeOperator:
-    def build(b: CallBody) -> str:
-        array = np.full(b.inputs[0].shape, value, b.compute)
-        made = b.constant(array, array.dtype)
-        return b.node("Identity", made)
+    def build(call: CallBody) -> str:
+        array = np.full(call.inputs[0].shape, value, call.compute)
+        filled = call.constant(array, array.dtype)
+        return call.node("Identity", filled)
 
     return GeOperator(build)
 
 
-def _checked_cast(b: CallBody) -> str:
+def _checked_cast(call: CallBody) -> str:
 
-    wanted = next((row for row in DTYPES if row.acl == b["dst_type"]), None)
+    wanted = next((row for row in DTYPES if row.acl == call["dst_type"]), None)
     if wanted is None:
-        raise InputError(f"operator {b.op_type!r}: attribute 'dst_type' = {b['dst_type']}: no aclDataType")
-    return b.cast(b.x[0], wanted)
+        raise InputError(
+            f"operator {call.op_type!r}: attribute 'dst_type' = {call['dst_type']}: no aclDataType"
+        )
+    return call.cast(call.x[0], wanted)
 
 
 TABLE: Final[dict[str, GeOperator]] = {
@@ -157,29 +170,31 @@ TABLE: Final[dict[str, GeOperator]] = {
     "Rint": _plain("Round"),
     "Maximum": _plain("Max", 2),
     "Minimum": _plain("Min", 2),
-    "Square": _of_one(lambda b, x: b.node("Mul", x, x)),
-    "Rsqrt": _of_one(lambda b, x: b.node("Reciprocal", b.node("Sqrt", x))),
+    "Square": _of_one(lambda call, x: call.node("Mul", x, x)),
+    "Rsqrt": _of_one(lambda call, x: call.node("Reciprocal", call.node("Sqrt", x))),
     "Muls": _with_value("Mul"),
     "Adds": _with_value("Add"),
     "FloorDiv": GeOperator(_divided_down, inputs=_PAIR),
     "FloorMod": GeOperator(_remainder, inputs=_PAIR),
     "SquaredDifference": GeOperator(_squared_difference, inputs=_PAIR),
     "Axpy": GeOperator(_axpy, {"alpha": REQUIRED}, inputs=_PAIR),
-    "AddN": GeOperator(lambda b: b.node("Sum", *b.x), {"N": None}, inputs=(1, 1 << 20)),
+    "AddN": GeOperator(lambda call: call.node("Sum", *call.x), {"N": None}, inputs=(1, 1 << 20)),
     "Power": _of_one(_power, power=1.0, scale=1.0, shift=0.0),
     "Exp": _of_one(_exponential, base=-1.0, scale=1.0, shift=0.0),
     "Log": _of_one(_logarithm, base=-1.0, scale=1.0, shift=0.0),
     "Relu6": _of_one(_clip_relu6),
     "ReLU6": _of_one(_clip_relu6),
-    "LeakyRelu": _of_one(lambda b, x: b.node("LeakyRelu", x, alpha=b["negative_slope"]), negative_slope=0.0),
+    "LeakyRelu": _of_one(
+        lambda call, x: call.node("LeakyRelu", x, alpha=call["negative_slope"]), negative_slope=0.0
+    ),
     "PRelu": GeOperator(_prelu, inputs=_PAIR),
     "Gelu": _of_one(_gelu),
     "GeluV2": _of_one(_gelu_exact, approximate="none"),
-    "FastGelu": _of_one(lambda b, x: _swish(b, x, _FAST)),
-    "FastGeluV2": _of_one(lambda b, x: _swish(b, x, _FAST)),
-    "Swish": _of_one(lambda b, x: _swish(b, x, b["scale"]), scale=1.0),
+    "FastGelu": _of_one(lambda call, x: _swish(call, x, _FAST)),
+    "FastGeluV2": _of_one(lambda call, x: _swish(call, x, _FAST)),
+    "Swish": _of_one(lambda call, x: _swish(call, x, call["scale"]), scale=1.0),
     "BiasAdd": GeOperator(_bias_add, {"data_format": "NHWC"}, inputs=_PAIR),
-    "ClipByValue": GeOperator(lambda b: b.node("Clip", *b.x), inputs=(3, 3)),
+    "ClipByValue": GeOperator(lambda call: call.node("Clip", *call.x), inputs=(3, 3)),
     "Equal": _comparison("Equal"),
     "NotEqual": _comparison("Equal", negated=True),
     "Greater": _comparison("Greater"),
@@ -188,8 +203,8 @@ TABLE: Final[dict[str, GeOperator]] = {
     "LessEqual": _comparison("LessOrEqual"),
     "LogicalAnd": _comparison("And"),
     "LogicalOr": _comparison("Or"),
-    "LogicalNot": GeOperator(lambda b: b.truth(b.node("Not", b.x[0]))),
-    "IsNan": GeOperator(lambda b: b.truth(b.node("IsNaN", b.x[0]))),
+    "LogicalNot": GeOperator(lambda call: call.truth(call.node("Not", call.x[0]))),
+    "IsNan": GeOperator(lambda call: call.truth(call.node("IsNaN", call.x[0]))),
     "Cast": GeOperator(_checked_cast, {"dst_type": REQUIRED}),
     "ZerosLike": _filled(0),
     "OnesLike": _filled(1),

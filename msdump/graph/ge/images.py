@@ -11,10 +11,10 @@ from msdump.graph.ge.body import CallBody
 IMAGE: Final = 4
 VOLUME: Final = 5
 _FIRST: Final = {IMAGE: "NCHW", VOLUME: "NCDHW"}
-"""The runtime's layouts, with the channels before the places, by rank."""
+"""The runtime's layouts, with the channels before the spatial axes, by rank."""
 _LAST: Final = {IMAGE: "NHWC", VOLUME: "NDHWC"}
 _FILTERS_LAST: Final = {IMAGE: "HWCN", VOLUME: "DHWCN"}
-_BEFORE_PLACES: Final = 2
+_BEFORE_PLACES: Final = 2  # batch and channels stand before the spatial axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,68 +29,72 @@ class AxisOrder:
     name: str
     host: str
 
-    def to_host(self, b: CallBody, value: str) -> str:
+    def to_host(self, call: CallBody, value: str) -> str:
         """Return a value of this layout in the runtime's."""
-        return _moved(b, value, self.name, self.host)
+        return _moved(call, value, self.name, self.host)
 
-    def from_host(self, b: CallBody, value: str) -> str:
+    def from_host(self, call: CallBody, value: str) -> str:
         """Return a value of the runtime's layout in this one."""
-        return _moved(b, value, self.host, self.name)
+        return _moved(call, value, self.host, self.name)
 
     def sorted(self, numbers: list[int] | tuple[int, ...]) -> list[int]:
         """Return numbers, one for each axis of this layout, in the runtime's order."""
         return [numbers[self.name.index(axis)] for axis in self.host]
 
-    def window(self, b: CallBody, attribute: str) -> list[int]:
-        """Return what an attribute with a number for each axis says of the places."""
-        return self.places(b.listed(attribute, len(self.name)))
+    def window(self, call: CallBody, attribute: str) -> list[int]:
+        """Return the numbers of the spatial axes out of an attribute with one for each axis."""
+        return self.places(call.listed(attribute, len(self.name)))
 
     def places(self, numbers: list[int]) -> list[int]:
-        """Return those of numbers, one for each axis, that are of depth, height and width."""
+        """Return the numbers of depth, height and width out of one for each axis."""
         return self.sorted(numbers)[_BEFORE_PLACES:]
 
-    def pads(self, b: CallBody, attribute: str = "pads") -> list[int]:
-        """Return pads, in GE begin and end of each axis in turn, in ONNX's order: all begins, all ends."""
-        given = b.listed(attribute, 2 * (len(self.name) - _BEFORE_PLACES))
-        return [*given[0::2], *given[1::2]]
+    def pads(self, call: CallBody, attribute: str = "pads") -> list[int]:
+        """Return pads in ONNX's order, all begins and then all ends; GE has begin and end of each axis."""
+        pairs = call.listed(attribute, 2 * (len(self.name) - _BEFORE_PLACES))
+        return [*pairs[0::2], *pairs[1::2]]
 
 
-def layout(b: CallBody, rank: int = IMAGE, slot: int = 0) -> AxisOrder:
-    """Return the layout of images or volumes: what ``data_format`` says, else what their description does.
+def layout(call: CallBody, rank: int = IMAGE, slot: int = 0) -> AxisOrder:
+    """Return the layout of images or volumes: that of ``data_format``, else that of their description.
 
-    The device's formats are those of channels before places, so others give the operator a kind of its own.
+    Device formats start from channels before spatial axes (NCHW); another layout changes the call's kind,
+    ``Conv2DOfNHWC``, which has no device format.
 
     Raises:
         InputError: There is no such layout, or the input has another rank.
     """
-    found = b["data_format"] or described(b, rank, slot).name
+    name = call["data_format"] or described(call, rank, slot).name
     allowed = (_FIRST[rank], _LAST[rank])
-    if found not in allowed:
+    if name not in allowed:
         raise InputError(
-            f"operator {b.op_type!r}: attribute 'data_format' = {found!r}: {' or '.join(allowed)} is expected"
+            f"operator {call.op_type!r}: attribute 'data_format' = {name!r}:"
+            f" {' or '.join(allowed)} is expected"
         )
-    if len(b.inputs[slot].shape) != rank:
-        shape = b.inputs[slot].shape
-        raise InputError(f"operator {b.op_type!r}: input {slot} of shape {shape}: {rank} dimensions expected")
-    if found == _LAST[rank]:
-        b.kind = f"{b.kind}Of{found}"
-    return AxisOrder(found, _FIRST[rank])
+    if len(call.inputs[slot].shape) != rank:
+        shape = call.inputs[slot].shape
+        raise InputError(
+            f"operator {call.op_type!r}: input {slot} of shape {shape}: {rank} dimensions expected"
+        )
+    if name == _LAST[rank]:
+        call.kind = f"{call.kind}Of{name}"
+    return AxisOrder(name, _FIRST[rank])
 
 
-def described(b: CallBody, rank: int, slot: int = 0) -> AxisOrder:
+def described(call: CallBody, rank: int, slot: int = 0) -> AxisOrder:
     """Return the layout of images or volumes as the caller describes them, by default the runtime's."""
-    stated = b.inputs[slot].format
+    stated = call.inputs[slot].format
     return AxisOrder(stated if stated == _LAST[rank] else _FIRST[rank], _FIRST[rank])
 
 
-def filters(b: CallBody, images: AxisOrder, slot: int = 1) -> AxisOrder:
+def filters(call: CallBody, images: AxisOrder, slot: int = 1) -> AxisOrder:
     """Return the layout of a convolution's filters: as described, else what goes with that of the images."""
-    stated, rank = b.inputs[slot].format, len(images.host)
+    stated, rank = call.inputs[slot].format, len(images.host)
     if sorted(stated) == sorted(images.host):
         return AxisOrder(stated, images.host)
     return AxisOrder(images.host if images.name == images.host else _FILTERS_LAST[rank], images.host)
 
 
-def _moved(b: CallBody, value: str, before: str, after: str) -> str:
+def _moved(call: CallBody, value: str, before: str, after: str) -> str:
     order = [before.index(axis) for axis in after]
-    return value if before == after else b.node("Transpose", value, perm=order)
+    return value if before == after else call.node("Transpose", value, perm=order)

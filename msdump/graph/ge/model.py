@@ -32,40 +32,42 @@ OPERATORS: Final[Mapping[str, GeOperator]] = MappingProxyType(
 
 
 _ALSO_ATTRIBUTE: Final[Mapping[str, str]] = MappingProxyType({"Concat": "concat_dim"})
-"""Attributes that say what is an input in GE's operator of the name, but not in its twin."""
+"""Attributes that show that ONNX's operator is meant: in GE's operator of the name they are inputs."""
 
 
 class InputCountError(InputError):
     """A call with fewer or more inputs than the operator has."""
 
 
-def find(op_type: str, inputs: int, given: Mapping[str, Any]) -> GeOperator | None:
-    """Return GE's operator of a name; None where there is none, or where ONNX's of the name is meant.
+def find(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> GeOperator | None:
+    """Return GE's operator of a name, None where there is none or where a call means ONNX's of that name.
 
-    ONNX's is meant where an attribute is ONNX's alone, and where only ONNX's has such inputs or
-    needs no more attributes.
+    A call means ONNX's operator where it has an attribute that only ONNX's has, and where its inputs or
+    attributes do not fit GE's while ONNX's lacks none.
 
     Args:
         op_type: The name.
         inputs: How many inputs the call has.
-        given: Its attributes.
+        attributes: Its attributes.
     """
-    found = OPERATORS.get(op_type)
-    if found is None or not onnx.defs.has(op_type, OPSET, ""):
-        return found
-    if _ALSO_ATTRIBUTE.get(op_type, "") in given:
+    operator = OPERATORS.get(op_type)
+    if operator is None or not onnx.defs.has(op_type, OPSET, ""):
+        return operator
+    if _ALSO_ATTRIBUTE.get(op_type, "") in attributes:
         return None
     schema = onnx.defs.get_schema(op_type, OPSET, "")
-    if given.keys() & schema.attributes.keys() - found.attributes.keys():
+    if attributes.keys() & schema.attributes.keys() - operator.attributes.keys():
         return None
-    fits = found.inputs[0] <= inputs <= found.inputs[1]
-    lacks = any(default is REQUIRED and name not in given for name, default in found.attributes.items())
-    lacks_in_onnx = any(item.required and name not in given for name, item in schema.attributes.items())
-    return found if (fits and not lacks) or lacks_in_onnx else None
+    fits = operator.inputs[0] <= inputs <= operator.inputs[1]
+    lacks = any(
+        default is REQUIRED and name not in attributes for name, default in operator.attributes.items()
+    )
+    lacks_in_onnx = any(item.required and name not in attributes for name, item in schema.attributes.items())
+    return operator if (fits and not lacks) or lacks_in_onnx else None
 
 
 def constant_slots(operator: GeOperator, inputs: int) -> frozenset[int]:
-    """Return the inputs whose elements must be known to build a call."""
+    """Return the slots of the inputs whose elements must be known to build a call."""
     return frozenset(slot % inputs for slot in operator.constants if -inputs <= slot < inputs)
 
 
@@ -74,7 +76,7 @@ def parts(
     operator: GeOperator,
     inputs: Sequence[CallOperand],
     outputs: Sequence[CallOperand],
-    given: Mapping[str, Any],
+    attributes: Mapping[str, Any],
 ) -> tuple[onnx.NodeProto, list[onnx.FunctionProto], list[int]]:
     """Return a call's node, the functions that it needs, and the element types of its results.
 
@@ -83,17 +85,17 @@ def parts(
         operator: The operator.
         inputs: What it reads.
         outputs: What the caller expects.
-        given: Attributes as GE names them.
+        attributes: Attributes as GE names them.
 
     Raises:
         InputCountError: Inputs that are too few or too many.
-        InputError: An attribute is missing, or cannot be what it is.
+        InputError: An attribute is missing, or its value is impossible.
     """
     low, high = operator.inputs
     if not low <= len(inputs) <= high:
         count = str(low) if low == high else f"{low} to {high}"
         raise InputCountError(f"operator {op_type!r} has {count} inputs, {len(inputs)} are given")
-    body = CallBody(op_type, inputs, outputs, complete(op_type, operator.attributes, given))
+    body = CallBody(op_type, inputs, outputs, complete(op_type, operator.attributes, attributes))
     body.kind = operator.kind
     results = _built(body, operator)[: len(outputs)]
     types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
@@ -110,26 +112,26 @@ def parts(
     return helper.make_node(name, list(body.x), names, name=op_type, domain=GE_DOMAIN), [function], types
 
 
-def complete(op_type: str, known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with defaults for those that are not given; unknown ones are logged.
+def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all attributes of an operator: those of a call, else defaults; unknown ones are logged.
 
     Raises:
         InputError: One without a default is missing.
     """
-    names = ", ".join(known) or "none"
-    missing = [name for name, default in known.items() if default is REQUIRED and name not in given]
+    names = ", ".join(defaults) or "none"
+    missing = [name for name, default in defaults.items() if default is REQUIRED and name not in attributes]
     if missing:
         raise InputError(f"operator {op_type!r}: attribute {missing[0]!r} is missing; it has {names}")
-    for name in given.keys() - known.keys():
+    for name in attributes.keys() - defaults.keys():
         _log.warning("operator %r has no attribute %r, which is ignored; it has %s", op_type, name, names)
-    return {name: given.get(name, default) for name, default in known.items()}
+    return {name: attributes.get(name, default) for name, default in defaults.items()}
 
 
 def _built(body: CallBody, operator: GeOperator) -> tuple[str, ...]:
     try:
-        found = operator.build(body)
+        results = operator.build(body)
     except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:
         raise InputError(
             f"operator {body.op_type!r}: its attributes do not fit its inputs: {error}"
         ) from error
-    return (found,) if isinstance(found, str) else found
+    return (results,) if isinstance(results, str) else results

@@ -15,91 +15,95 @@ Window = tuple[list[int], list[int]]
 _SAME: Final = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 
-def _swapped(b: CallBody, slot: int) -> str:
-    rank = len(b.inputs[slot].shape)
+def _swapped(call: CallBody, slot: int) -> str:
+    """Return an input with its last two axes exchanged."""
+    rank = len(call.inputs[slot].shape)
     if rank < _MATRIX:
-        raise InputError(f"operator {b.op_type!r}: input {slot} of {rank} dimensions cannot be transposed")
-    return b.node("Transpose", b.x[slot], perm=[*range(rank - 2), rank - 1, rank - 2])
+        raise InputError(f"operator {call.op_type!r}: input {slot} of {rank} dimensions cannot be transposed")
+    return call.node("Transpose", call.x[slot], perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
 def _product(first: str, second: str) -> Callable[[CallBody], str]:
-    """Return what multiplies matrices, each transposed where an attribute says so; a bias is added."""
+    """Return the builder of a matrix product; the attributes of these names transpose its sides."""
 
-    def build(b: CallBody) -> str:
-        flags = (b[first] or b["transpose_a"], b[second] or b["transpose_b"])
-        sides = [_swapped(b, slot) if flag else b.x[slot] for slot, flag in enumerate(flags)]
-        product = b.node("MatMul", *sides)
-        return b.node("Add", product, b.x[2]) if len(b.x) > _MATRIX else product
+    def build(call: CallBody) -> str:
+        flags = (call[first] or call["transpose_a"], call[second] or call["transpose_b"])
+        sides = [_swapped(call, slot) if flag else call.x[slot] for slot, flag in enumerate(flags)]
+        product = call.node("MatMul", *sides)
+        return call.node("Add", product, call.x[2]) if len(call.x) > _MATRIX else product
 
     return build
 
 
-def _gemm(b: CallBody) -> str:
+def _gemm(call: CallBody) -> str:
     sides = [
-        _swapped(b, slot) if b[name] else b.x[slot]
+        _swapped(call, slot) if call[name] else call.x[slot]
         for slot, name in enumerate(("transpose_a", "transpose_b"))
     ]
-    product = b.node("Mul", b.node("MatMul", *sides), b.x[3])
-    return b.node("Add", product, b.node("Mul", b.x[2], b.x[4]))
+    product = call.node("Mul", call.node("MatMul", *sides), call.x[3])
+    return call.node("Add", product, call.node("Mul", call.x[2], call.x[4]))
 
 
-def _by_attributes(b: CallBody, images: AxisOrder) -> Window:
-    return images.window(b, "ksize"), images.window(b, "strides")
+def _by_attributes(call: CallBody, images: AxisOrder) -> Window:
+    return images.window(call, "ksize"), images.window(call, "strides")
 
 
-def _by_inputs(b: CallBody, images: AxisOrder) -> Window:
+def _by_inputs(call: CallBody, images: AxisOrder) -> Window:
     rank = len(images.name)
-    numbers = [b.value(slot) for slot in (1, 2)]
-    for slot, found in enumerate(numbers, 1):
-        if len(found) != rank:
-            raise InputError(f"operator {b.op_type!r}: input {slot} = {found}: {rank} numbers are expected")
+    numbers = [call.value(slot) for slot in (1, 2)]
+    for slot, window in enumerate(numbers, 1):
+        if len(window) != rank:
+            raise InputError(
+                f"operator {call.op_type!r}: input {slot} = {window}: {rank} numbers are expected"
+            )
     return images.places(numbers[0]), images.places(numbers[1])
 
 
 def _pooled(
     op_type: str, window: Callable[[CallBody, AxisOrder], Window] = _by_attributes
 ) -> Callable[[CallBody], str]:
-    """Return what pools windows whose padding is ``SAME`` or ``VALID``."""
+    """Return the builder of a pooling whose attribute ``padding`` is ``SAME`` or ``VALID``."""
 
-    def build(b: CallBody) -> str:
-        images = layout(b)
-        if b["padding"] not in _SAME:
+    def build(call: CallBody) -> str:
+        images = layout(call)
+        if call["padding"] not in _SAME:
             raise InputError(
-                f"operator {b.op_type!r}: attribute 'padding' = {b['padding']!r}: SAME or VALID is expected"
+                f"operator {call.op_type!r}: attribute 'padding' = {call['padding']!r}:"
+                " SAME or VALID is expected"
             )
-        size, strides = window(b, images)
-        made = b.node(
+        size, strides = window(call, images)
+        result = call.node(
             op_type,
-            images.to_host(b, b.x[0]),
+            images.to_host(call, call.x[0]),
             kernel_shape=size,
             strides=strides,
-            auto_pad=_SAME[b["padding"]],
+            auto_pad=_SAME[call["padding"]],
         )
-        return images.from_host(b, made)
+        return images.from_host(call, result)
 
     return build
 
 
 def _pooled_v3(op_type: str) -> Callable[[CallBody], str]:
-    """Return what pools windows whose padding may be given in numbers."""
+    """Return the builder of a pooling whose padding may also be stated in numbers (``CALCULATED``)."""
 
-    def build(b: CallBody) -> str:
-        images, mode = layout(b), b["padding_mode"]
-        image = images.to_host(b, b.x[0])
-        if b["global_pooling"]:
-            return images.from_host(b, b.node(f"Global{op_type}", image))
-        padding: dict[str, Any] = {"auto_pad": _SAME[mode]} if mode in _SAME else {"pads": images.pads(b)}
+    def build(call: CallBody) -> str:
+        images, mode = layout(call), call["padding_mode"]
+        image = images.to_host(call, call.x[0])
+        if call["global_pooling"]:
+            return images.from_host(call, call.node(f"Global{op_type}", image))
+        padding: dict[str, Any] = {"auto_pad": _SAME[mode]} if mode in _SAME else {"pads": images.pads(call)}
         if op_type == "AveragePool":
-            padding["count_include_pad"] = int(not b["exclusive"])
-        made = b.node(
+            padding["count_include_pad"] = int(not call["exclusive"])
+        result = call.node(
             op_type,
             image,
-            kernel_shape=images.window(b, "ksize"),
-            strides=images.window(b, "strides"),
-            ceil_mode=int(b["ceil_mode"]),
+            kernel_shape=images.window(call, "ksize"),
+            strides=images.window(call, "strides"),
+            ceil_mode=int(call["ceil_mode"]),
             **padding,
         )
-        return images.from_host(b, made)
+        return images.from_host(call, result)
 
     return build
 

@@ -21,25 +21,28 @@ def _listed(value: Any) -> list[int]:
     return [int(item) for item in value] if isinstance(value, (list, tuple)) else [int(value)]
 
 
-def _reduced(b: CallBody, op_type: str, axes: list[int]) -> str:
-    return b.node(op_type, b.x[0], b.constant(axes), keepdims=int(b["keep_dims"]))
+def _reduced(call: CallBody, op_type: str, axes: list[int]) -> str:
+    return call.node(op_type, call.x[0], call.constant(axes), keepdims=int(call["keep_dims"]))
 
 
-def _all_true(b: CallBody, op_type: str, axes: list[int]) -> str:
-    number = b.node("Cast", b.x[0], to=_INT32.onnx)
-    found = b.node(op_type, number, b.constant(axes), keepdims=int(b["keep_dims"]))
-    return b.node("Cast", found, to=b.inputs[0].dtype.onnx)
+def _all_true(call: CallBody, op_type: str, axes: list[int]) -> str:
+    # all is the minimum, any the maximum; ONNX reduces truth values only since opset 20
+    number = call.node("Cast", call.x[0], to=_INT32.onnx)
+    reduced = call.node(op_type, number, call.constant(axes), keepdims=int(call["keep_dims"]))
+    return call.node("Cast", reduced, to=call.inputs[0].dtype.onnx)
 
 
 def _by_attribute(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
     return GeOperator(
-        lambda b: write(b, op_type, _listed(b["axes"])), {"axes": REQUIRED, "keep_dims": False}, kind=op_type
+        lambda call: write(call, op_type, _listed(call["axes"])),
+        {"axes": REQUIRED, "keep_dims": False},
+        kind=op_type,
     )
 
 
 def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
     return GeOperator(
-        lambda b: write(b, op_type, _axes(b)),
+        lambda call: write(call, op_type, _axes(call)),
         {"keep_dims": False, "axes": None},
         kind=op_type,
         constants=_SECOND,
@@ -47,40 +50,40 @@ def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) ->
     )
 
 
-def _axes(b: CallBody) -> list[int]:
+def _axes(call: CallBody) -> list[int]:
     """Return axes that are an input, or an attribute; without either they are all."""
-    if len(b.x) > 1:
-        return b.value(1)
-    return list(range(b.rank)) if b["axes"] is None else _listed(b["axes"])
+    if len(call.x) > 1:
+        return call.value(1)
+    return list(range(call.rank)) if call["axes"] is None else _listed(call["axes"])
 
 
-def _index(b: CallBody, name: str) -> str:
+def _index(call: CallBody, name: str) -> str:
     """Return indices in the integer type that the caller expects, int32 where it expects none."""
-    wanted = b.outputs[0].dtype if b.outputs else _INT32
-    return b.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
+    wanted = call.outputs[0].dtype if call.outputs else _INT32
+    return call.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
 
 
 def _extreme(op_type: str, dimension: Callable[[CallBody], int]) -> Callable[[CallBody], str]:
-    def build(b: CallBody) -> str:
-        keeps = int(b["keep_dims"])
-        return _index(b, b.node(op_type, b.x[0], axis=b.axis(dimension(b)), keepdims=keeps))
+    def build(call: CallBody) -> str:
+        keeps = int(call["keep_dims"])
+        return _index(call, call.node(op_type, call.x[0], axis=call.axis(dimension(call)), keepdims=keeps))
 
     return build
 
 
-def _dimension(b: CallBody) -> int:
-    if len(b.x) > 1:
-        return b.value(1)[0]
-    if b["dimension"] is None:
-        raise InputError(f"operator {b.op_type!r}: attribute 'dimension' or a second input is required")
-    return int(b["dimension"])
+def _dimension(call: CallBody) -> int:
+    if len(call.x) > 1:
+        return call.value(1)[0]
+    if call["dimension"] is None:
+        raise InputError(f"operator {call.op_type!r}: attribute 'dimension' or a second input is required")
+    return int(call["dimension"])
 
 
 def _with_value(op_type: str, reduction: str) -> GeOperator:
-    def build(b: CallBody) -> Results:
-        axis, keeps = b.axis(b["dimension"]), int(b["keep_dims"])
-        index = _index(b, b.node(op_type, b.x[0], axis=axis, keepdims=keeps))
-        return index, b.node(reduction, b.x[0], b.constant([axis]), keepdims=keeps)
+    def build(call: CallBody) -> Results:
+        axis, keeps = call.axis(call["dimension"]), int(call["keep_dims"])
+        index = _index(call, call.node(op_type, call.x[0], axis=axis, keepdims=keeps))
+        return index, call.node(reduction, call.x[0], call.constant([axis]), keepdims=keeps)
 
     return GeOperator(build, {"dimension": REQUIRED, "keep_dims": False}, kind=op_type)
 
@@ -102,84 +105,88 @@ def _arg(op_type: str) -> dict[str, GeOperator]:
     }
 
 
-def _cumulated(b: CallBody, axis: int) -> str:
-    flags = {"exclusive": int(b["exclusive"]), "reverse": int(b["reverse"])}
-    return b.node("CumSum", b.x[0], b.constant(axis), **flags)
+def _cumulated(call: CallBody, axis: int) -> str:
+    flags = {"exclusive": int(call["exclusive"]), "reverse": int(call["reverse"])}
+    return call.node("CumSum", call.x[0], call.constant(axis), **flags)
 
 
 _SUMS: Final = {"exclusive": False, "reverse": False}
 
 
-def _softmax(b: CallBody) -> str:
-    axes = [b.axis(axis) for axis in _listed(b["axes"])]
+def _softmax(call: CallBody) -> str:
+    axes = [call.axis(axis) for axis in _listed(call["axes"])]
     if len(axes) == 1:
-        return b.node("Softmax", b.x[0], axis=axes[0])
-    grown = b.node("Exp", _shifted(b, axes))
-    return b.node("Div", grown, b.node("ReduceSum", grown, b.constant(axes)))
+        return call.node("Softmax", call.x[0], axis=axes[0])
+    grown = call.node("Exp", _shifted(call, axes))
+    return call.node("Div", grown, call.node("ReduceSum", grown, call.constant(axes)))
 
 
-def _log_softmax(b: CallBody) -> str:
-    axes = [b.axis(axis) for axis in _listed(b["axes"])]
+def _log_softmax(call: CallBody) -> str:
+    axes = [call.axis(axis) for axis in _listed(call["axes"])]
     if len(axes) == 1:
-        return b.node("LogSoftmax", b.x[0], axis=axes[0])
-    shifted = _shifted(b, axes)
-    return b.node("Sub", shifted, b.node("ReduceLogSumExp", shifted, b.constant(axes)))
+        return call.node("LogSoftmax", call.x[0], axis=axes[0])
+    shifted = _shifted(call, axes)
+    return call.node("Sub", shifted, call.node("ReduceLogSumExp", shifted, call.constant(axes)))
 
 
-def _shifted(b: CallBody, axes: list[int]) -> str:
-    return b.node("Sub", b.x[0], b.node("ReduceMax", b.x[0], b.constant(axes)))
+def _shifted(call: CallBody, axes: list[int]) -> str:
+    """Return x less its largest element along the axes, so that no exponential overflows."""
+    return call.node("Sub", call.x[0], call.node("ReduceMax", call.x[0], call.constant(axes)))
 
 
 def _layer_norm(*, gives_deviation: bool) -> Callable[[CallBody], Results]:
-    def build(b: CallBody) -> Results:
-        begin = b.axis(b["begin_norm_axis"])
-        axes = b.constant(list(range(begin, b.rank)))
-        mean = b.node("ReduceMean", b.x[0], axes)
-        centred = b.node("Sub", b.x[0], mean)
-        variance = b.node("ReduceMean", b.node("Mul", centred, centred), axes)
-        rstd = b.node("Reciprocal", b.node("Sqrt", b.node("Add", variance, b.number(b["epsilon"]))))
-        scaled = b.node("Mul", b.node("Mul", centred, rstd), b.x[1])
-        return b.node("Add", scaled, b.x[2]), mean, rstd if gives_deviation else variance
+    def build(call: CallBody) -> Results:
+        begin = call.axis(call["begin_norm_axis"])
+        axes = call.constant(list(range(begin, call.rank)))
+        mean = call.node("ReduceMean", call.x[0], axes)
+        centred = call.node("Sub", call.x[0], mean)
+        # of the centred values: the mean of squares less the square of the mean cancels in float32
+        variance = call.node("ReduceMean", call.node("Mul", centred, centred), axes)
+        rstd = call.node(
+            "Reciprocal", call.node("Sqrt", call.node("Add", variance, call.number(call["epsilon"])))
+        )
+        scaled = call.node("Mul", call.node("Mul", centred, rstd), call.x[1])
+        return call.node("Add", scaled, call.x[2]), mean, rstd if gives_deviation else variance
 
     return build
 
 
-def _rms_norm(b: CallBody) -> Results:
-    axes = b.constant(list(range(b.rank - len(b.inputs[1].shape), b.rank)))
-    square = b.node("ReduceMean", b.node("Mul", b.x[0], b.x[0]), axes)
-    rstd = b.node("Reciprocal", b.node("Sqrt", b.node("Add", square, b.number(b["epsilon"]))))
-    return b.node("Mul", b.node("Mul", b.x[0], rstd), b.x[1]), rstd
+def _rms_norm(call: CallBody) -> Results:
+    axes = call.constant(list(range(call.rank - len(call.inputs[1].shape), call.rank)))
+    square = call.node("ReduceMean", call.node("Mul", call.x[0], call.x[0]), axes)
+    rstd = call.node("Reciprocal", call.node("Sqrt", call.node("Add", square, call.number(call["epsilon"]))))
+    return call.node("Mul", call.node("Mul", call.x[0], rstd), call.x[1]), rstd
 
 
-def _bn_infer(b: CallBody) -> str:
-    return _batch_norm(b, b.x[0], b.x[1:])
+def _bn_infer(call: CallBody) -> str:
+    return _batch_norm(call, call.x[0], call.x[1:])
 
 
-def _batch_norm(b: CallBody, x: str, parameters: Sequence[str]) -> str:
+def _batch_norm(call: CallBody, x: str, parameters: Sequence[str]) -> str:
     """Return channels normalised; parameters are scale, offset, mean and variance."""
-    images = described(b, b.rank) if b.rank in {IMAGE, VOLUME} else None
+    images = described(call, call.rank) if call.rank in {IMAGE, VOLUME} else None
     if images is None:
-        return b.node("BatchNormalization", x, *parameters, epsilon=b["epsilon"])
-    made = b.node("BatchNormalization", images.to_host(b, x), *parameters, epsilon=b["epsilon"])
-    return images.from_host(b, made)
+        return call.node("BatchNormalization", x, *parameters, epsilon=call["epsilon"])
+    result = call.node("BatchNormalization", images.to_host(call, x), *parameters, epsilon=call["epsilon"])
+    return images.from_host(call, result)
 
 
-def _bn_inference(b: CallBody) -> str:
+def _bn_inference(call: CallBody) -> str:
     """Return x normalised; without scale and offset, momentum divides mean and variance."""
-    mean, variance, momentum, *affine = b.x[1:]
+    mean, variance, momentum, *affine = call.x[1:]
     if not affine:
-        factor = _factor(b, momentum)
-        mean, variance = b.node("Mul", mean, factor), b.node("Mul", variance, factor)
-    channels = b.inputs[1].shape
-    fill = (b.constant(np.full(channels, value), b.compute) for value in (1, 0)[len(affine) :])
-    return _batch_norm(b, b.x[0], (*affine, *fill, mean, variance))
+        factor = _factor(call, momentum)
+        mean, variance = call.node("Mul", mean, factor), call.node("Mul", variance, factor)
+    channels = call.inputs[1].shape
+    fill = (call.constant(np.full(channels, value), call.compute) for value in (1, 0)[len(affine) :])
+    return _batch_norm(call, call.x[0], (*affine, *fill, mean, variance))
 
 
-def _factor(b: CallBody, momentum: str) -> str:
+def _factor(call: CallBody, momentum: str) -> str:
     """Return one over a momentum's first element; of zero it is zero, as in Caffe, whose operator it is."""
-    first = b.node("Gather", b.node("Reshape", momentum, b.constant([-1])), b.constant(0))
-    zero = b.number(0)
-    return b.node("Where", b.node("Equal", first, zero), zero, b.node("Reciprocal", first))
+    first = call.node("Gather", call.node("Reshape", momentum, call.constant([-1])), call.constant(0))
+    zero = call.number(0)
+    return call.node("Where", call.node("Equal", first, zero), zero, call.node("Reciprocal", first))
 
 
 _NORM: Final = {"begin_norm_axis": 0, "begin_params_axis": 0}
@@ -196,9 +203,15 @@ TABLE: Final[dict[str, GeOperator]] = {
     **_arg("ArgMin"),
     "ArgMaxWithValue": _with_value("ArgMax", "ReduceMax"),
     "ArgMinWithValue": _with_value("ArgMin", "ReduceMin"),
-    "CumsumD": GeOperator(lambda b: _cumulated(b, b["axis"]), {"axis": REQUIRED, **_SUMS}, kind="CumSum"),
+    "CumsumD": GeOperator(
+        lambda call: _cumulated(call, call["axis"]), {"axis": REQUIRED, **_SUMS}, kind="CumSum"
+    ),
     "Cumsum": GeOperator(
-        lambda b: _cumulated(b, b.value(1)[0]), dict(_SUMS), kind="CumSum", constants=_SECOND, inputs=_PAIR
+        lambda call: _cumulated(call, call.value(1)[0]),
+        dict(_SUMS),
+        kind="CumSum",
+        constants=_SECOND,
+        inputs=_PAIR,
     ),
     **{
         name: GeOperator(_softmax, {"axes": [-1], "half_to_float": False}, kind="Softmax")

@@ -37,14 +37,17 @@ _WINDOWS: Final = frozenset({"MaxPool", "AveragePool"})
 
 
 def onnx_name(op_type: str) -> str:
-    """Return the ONNX operator that GE, MindSpore or ONNX calls by a name.
+    """Return the ONNX operator of a name in GE, MindSpore or ONNX.
+
+    >>> onnx_name("ReLU"), onnx_name("Maximum"), onnx_name("Add")
+    ('Relu', 'Max', 'Add')
 
     Raises:
         UnsupportedOpError: There is none.
     """
-    for found in (op_type, _NAMES.get(op_type)):
-        if found is not None and onnx.defs.has(found, ge.OPSET, ""):
-            return found
+    for name in (op_type, _NAMES.get(op_type)):
+        if name is not None and onnx.defs.has(name, ge.OPSET, ""):
+            return name
     raise UnsupportedOpError(
         f"operator {op_type!r} is not known; names of ONNX, MindSpore and GE such as 'Add', 'ReLU' and"
         " 'MatMulV2' are"
@@ -71,7 +74,7 @@ def single_operator(
     Raises:
         UnsupportedOpError: No such operator.
         InputCountError: Inputs that are too few or too many.
-        InputError: An attribute is missing, or cannot be what it is.
+        InputError: An attribute is missing, or its value is impossible.
     """
     operator = ge.find(op_type, len(inputs), attributes)
     if operator is None:
@@ -98,29 +101,29 @@ def _onnx_node(
     op_type: str, inputs: Sequence[CallOperand], outputs: int, attributes: Mapping[str, Any]
 ) -> onnx.NodeProto:
     target = onnx_name(op_type)
-    given = dict(attributes)
-    given.pop("data_format", None)
+    renamed = dict(attributes)
+    renamed.pop("data_format", None)
     for old, new in _RENAMED.get(target, {}).items():
-        if old in given:
-            given[new] = given.pop(old)
+        if old in renamed:
+            renamed[new] = renamed.pop(old)
     if target in _WINDOWS and op_type != target:
-        _window(given, len(inputs[0].shape) if inputs else 0)
-    known = {
+        _window(renamed, len(inputs[0].shape) if inputs else 0)
+    defaults = {
         name: REQUIRED if item.required else None
         for name, item in onnx.defs.get_schema(target, ge.OPSET).attributes.items()
     }
-    complete = ge.complete(op_type, known, given)
+    complete = ge.complete(op_type, defaults, renamed)
     kept = {name: value for name, value in complete.items() if value is not None}
     names = [f"x{index}" for index in range(len(inputs))]
     return helper.make_node(target, names, [f"y{index}" for index in range(outputs)], name=op_type, **kept)
 
 
-def _window(given: dict[str, Any], rank: int) -> None:
-    """Rewrite what GE gives for batch and channels too, and pads in GE's order."""
+def _window(attributes: dict[str, Any], rank: int) -> None:
+    """Rewrite windows with numbers for batch and channels, and pads in GE's order, as ONNX has them."""
     for name in ("strides", "dilations", "kernel_shape"):
-        if isinstance(given.get(name), list) and len(given[name]) == rank:
-            given[name] = given[name][2:]
-    if isinstance(given.get("pads"), list):
-        given["pads"] = given["pads"][0::2] + given["pads"][1::2]
-    if given.get("auto_pad") == "SAME":
-        given["auto_pad"] = "SAME_UPPER"
+        if isinstance(attributes.get(name), list) and len(attributes[name]) == rank:
+            attributes[name] = attributes[name][2:]
+    if isinstance(attributes.get("pads"), list):
+        attributes["pads"] = attributes["pads"][0::2] + attributes["pads"][1::2]
+    if attributes.get("auto_pad") == "SAME":
+        attributes["auto_pad"] = "SAME_UPPER"

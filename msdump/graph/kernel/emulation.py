@@ -102,6 +102,18 @@ def rounded_operators(
 
 @dataclass(slots=True)
 class _Writer:
+    """Collects operators with the casts around them.
+
+    Attributes:
+        types: Element types of values, by name, None where unknown.
+        opset: Version of ai.onnx.
+        kept: Inputs that are rounded already, and whether that met values beyond float16's range.
+        nodes: The operators so far.
+        constants: Constants that they need, by name.
+        flags: Values above 0 where something left float16's range.
+        count: Number of names given so far.
+    """
+
     types: dict[str, DType | None]
     opset: int
     kept: Mapping[str, bool]
@@ -112,27 +124,29 @@ class _Writer:
 
     def add(self, proto: onnx.NodeProto, rounding: Rounding) -> None:
         """Append an operator and the casts around it."""
-        own = onnx.NodeProto()
-        own.CopyFrom(proto)
-        is_foreign = own.domain not in {"", GE_DOMAIN}
-        moves = is_foreign or own.op_type.removeprefix(GE_PREFIX) in MOVES
-        is_control = own.op_type in CONTROL_FLOW and not own.domain  # what its graphs compute is rounded
-        had_half = not moves and any(self.types.get(name) in HALVES for name in own.input)
+        rounded = onnx.NodeProto()
+        rounded.CopyFrom(proto)
+        is_foreign = rounded.domain not in {"", GE_DOMAIN}
+        moves = is_foreign or rounded.op_type.removeprefix(GE_PREFIX) in MOVES
+        is_control = (
+            rounded.op_type in CONTROL_FLOW and not rounded.domain
+        )  # what its graphs compute is rounded
+        had_half = not moves and any(self.types.get(name) in HALVES for name in rounded.input)
         for slot, name in enumerate(proto.input):
-            own.input[slot] = self._read(name, rounding, moves=moves)
-        before = self._before_conversion(own, rounding)
-        self.nodes.append(own)
+            rounded.input[slot] = self._read(name, rounding, moves=moves)
+        before = self._before_conversion(rounded, rounding)
+        self.nodes.append(rounded)
         for slot, name in enumerate(proto.output):
             wanted = self._written(name, rounding, moves=moves, is_control=is_control, had_half=had_half)
             if name and wanted is not None and before is None:
-                own.output[slot] = self._name()
-                made = own.output[slot]
+                rounded.output[slot] = self._name()
+                result = rounded.output[slot]
                 if moves and wanted in HALVES and self.types.get(name) is wanted:
-                    made = self._cast(made, FLOAT32)
-                self._write(made, name, wanted, rounding)
+                    result = self._cast(result, FLOAT32)
+                self._write(result, name, wanted, rounding)
 
     def finish(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
-        """Join the flags of all results into STATUS."""
+        """Return the operators, their constants, and whether STATUS is among the values: the largest flag."""
         if self.flags:
             self._node("Max", self.flags, STATUS)
         return self.nodes, list(self.constants.values()), bool(self.flags)
@@ -151,21 +165,21 @@ class _Writer:
             return name
         return self._cast(self._narrow(name, rounding.reads, rounding), FLOAT32)
 
-    def _before_conversion(self, own: onnx.NodeProto, rounding: Rounding) -> str | None:
-        """Bound what a Cast of the model itself turns into float16; None for other operators."""
-        if own.op_type != "Cast" or own.domain:
+    def _before_conversion(self, cast: onnx.NodeProto, rounding: Rounding) -> str | None:
+        """Bound the input of a Cast of the model to float16's range; None for any other operator."""
+        if cast.op_type != "Cast" or cast.domain:
             return None
-        to = next((attribute.i for attribute in own.attribute if attribute.name == "to"), 0)
-        if to == FLOAT16.onnx and rounding.saturates and self.types.get(own.input[0]) is FLOAT32:
+        to = next((attribute.i for attribute in cast.attribute if attribute.name == "to"), 0)
+        if to == FLOAT16.onnx and rounding.saturates and self.types.get(cast.input[0]) is FLOAT32:
             if rounding.reports:
-                self._flag(own.input[0])
-            own.input[0] = self._bounded(own.input[0])
-        return own.input[0]
+                self._flag(cast.input[0])
+            cast.input[0] = self._bounded(cast.input[0])
+        return cast.input[0]
 
     def _written(
         self, name: str, rounding: Rounding, *, moves: bool, is_control: bool, had_half: bool
     ) -> DType | None:
-        """Return the type that a float32 result is to be rounded to, None for none."""
+        """Return the type that an output is rounded to, None for an output that is left as it is."""
         declared = self.types.get(name)
         if had_half and declared in HALVES:
             return declared
@@ -175,12 +189,13 @@ class _Writer:
             return rounding.writes
         return None
 
-    def _write(self, made: str, name: str, wanted: DType, rounding: Rounding) -> None:
-        narrow = self._narrow(made, wanted, rounding, name if self.types.get(name) is wanted else "")
+    def _write(self, source: str, name: str, wanted: DType, rounding: Rounding) -> None:
+        narrow = self._narrow(source, wanted, rounding, name if self.types.get(name) is wanted else "")
         if self.types.get(name) is not wanted:
             self._cast(narrow, FLOAT32, name)
 
     def _narrow(self, name: str, dtype: DType, rounding: Rounding, result: str = "") -> str:
+        """Return a float32 value rounded to a smaller type, within float16's range where that saturates."""
         if dtype is not FLOAT16 or not rounding.saturates:
             return self._cast(name, dtype, result)
         if rounding.reports:
@@ -188,6 +203,7 @@ class _Writer:
         return self._cast(self._bounded(name), dtype, result)
 
     def _bounded(self, name: str) -> str:
+        """Return a float32 value within float16's range, 0 for NaN."""
         clean = name
         if self.opset >= _IS_NAN_SINCE:
             zero = self._constant("zero", np.array(0, np.float32))

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from msdump.dtypes import DType
 from msdump.graph.kernel.onenode import type_proto
 
-_OPSET = 17
+_OPSET = 17  # older runtimes read it, too, and all operators here are in it
 _IR = 8
 
 
@@ -59,7 +59,7 @@ def element(type_text: str) -> bytes:
 
 
 def passage(type_text: str) -> bytes:
-    """Return a model whose input "x" is its output, for ``run`` to turn into Python objects."""
+    """Return a model without operators whose output is its input "x"; running it gives Python objects."""
     info = helper.make_value_info("x", type_proto(type_text))
     return _serialised(helper.make_graph([], "glue", [info], [info]))
 

@@ -51,7 +51,7 @@ class Bindings:
     """How the values of one node reach its session.
 
     Attributes:
-        types: Runtime type of each fed value, ``tensor(float)``; "": as the graph declares its input.
+        types: onnxruntime's type text of each fed value, ``tensor(float)``; "": that of the graph's input.
         shapes: Shapes to declare for fed values; empty: none.
         embedded: Values that are copied into the model.
         shared: Values that the session is given as external initializers.
@@ -123,17 +123,17 @@ def build(
         protos, constants, has_status = rounded_operators(protos, types, roundings, opset, kept)
         message.graph.initializer.extend(constants)
     message.graph.node.extend(protos)
-    given = {value: names[value] for value in reads(node)}
-    feeds, shared = _declare_inputs(message.graph, given, bindings, graph.proto)
+    model_names = {value: names[value] for value in reads(node)}
+    feeds, shared = _declare_inputs(message.graph, model_names, bindings, graph.proto)
     outputs = tuple((names[value], slot) for slot, value in enumerate(node.outputs) if value)
     results = result_names(outputs, has_status=has_status)
     message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in results)
-    data = message.SerializeToString(deterministic=True)
+    data = message.SerializeToString(deterministic=True)  # equal bytes, so that equal nodes share a session
     return NodeModel(data, feeds, shared, outputs, has_status=has_status)
 
 
 def _model_names(node: Node) -> dict[str, str]:
-    """Return the name in the model of every value that the operator touches; "" stays ""."""
+    """Return the name in the model of every value that the operator reads or writes; "" stays ""."""
     if any(a.HasField("g") or a.graphs for part in node.members for a in part.proto.attribute):
         return {name: name for name in (*reads(node), *node.proto.output, "")}
     names = {"": ""}
@@ -148,11 +148,11 @@ def _model_names(node: Node) -> dict[str, str]:
 
 
 def _renamed(proto: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
-    own = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
-    own.input.extend(names[name] for name in proto.input)
-    own.output.extend(names[name] for name in proto.output)
-    own.attribute.extend(proto.attribute)
-    return own
+    renamed = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
+    renamed.input.extend(names[name] for name in proto.input)
+    renamed.output.extend(names[name] for name in proto.output)
+    renamed.attribute.extend(proto.attribute)
+    return renamed
 
 
 def _element_types(
@@ -162,7 +162,7 @@ def _element_types(
     types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
     for arrays in (bindings.embedded, bindings.shared):
         types |= {names[value]: dtypes.from_numpy(array.dtype) for value, array in arrays.items()}
-    for part in node.members:  # an operator mostly writes the type that it reads
+    for part in node.members:  # inner values of a kernel are not declared: mostly of the type that is read
         first = next((types.get(names[name]) for name in part.inputs if name), None)
         for name in filter(None, part.outputs):
             types[names[name]] = types[names[name]] or first
@@ -278,6 +278,11 @@ def _input(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> o
 def type_proto(text: str) -> onnx.TypeProto:
     """Return the TypeProto of onnxruntime's type text, ``seq(tensor(int64))``.
 
+    >>> type_proto("tensor(float)").tensor_type.elem_type
+    1
+    >>> type_proto("seq(tensor(int64))").WhichOneof("value")
+    'sequence_type'
+
     Raises:
         GraphError: An unknown type text.
     """
@@ -304,6 +309,10 @@ def _element(name: str) -> int:
 
 
 def type_text(value: Any) -> str:
-    """Return onnxruntime's type text of a numpy dtype row (inverse of ``type_proto`` for tensors)."""
+    """Return onnxruntime's type text of a tensor, the inverse of ``type_proto``, from its row of ``DTYPES``.
+
+    >>> type_text(dtypes.from_name("float32")), type_text(dtypes.from_name("bfloat16"))
+    ('tensor(float)', 'tensor(bfloat16)')
+    """
     back = {row: text for text, row in _ELEMENTS.items()}
     return f"tensor({back.get(value.name, value.name)})"

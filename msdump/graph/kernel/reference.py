@@ -1,4 +1,4 @@
-"""One node computed by ONNX's reference implementation, where the runtime has no kernel."""
+"""Computes a node by ONNX's reference implementation, where the runtime has no kernel."""
 
 from __future__ import annotations
 

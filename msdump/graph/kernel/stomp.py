@@ -1,7 +1,8 @@
 """Kernels that are faulty on purpose: they write past the end of their output in device memory.
 
-A node says so in its metadata, ``msdump.stomp`` = number of bytes; what the model
-computes elsewhere does not change.
+The watcher of acl's dump finds such kernels on a device; a model for trying it out has one. A node
+states it in its metadata, ``msdump.stomp`` = number of bytes; the values that the model computes stay
+the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def stomped_bytes(node: Node) -> int:
     Raises:
         GraphError: The metadata is no number of bytes.
     """
-    found = 0
+    count = 0
     for part in node.members:
         for entry in part.proto.metadata_props:
             if entry.key == KEY:
@@ -28,5 +29,5 @@ def stomped_bytes(node: Node) -> int:
                     raise GraphError(
                         f"node {part.name!r}: metadata {KEY} = {entry.value!r}: a number of bytes is expected"
                     )
-                found = int(entry.value)
-    return found
+                count = int(entry.value)
+    return count
