@@ -8,17 +8,11 @@
 # working directory, as "output". STEPS (2) is taken from the environment.
 set -euo pipefail
 
-source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
 setup_venv
 
 folder=$(dump_folder acl "${1:-}")
-mkdir -p "$folder/output"
-cd "$folder"
-
-config=$MSDUMP_ROOT/sample_nets/lenet/acl.json
-echo "acl.mdl.set_dump(\"$config\")"
-"$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/lenet/run_acl.py" --config "$config" --steps "${STEPS:-2}"
+run_acl lenet acl.json "$folder"
+msdump convert output -out converted -f NCHW
 echo
-"$VENV_PYTHON" -m msdump convert output -out converted -f NCHW
-echo
-"$VENV_PYTHON" -m msdump show "$folder"
+msdump show "$folder"

@@ -9,17 +9,12 @@
 # the only one that dumps asynchronously.
 set -euo pipefail
 
-source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
 setup_venv
 
 export DEVICE_TARGET=Ascend
-export JIT_LEVEL=${JIT_LEVEL:-O0}
+choose_device
 
 folder=$(dump_folder async "${1:-}")
-export MS_DIAGNOSTIC_DATA_PATH=$folder
-export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/alexnet/data_dump_async.json
-
-echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=$JIT_LEVEL MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"
-"$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/alexnet/run.py" --steps "${STEPS:-4}"
-echo
-"$VENV_PYTHON" -m msdump show "$MS_DIAGNOSTIC_DATA_PATH/debug_dump"
+run_network alexnet data_dump_async.json "$folder" 4
+msdump show "$folder/debug_dump"

@@ -8,19 +8,14 @@
 # DEVICE_ID and STEPS (4) are taken from the environment; the device is always Ascend, the level O2.
 set -euo pipefail
 
-source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
 setup_venv
 
 export DEVICE_TARGET=Ascend JIT_LEVEL=O2
 
 folder=$(dump_folder o2 "${1:-}")
-export MS_DIAGNOSTIC_DATA_PATH=$folder
-export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/alexnet/data_dump_o2.json
-
-echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=$JIT_LEVEL MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"
-"$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/alexnet/run.py" --steps "${STEPS:-4}"
-echo
+run_network alexnet data_dump_o2.json "$folder" 4
 files=("$folder"/debug_dump/0/*/*/*/*/*/Conv2D.*conv3-Conv2d*)
-"$VENV_PYTHON" -m msdump convert "${files[0]}" -out "$folder/converted" -f NCHW
+msdump convert "${files[0]}" -out "$folder/converted" -f NCHW
 echo
-"$VENV_PYTHON" -m msdump show "$folder"
+msdump show "$folder"

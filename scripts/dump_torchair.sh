@@ -8,12 +8,11 @@
 # hundred MB, or some GB where pip finds only the build for CUDA. STEPS (2) is taken from the environment.
 set -euo pipefail
 
-scripts=$(dirname "${BASH_SOURCE[0]}")
-if ! bash "$scripts/setup.sh" +torch; then
+source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
+if ! bash "$MSDUMP_ROOT/scripts/setup.sh" +torch; then
     echo "dump_torchair: PyTorch cannot be installed into .venv; the other demonstrations run without it" >&2
     exit 1
 fi
-source "$scripts/setup.sh"
 
 folder=$(dump_folder torchair "${1:-}")
 mkdir -p "$folder/output"
@@ -22,6 +21,6 @@ cd "$folder"
 echo 'torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))'
 "$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/torchair_mlp/run.py" --dump --dump-path output --steps "${STEPS:-2}"
 echo
-"$VENV_PYTHON" -m msdump convert output -out converted
+msdump convert output -out converted
 echo
-"$VENV_PYTHON" -m msdump show "$folder"
+msdump show "$folder"

@@ -8,17 +8,11 @@
 # working directory, as "output". STEPS (2) is taken from the environment.
 set -euo pipefail
 
-source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
 setup_venv
 
 folder=$(dump_folder watcher "${1:-}")
-mkdir -p "$folder/output"
-cd "$folder"
-
-config=$MSDUMP_ROOT/sample_nets/stomp/acl_watcher.json
-echo "acl.mdl.set_dump(\"$config\")"
-"$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/stomp/run_acl.py" --config "$config" --steps "${STEPS:-2}"
-echo
+run_acl stomp acl_watcher.json "$folder"
 (cd output && find . -type f | sort -t. -k6)
 echo
 "$VENV_PYTHON" "$MSDUMP_ROOT/scripts/compare_watched.py" output

@@ -86,17 +86,6 @@ is_usable() {
         "$VENV_PYTHON" -m pip --version >/dev/null 2>&1
 }
 
-# Print the absolute path of the folder that a dump goes to, made if missing: dump_folder NAME [FOLDER]
-# Without a FOLDER it is a new one below out/.
-dump_folder() {
-    local folder=${2:-}
-    if [ -z "$folder" ]; then
-        mkdir -p "$MSDUMP_ROOT/out" || return
-        folder=$(mktemp -d "$MSDUMP_ROOT/out/$1_$(date +%Y%m%d_%H%M%S)_XXXX") || return
-    fi
-    mkdir -p "$folder" && (cd "$folder" && pwd)
-}
-
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     setup_venv "$@"
 fi

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# What the demonstrations share, dump_*.sh: they source this file, call setup_venv and run their network.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+# Print the absolute path of the folder that a dump goes to, made if missing: dump_folder NAME [FOLDER]
+# Without a FOLDER it is a new one below out/.
+dump_folder() {
+    local folder=${2:-}
+    if [ -z "$folder" ]; then
+        mkdir -p "$MSDUMP_ROOT/out" || return
+        folder=$(mktemp -d "$MSDUMP_ROOT/out/$1_$(date +%Y%m%d_%H%M%S)_XXXX") || return
+    fi
+    mkdir -p "$folder" && (cd "$folder" && pwd)
+}
+
+# Run the network on Ascend O0 where the environment names no other device or level.
+choose_device() {
+    export DEVICE_TARGET=${DEVICE_TARGET:-Ascend}
+    if [ "$DEVICE_TARGET" = Ascend ]; then
+        export JIT_LEVEL=${JIT_LEVEL:-O0}
+    fi
+}
+
+# Run a network under a configuration in its folder: run_network NETWORK CONFIGURATION FOLDER STEPS
+# FOLDER is where the dump goes; STEPS holds where the environment says nothing else.
+run_network() {
+    export MS_DIAGNOSTIC_DATA_PATH=$3
+    export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/$1/$2
+    echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=${JIT_LEVEL:-} MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"
+    "$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/$1/run.py" --steps "${STEPS:-$4}"
+    echo
+}
+
+# Run a network through pyACL under an acl.json in its folder: run_acl NETWORK CONFIGURATION FOLDER
+# The working directory becomes FOLDER: the configuration names where the dump goes relative to it.
+run_acl() {
+    local config=$MSDUMP_ROOT/sample_nets/$1/$2
+    mkdir -p "$3/output"
+    cd "$3"
+    echo "acl.mdl.set_dump(\"$config\")"
+    "$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/$1/run_acl.py" --config "$config" --steps "${STEPS:-2}"
+    echo
+}
+
+# Run msdump's command line: msdump COMMAND [ARGUMENT]...
+msdump() {
+    "$VENV_PYTHON" -m msdump "$@"
+}
