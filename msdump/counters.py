@@ -1,28 +1,36 @@
-"""Who counts what: every number of a process that users see in the names of a dump, and how it advances.
+"""The numbers of a process that users see in the names of a dump: who counts what, and how it advances.
 
 iteration
-    The number of a run in the dump, by which ``iteration`` and acl's ``dump_step`` select: the directory
-    ``{graph_id}/{iteration}``, the ``{step}`` of O2. It advances at the end of a run (``RunCounter``).
+    The number of a run by which ``iteration`` and acl's ``dump_step`` select. The networks of a
+    configuration share it: the end of each run sets it to that network's count of runs plus
+    ``initial_iteration``, as MindSpore does since 2.7. Seen in ``{graph_id}/{iteration}``, ``{step}`` of O2.
 step
-    The iteration where the user counts it: ``set_init_iter``, ``dump_step``.
+    The iteration where the user counts it: ``set_init_iter`` sets it, ``dump_step`` advances it.
 run, execution
-    The runs of one model, from 0, failed ones included; it advances at the end of a run. The directory
-    ``{model_id}/{execution}``, which CANN calls data_index and MindSpore iteration_id.
+    The runs of one model, from 0; the end of a run advances it, whether the run failed or not. Seen in
+    ``{model_id}/{execution}``, which CANN calls data_index and MindSpore iteration_id. In acl and
+    torchair it is the iteration, too.
 pass
-    How often an operator of a branch or loop ran within one execution. Nobody counts it while a
-    network runs: readers tell passes apart by their files (``store/read/executions.py``).
+    The runs of an operator inside a branch or loop within one execution, from 0. No name holds it:
+    readers tell passes apart by the times of files (``store/read/executions.py``).
 graph id
-    The graphs of MindSpore's tree, branches and loop bodies included, from 0: ``{net_name}/{graph_id}``.
+    The graphs of MindSpore's tree, each branch and loop body with one of its own, from 0; each network
+    that is loaded advances it. Seen in ``{net_name}/{graph_id}``, ``ms_output_trace_code_graph_{graph_id}``.
 model id
-    The models that are compiled as a whole, from 1, one for each load: ``{model_name}/{model_id}``.
+    The models that are compiled as a whole, from 1; each one that is loaded advances it. Seen in
+    ``{model_name}/{model_id}``.
 captured graph
-    The graphs that torch.compile has captured, from 1: ``graph_{number}``, and their model id.
-GE graph, stage file, saved graph
-    The graphs that GE compiles, the files of their stages and the graphs that MindSpore saves, from 0:
-    ``ge_proto_{stage file}_graph_{GE graph}_{stage}.txt``, ``trace_code_graph_{saved graph}``.
+    The graphs that torch.compile has captured, from 1. Seen in ``graph_{number}``; it is their model id.
+GE graph, stage file
+    The graphs that GE compiles and the stages of them that have files, each from 0. Seen in
+    ``ge_proto_{stage file}_graph_{GE graph}_{stage}.txt``.
+saved graph
+    The graphs that ``MS_DEV_SAVE_GRAPHS`` saves, all kinds together, from 0. Seen in
+    ``trace_code_graph_{saved graph}``.
 
-Task and stream ids are no counts: they are places in a compiled graph, the same in every run
-(``device/tasks.py``). The dump time and the timestamps of files come from the clock (``store/clock.py``).
+Two others are not counted here. Task and stream ids are places in a compiled graph, the same in every run
+(``device/tasks.py``). The dump time, ``YYYYMMDDHHMMSS``, is when a dump was configured, and the timestamp of
+a file is when its tensor was captured; both come from the process's clock (``store/clock.py``).
 """
 
 from __future__ import annotations
@@ -72,11 +80,15 @@ class RunCounter:
         return Run(self.count, self.count)
 
     def ended(self, run: Run) -> None:
-        """Count a run that has ended, failed or not; a run that is told twice is counted once."""
+        """Count a run that has ended, failed or not.
+
+        A captured graph and its network both tell it of each run, since either of them may fail, or
+        have nothing to run: a run that is told twice counts once.
+        """
         self.count = run.execution + 1
 
     def take(self) -> Run:
-        """Return the numbers of a run that counts from its beginning; no two threads get the same."""
+        """Count a run that begins, for callers that let runs overlap; no two threads get the same numbers."""
         with self._lock:
             run = self.next
             self.ended(run)
@@ -115,7 +127,7 @@ class SharedRunCounter(RunCounter):
         return Run(iteration, self.count)
 
     def ended(self, run: Run) -> None:
-        """Count a run that has ended, and point the configuration's networks to the iteration after it."""
+        """Count a run that has ended, and set the iteration that the configuration's networks share."""
         super().ended(run)
         self._used = self._used.including(run.iteration)
         self._counters.share_iteration(self._source, self.count + self._first)
@@ -142,6 +154,8 @@ class ModelIdentity:
 
 class Counters:
     """The numbers that the networks of a process share; any thread may use them.
+
+    What each of them counts stands at the head of the module.
 
     Attributes:
         graph_ids: Numbers of graphs in MindSpore's tree.

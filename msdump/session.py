@@ -68,14 +68,15 @@ class Network:
         model = model or ModelIdentity(graph.file_stem)
         self._device = emulated(graph, plan, context, note=ge_files.stages(plan, context, process))
         self.graph = graph if self._device is None else self._device.graph
-        # A graph that only passes its inputs on has no kernels: nothing at all is written.
+        # A graph that only passes its inputs on has no kernels: nothing at all is written of it.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
         self._names = Names(self.graph, is_compiled=context.jit_level is JitLevel.O2)
         self._runs = model.runs or _shared_runs(plan, process)
-        self._lock = threading.RLock()  # held by the run that goes on
-        exits.hold_runs(self._lock)
+        # Held by the run that goes on. Reentrant, so that a call from within a run is told, and not stuck.
+        self._lock = threading.RLock()
         self._is_running = False
+        exits.hold_runs(self._lock)  # a process that ends waits for the run to end
         if self.plan is not None or self._device is not None:
             _tell_unseen(graph)
         self._program = _program(self.graph, self._device, context)
@@ -222,6 +223,7 @@ def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:
 
 
 def _tell_unseen(graph: Graph) -> None:
+    """Warn of the operators inside branches and loops that run as one, which no dump shows."""
     for node, reason in unseen(graph):
         name = node.operator.full_name
         _log.warning(
@@ -233,6 +235,7 @@ def _tell_unseen(graph: Graph) -> None:
 
 
 def _program(graph: Graph, device: Ascend | None, context: Context) -> Program:
+    """Return what runs a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
     if device is not None:
         return Program(graph, device.roundings)
     return Program(graph, on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None)

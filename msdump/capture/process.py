@@ -54,7 +54,10 @@ class _Output:
     is_described: bool = False
 
     def unused(self) -> list[str]:
-        items = [p.item for p in self.plan.what.selector.patterns if p.item not in self.used]
+        """Return the ``kernels`` items for which nothing was dumped, each with what may have been meant."""
+        items = [
+            pattern.item for pattern in self.plan.what.selector.patterns if pattern.item not in self.used
+        ]
         items = [f"{item} ({self.hints[item]})" if item in self.hints else item for item in items]
         more = len(items) - _MOST_NAMES
         return items if more <= 0 else [*items[:_MOST_NAMES], f"... and {more} more"]
@@ -83,22 +86,31 @@ class Process:
         self._outputs: dict[str, _Output] = {}
 
     def beside(self) -> Process:
-        """Return what the networks share that acl or torchair configures beside those of this process."""
+        """Return what networks share that acl or torchair configures, beside those of this process.
+
+        They have sinks of their own; files that show graphs are numbered across both.
+        """
         return Process(self.counters.beside())
 
     def dumps(self, plan: DumpPlan, iteration: int) -> bool:
-        """Tell whether an iteration is dumped."""
+        """Tell whether an iteration is dumped: as ``dump_start`` and ``dump_stop`` say, else the plan."""
         return iteration in plan.when.iterations if self.is_dumping is None else self.is_dumping
 
     def settle(self, place: Hashable, settle: Callable[[], None]) -> None:
-        """Call a function the first time that this process dumps into a place; other threads wait for it."""
+        """Call a function the first time that this process dumps into a place; other threads wait for it.
+
+        Args:
+            place: Tells the place from others.
+            settle: Deals with what earlier programs left there. Where it raises, the next network that
+                dumps there calls it again.
+        """
         with self._lock:
             if place not in self._places:
                 settle()
                 self._places.add(place)
 
     def overflow_limit(self, plan: DumpPlan) -> OverflowLimit:
-        """Return the count of overflowing operators of the whole process."""
+        """Return the count of overflowing operators that all networks of a configuration share."""
         return self._output(plan).overflows
 
     def sink(self, plan: DumpPlan) -> Sink:
@@ -118,7 +130,7 @@ class Process:
         return self._output(plan).configured
 
     def use(self, plan: DumpPlan, items: frozenset[str]) -> None:
-        """Note the ``kernels`` items for which something was dumped."""
+        """Note the ``kernels`` items for which something is dumped: ``close`` names the others."""
         self._output(plan).used |= items
 
     def suggest(self, plan: DumpPlan, used: frozenset[str], nodes: Sequence[Node]) -> None:
@@ -144,7 +156,10 @@ class Process:
             return is_first
 
     def close(self) -> None:
-        """Flush every sink and name what was asked for and never met, once."""
+        """Flush every sink and name what was asked for and never met, once.
+
+        A network that runs afterwards opens its configuration's sink anew.
+        """
         while output := self._taken():
             with contextlib.suppress(DumpWriteError):  # told when it was lost; other sinks must close too
                 output.sink.close()

@@ -74,7 +74,7 @@ class Recorder:
         return None if is_watched else faulty_memory(device, lambda: self.memory_use)
 
     def _opened(self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model) -> DumpWriter:
-        probe(plan.files.path)
+        probe(plan.files.path)  # before claim, which may remove what earlier runs left there
         claim(plan, self._process)
         dump = dump_of(graph, plan, self._process, device, memory=lambda: self.memory_use, model=model)
         dump.write_graph_files()

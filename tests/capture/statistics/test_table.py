@@ -7,14 +7,14 @@ import typing
 import pytest
 
 from msdump.capture.statistics.table import BY_CATEGORY, STATISTICS, advice, chosen, reference
-from msdump.config import mindspore, models, rules
+from msdump.config import models, plan, rules
 from msdump.plan import StatisticSpec
 
 
 def test_every_configurable_category_is_defined():
     """Whatever a configuration may name has exactly one definition, and nothing else has."""
     accepted = typing.get_args(models.Category)
-    aliases = mindspore._CATEGORY_ALIASES
+    aliases = plan._CATEGORY_ALIASES
 
     assert set(BY_CATEGORY) == {aliases.get(name, name) for name in accepted}
     assert len(BY_CATEGORY) == len(STATISTICS)
