@@ -101,6 +101,7 @@ def command(
         if not agrees:
             click.get_current_context().exit(REFUSED if agrees is None else FAILED)
         return
+    # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
     comparison = _Comparison(execution, golden_execution)
     for pair in pairs.pairs:
@@ -110,6 +111,7 @@ def command(
         messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], graph)}")
         click.get_current_context().exit(REFUSED)
     _print(comparison)
+    # Behind the table, where a long one does not scroll them away.
     for path in pairs.alone:
         messages.say(f"warning: {path} has no counterpart")
     for fault in report.unreadable:

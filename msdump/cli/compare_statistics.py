@@ -26,7 +26,7 @@ _TITLES: Final = (
 def run(
     dumped: str, golden: str, output: str, limits: Limits, executions: tuple[int | None, int | None]
 ) -> bool | None:
-    """Compare and print; tell whether everything agrees, None where nothing has a counterpart.
+    """Compare and print; return whether everything agrees, None where nothing has a counterpart.
 
     Args:
         dumped: The dump that is examined.
@@ -67,7 +67,7 @@ def _lines(results: Sequence[RowResult]) -> Iterator[str]:
     is_long = len(results) > _SHOWN and not messages.verbosity()
     for result in bad[:_SHOWN] if is_long else results:
         reason = f"  {result.note}" if result.note else ""
-        yield f"{_name(result):<64}{result.apart:>10.1e}  {result.verdict}{reason}"
+        yield f"{_name(result):<64}{result.difference:>10.1e}  {result.verdict}{reason}"
     yield f"first     {_name(bad[0]) if bad else 'nothing differs'}"
     counts = Counter(result.verdict for result in results)
     agreeing = sum(counts[verdict] for verdict in AGREEING)
@@ -93,5 +93,5 @@ def _table(results: Sequence[RowResult]) -> str:
     for result in results:
         name, side, slot, number = result.place
         cells = (result.label, result.op_type, name, number, side, slot)
-        writer.writerow((*cells, result.verdict, f"{result.apart:.6g}", result.note))
+        writer.writerow((*cells, result.verdict, f"{result.difference:.6g}", result.note))
     return text.getvalue()

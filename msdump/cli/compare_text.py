@@ -118,5 +118,9 @@ def _times(count: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number and what is counted, ``2 tensors``."""
+    """Return a number with its noun.
+
+    >>> plural(1, "tensor"), plural(2000, "tensor")
+    ('1 tensor', '2,000 tensors')
+    """
     return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -51,7 +51,7 @@ def _option(*names: str, more: str) -> Callable[[_Command], _Command]:
         *names,
         count=True,
         expose_value=False,
-        is_eager=True,
+        is_eager=True,  # before all other options, whose callbacks may already have something to say
         callback=_take_verbosity,
         help=f"Show tracebacks and longer lists; {more}: also what the library does.",
     )

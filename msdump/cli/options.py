@@ -39,7 +39,7 @@ _DECORATORS: Final = (
 
 def context(command: _Command) -> _Command:
     """Give a command the options that say where a network runs, and -v."""
-    for decorate in reversed(_DECORATORS):
+    for decorate in reversed(_DECORATORS):  # the one that is applied last comes first in --help
         command = decorate(command)
     return command
 

@@ -1,4 +1,4 @@
-"""``msdump overflow``: which operators of a dump overflowed, and what their tensors hold."""
+"""``msdump overflow``: prints which operators of a dump overflowed, and extremes of their tensors."""
 
 from __future__ import annotations
 

@@ -65,6 +65,7 @@ class CommandGroup(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
+        # Only the command that is called: importing all of them would delay each by onnxruntime and numpy.
         command: click.Command = importlib.import_module(f"msdump.cli.{cmd_name}").command
         return command
 
@@ -116,6 +117,7 @@ def _report(ctx: click.Context, error: Exception) -> int:
             kind = type(error).__name__
             messages.say(f"internal error: {kind}: {error} (-v shows the traceback)")
             return FAILED
+    # Before the first operator ran nothing was computed or lost: the user corrects and calls again.
     has_run = ctx.meta.get(_STARTED)
     if has_run is None:
         return REFUSED

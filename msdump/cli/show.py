@@ -1,4 +1,4 @@
-"""``msdump show``: the tree of a dump, and one tensor or some statistics of it."""
+"""``msdump show``: prints the tree of a dump, and one tensor or some statistics of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of a dump as text, and one tensor or some statistics of it."""
+"""Shows the tree of a dump as text, and one tensor or some statistics of it."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def statistics(path: Path) -> Iterator[str]:
 
 
 def _is_folder(entry: Path) -> bool:
+    # A link is shown as a file and not followed: it may lead back up.
     return entry.is_dir() and not entry.is_symlink()
 
 

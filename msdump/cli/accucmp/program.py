@@ -64,7 +64,7 @@ def _show_log() -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    """Run the chosen command; return its return code, or that of what it failed with."""
+    """Run the chosen command; return its return code, or that of the error that ended it."""
     try:
         return int(_COMMANDS[options.command](options))
     except ToolError as error:

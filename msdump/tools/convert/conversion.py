@@ -133,6 +133,7 @@ def check(target: Target, count: int) -> None:
         raise ToolError(ReturnCode.PARAMETER, f"-v {target.version} must be 1 or {VERSION}")
     if target.scripts:
         scripts.check(target.scripts)
+    # Found, not imported: torch takes seconds to import, and only the processes that convert need it.
     if target.kind is OutputKind.PT and importlib.util.find_spec("torch") is None:
         fault = "-t pt needs PyTorch, which is not installed; install torch or use -t npy"
         raise ToolError(ReturnCode.UNSUPPORTED, fault)
@@ -147,6 +148,7 @@ def _unknown_format(name: str) -> str:
 def _make_directory(output: str) -> None:
     try:
         make_directories(output)
+        # The list of a former conversion would be taken for this one's.
         Path(output, FAILED_LIST).unlink(missing_ok=True)
     except OSError as error:
         fault = f"{output}: no directory to write to: {error.strerror or error}"
@@ -167,6 +169,7 @@ def _write_failed(conversion: Conversion) -> None:
         for result in conversion.failed
     ]
     if lines:
+        # Names of files are bytes, which need not be UTF-8.
         text = "\n".join((*lines, "")).encode(errors="surrogateescape")
         with _writing() as files:
             files.stream(conversion.output, FAILED_LIST, (text,), DUMP_MODE)

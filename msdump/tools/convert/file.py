@@ -190,6 +190,7 @@ class _Converter:
             info = dataclasses.replace(info, shape=array.shape, format=dump_enums.ND)
         target, source = self.target, convert_format.source_of(info)
         script = scripts.find(target.scripts, source, target.format) if target.scripts else None
+        # A script of the user's own comes before the conversions of the tool.
         if script is not None and source != target.format:
             shape = target.shape or info.original_shape
             converted = scripts.call(script, dtypes.widen(array, dtype), shape, info.sub_format)
@@ -221,7 +222,7 @@ class _Converter:
         try:
             self.result.size += self.files.stream(directory, file_name, pieces, DUMP_MODE)
         except OSError as error:
-            if isinstance(error, MsdumpError):
+            if isinstance(error, MsdumpError):  # its message already says which file
                 raise
             fault = f"{directory}/{file_name}: cannot be written: {error.strerror or error}"
             raise ToolError(ReturnCode.WRITE, fault) from error
@@ -241,6 +242,7 @@ def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:
     if dtype.saved == dtype.numpy:
         yield from map(element_bytes, arrays)
         return
+    # In chunks: widened to float32 or to bits, a large tensor would need several times its memory.
     for array in arrays:
         flat = array.reshape(-1)
         pieces = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))

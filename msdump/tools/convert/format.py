@@ -82,6 +82,8 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
     tensor = _Tensor(source_of(info), info.shape, dtype, max(1, info.sub_format))
     if tensor.format == target:
         return _reshaped(tensor, wanted_shape)
+    # vendor: the tool refuses every tensor of ND that is to be converted. Here it is kept, as its layout is
+    # the host's already; a wanted shape cannot be had, though.
     if tensor.format == ND:
         if wanted_shape:
             raise ToolError(
@@ -266,7 +268,7 @@ def _transposed(array: np.ndarray, source: str, target: str) -> np.ndarray:
 
 
 def _part(shape: Dims, wanted_shape: Dims) -> Dims:
-    """Return the shape of the result: the array's, or a smaller one that is cut out of it.
+    """Return the shape of the result: the array's, or a smaller shape that is cut out of it.
 
     >>> _part((1, 32, 5, 4), (1, 20, 5, 4)), _part((1, 32, 5, 4), ())
     ((1, 20, 5, 4), (1, 32, 5, 4))

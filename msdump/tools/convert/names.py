@@ -37,7 +37,7 @@ class OutputKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What the name of a tensor's file says.
+    """The fields of the name of a tensor's file.
 
     Attributes:
         section: ``input`` or ``output``.

@@ -53,7 +53,7 @@ class ConvertFailure:
     Attributes:
         tensor: ``input:0``; "" for the whole file.
         code: msaccucmp's return code.
-        message: What is wrong.
+        message: Text of the error.
     """
 
     tensor: str

@@ -1,4 +1,4 @@
-"""The records that a device leaves of overflows: finding them, and what they say."""
+"""Finds the records that a device leaves of overflows, and reads them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OverflowFile:
 
     @property
     def is_json(self) -> bool:
-        """Whether the file is the record's JSON form, which stands beside .npy files."""
+        """Whether the file is the record's JSON form, which dumps of .npy files hold."""
         return self.path.endswith(operator_names.OVERFLOW_JSON)
 
 
@@ -97,7 +97,7 @@ def find(directory: str) -> list[OverflowFile]:
 
 def _folders(directory: str) -> Iterator[tuple[str, list[str]]]:
     for folder, folders, files in os.walk(directory, onerror=_raise):
-        folders.sort()
+        folders.sort()  # in place: os.walk goes on in this order
         yield folder, files
 
 

@@ -144,6 +144,7 @@ def _runs(folder: Folder, fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
     """Return the files of each pass of the operator that overflowed; none where it was not dumped."""
     operator_files = sorted((file for file in folder.files if _fits(file, fault)), key=_age)
     passes: dict[int, list[NamedFile]] = {}
+    # Should several operators have this task and stream, the first that ran is meant.
     for file in operator_files:
         if (file.op_name, file.part) == (operator_files[0].op_name, operator_files[0].part):
             passes.setdefault(file.pass_number, []).append(file)
@@ -167,9 +168,10 @@ def _fits(file: NamedFile, fault: OverflowUnit) -> bool:
 
 def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
     """Tell whether context and thread of a file, where it has some, are those of a fault."""
-    parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
+    fault_parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     return not file.part or all(
-        one in {_NO_PART, other} for one, other in zip(parts, file.part[1:], strict=False)
+        fault_part in {_NO_PART, file_part}
+        for fault_part, file_part in zip(fault_parts, file.part[1:], strict=False)
     )
 
 

@@ -1,1 +1,1 @@
-"""What a configuration would do to a model: in words, by operator, in files and bytes."""
+"""Previews of what a configuration does to a model: in words, by operator, in files and bytes."""

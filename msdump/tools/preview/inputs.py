@@ -56,6 +56,7 @@ def _read(path: str) -> dict[str, np.ndarray]:
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
     try:
         with reading.open_file(path) as file:
+            # Pickled arrays run code when they are read, and the file may be anybody's.
             archive = np.load(file, allow_pickle=False)
             arrays = None if isinstance(archive, np.ndarray) else dict(archive)
     except OSError as error:
@@ -97,6 +98,7 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
             dimensions.
     """
     check_sizes(graph, sizes)
+    # Seeded by the step too: its inputs do not depend on whether the steps before it were run.
     generator = np.random.default_rng((seed, step))
     return {
         value.name: _random_value(graph, value, sizes, generator)
@@ -150,6 +152,7 @@ def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
         math.prod(shape) * _RANDOM_BYTES,
         os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
+    # Refused here, because Linux grants the memory and kills the process once it is used.
     if needed > available:
         raise InputError(
             f"{fault}: that takes {needed:,} bytes, the machine has {available:,}; give --inputs"

@@ -20,7 +20,7 @@ class Unmatched:
 
     Attributes:
         item: The item as the user wrote it.
-        hint: What may have been meant, "" where nothing is close.
+        hint: A suggestion, "" where no item is close.
     """
 
     item: str

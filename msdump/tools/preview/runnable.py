@@ -56,6 +56,7 @@ def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any]) -> str:
             factory = KernelFactory(graph, weights, runtime(), _as_the_model_says)
             factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
         except UnsupportedOpError as error:
+            # The message names the model and the operator first, which the reader is told anyway.
             return str(error).partition(f"node {node.name!r}: ")[2] or str(error)
     return ""
 

@@ -30,7 +30,7 @@ class Score:
 
     Attributes:
         text: The number as reports hold it, or "NaN".
-        note: Why there is no number, or what to know about it; "" where nothing is to be said.
+        note: The reason why there is no number, or a remark on it; "" for none.
     """
 
     text: str
@@ -223,7 +223,7 @@ def compare(
 
 
 def _refusing(algorithm: Algorithm) -> Algorithm:
-    """Return the algorithm with a score that says that it is not defined for truth values."""
+    """Return the algorithm with a score that only notes that it is not defined for truth values."""
     refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
     return replace(algorithm, need=ScoreNeed(0), score=lambda _: refusal)
 

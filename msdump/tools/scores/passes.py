@@ -28,7 +28,7 @@ FLOOR: Final = np.finfo(np.float32).eps
 
 
 class ScoreNeed(enum.Flag):
-    """What an algorithm needs to know of two tensors; a combined member holds what it is computed from."""
+    """The sums and extremes that algorithms need; a combined member holds those of one algorithm."""
 
     NORMS = enum.auto()
     DIFFERENCES = enum.auto()
@@ -111,7 +111,7 @@ def examine(dumped: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings
 
     Args:
         dumped: At least one element, of any numeric type and shape.
-        golden: As many elements.
+        golden: An array of as many elements.
         need: Which numbers are needed.
     """
     pairs = _Pairs(dumped, golden)
@@ -184,7 +184,7 @@ class _Spare:
 
 
 class _Block:
-    """Two vectors of the same length, and memory for what is made of them."""
+    """Two vectors of the same length, and memory for intermediate results."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, spare: _Spare) -> None:
         self.x, self.y = x, y

@@ -1,1 +1,1 @@
-"""What CANN's comparison prints: tables, details, advice."""
+"""The output of CANN's comparison tool: tables, details, advice."""

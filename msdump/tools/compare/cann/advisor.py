@@ -13,7 +13,7 @@ SUMMARY: Final = "advisor_summary.txt"
 """Name of the file of the advice."""
 
 _SIMILARITY: Final = "CosineSimilarity"
-_ENOUGH: Final = 0.99  # a smaller cosine similarity counts as different
+_ENOUGH: Final = 0.99  # vendor: a smaller cosine similarity counts as different
 _NONE: Final = "NA"
 
 
@@ -24,7 +24,7 @@ class Advice:
     Attributes:
         kind: Name of the check that found something, "NA" for none.
         index: Number of the operator in the result, "NA" for none.
-        text: What to do.
+        text: The advice.
     """
 
     kind: str
@@ -119,6 +119,7 @@ def _consistency(evidence: Evidence) -> Advice | None:
         others = f" that could be compared agree; {failed} could not" if failed else " agree"
         text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
         return Advice("Global Consistency", _NONE, text)
+    # The last row that has a similarity is the network's output, or nearest to it.
     is_result_good = known_similarities[-1] >= _ENOUGH
     text = (
         "Some tensors differ, yet the last one agrees. That may come from optimisations and can be ignored."

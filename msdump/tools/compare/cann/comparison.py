@@ -20,6 +20,7 @@ from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores.algorithms import NAN
 from msdump.tools.scores.choice import EVERY, Choice
 
+# vendor: -overflow_detection counts the largest finite float16 as an overflow, for a device that saturates.
 _MAGNITUDE: Final = np.uint16(0x7FFF)  # the bits of a float16 without its sign
 _LIMIT: Final = np.uint16(0x7BFF)  # those of 65504, the largest number
 _INFINITY: Final = np.uint16(0x7C00)
@@ -77,6 +78,7 @@ def rows(sides: Sides, options: Options, *, jobs: int = 0) -> Iterator[list[Row]
         options: How their tensors are compared.
         jobs: Number of processes, 0: one for each core.
     """
+    # By operator, not by tensor: an operator's file is mapped and its header parsed once.
     work = partial(_rows, sides, options)
     yield from parallel.each(work, sides.groups(options.groups), amount=sides.bytes(), jobs=jobs)
 
@@ -141,9 +143,9 @@ def _without_numbers(options: Options, pair: Pair, reason: str, code: ReturnCode
 
 
 def _described(options: Options, pair: Pair, dumped: DumpedOperand | None) -> Row:
-    """Return a row with what the files tell before anything is compared."""
-    plain = replace(pair, dumped_tensor=None, golden_tensor=None)
-    row = Row(plain, (NAN,) * len(options.choice.names))
+    """Return a row with shape, address and overflow of the examined tensor, without scores."""
+    pair_without_tensors = replace(pair, dumped_tensor=None, golden_tensor=None)
+    row = Row(pair_without_tensors, (NAN,) * len(options.choice.names))
     if dumped is None:
         return row
     return replace(

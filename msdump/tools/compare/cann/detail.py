@@ -57,7 +57,7 @@ class ElementPairs:
             no_errors = np.full(self.dumped.size, np.nan, np.float32)
             return no_errors, no_errors
         dumped, golden = (side.reshape(-1).astype(np.float32) for side in (self.dumped, self.golden))
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # a golden zero gives NaN or infinity, both of which become NaN
             absolute = np.abs(dumped - golden)
             relative = absolute / np.abs(golden)
         relative[~np.isfinite(relative)] = np.nan
@@ -100,20 +100,21 @@ def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
     if not candidates:
         code = ReturnCode.NO_DUMP_FILE if sides.rules is None else ReturnCode.PARAMETER
         raise ToolError(code, f"-op {operator!r}: no such operator")
-    wanted = f"{operator if sides.rules else dump_folder.key(operator)}:{io}:{index}"
+    tensor_name = f"{operator if sides.rules else dump_folder.key(operator)}:{io}:{index}"
     for pair in candidates:
-        if pair.tensor == wanted:
+        if pair.tensor == tensor_name:
             return pair
     # An operator without a file is one pair for all of its tensors.
     without_file = next((pair for pair in candidates if pair.fault and pair.dumped_tensor is None), None)
     if without_file is not None:
         raise ToolError(without_file.code, without_file.fault)
     others = ", ".join(pair.tensor for pair in candidates)
-    raise ToolError(ReturnCode.INDEX, f"no tensor {wanted}; there are {others}")
+    raise ToolError(ReturnCode.INDEX, f"no tensor {tensor_name}; there are {others}")
 
 
 def _holds(item: Sequence[object], operator: str) -> bool:
-    """Tell whether an item of ``Sides.groups`` is about an operator."""
+    """Tell whether an item of ``Sides.groups`` contains an operator."""
+    # Users copy names from files, where / has become _, as well as from the network.
     names = [getattr(each, "name", each) for each in item]
     return operator in names or dump_folder.key(operator) in names
 

@@ -16,6 +16,7 @@ from msdump.tools.scores import algorithms
 from msdump.tools.scores.algorithms import Score
 from msdump.tools.scores.choice import EVERY, Choice
 
+# vendor: file_compare leaves two of the ten out.
 NAMES: Final = tuple(
     name for name in algorithms.ALL if name not in {"KullbackLeiblerDivergence", "StandardDeviation"}
 )
@@ -37,6 +38,7 @@ def compare(dumped: str, golden: str, choice: Choice = EVERY, *, limit: int = 0)
         ToolError: A file is missing, is no .npy file or holds text, or the shapes differ.
     """
     dumped_array, golden_array = read(dumped), read(golden)
+    # vendor: here shapes have to be the same; the comparison of directories is less strict.
     if dumped_array.shape != golden_array.shape:
         raise ToolError(
             ReturnCode.SHAPE,

@@ -77,12 +77,12 @@ def in_golden_layout(
 
 
 def _candidates(dumped_array: np.ndarray, dumped: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
-    """Yield an array in the layout that a graph file tells, as it is, and in all layouts of its rank."""
+    """Yield an array in the layout that a graph file gives, as it is, and in all layouts of its rank."""
     host = host_layout(dumped, dumped_array.ndim)
     yield in_layout(dumped_array, host, layout)
     yield dumped_array
-    for other in LAYOUTS.get(dumped_array.ndim, ()):
-        yield in_layout(dumped_array, host, other)
+    for host_order in LAYOUTS.get(dumped_array.ndim, ()):
+        yield in_layout(dumped_array, host, host_order)
 
 
 def _host_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
@@ -103,7 +103,8 @@ def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
 def _checked(
     dumped: DumpedOperand, golden: DumpedOperand, dumped_array: np.ndarray, golden_array: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Refuse arrays whose shapes differ in more than axes of length 1."""
+    """Return two arrays; ToolError where their shapes differ in more than axes of length 1."""
+    # Reshapes that add or drop such axes are optimised away when a graph is compiled.
     sizes = [[size for size in array.shape if size != 1] for array in (dumped_array, golden_array)]
     if sizes[0] == sizes[1]:
         return dumped_array, golden_array

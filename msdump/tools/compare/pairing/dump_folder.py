@@ -30,6 +30,8 @@ from msdump.tools.return_codes import ReturnCode
 _log = logging.getLogger("msdump.tools")
 
 _NOT_DUMPS: Final = frozenset({MAPPING, FAILED_LIST, STATISTICS})
+# vendor: the patterns of the vendor's tool. It knows no dots in types and names of operators, but does in
+# golden names; FFTS+ adds task type, context, thread and perhaps device behind the timestamp.
 _OPERATOR: Final = re.compile(
     r"(?P<type>[A-Za-z0-9_-]+)\.(?P<name>[A-Za-z0-9_-]+)\.(?P<task>[0-9]{1,20})(?:\.(?P<stream>[0-9]{1,20}))?"
     r"\.(?P<timestamp>[0-9]{1,255})(?P<slice>(?:\.[0-9]{1,20}){3,4})?"
@@ -42,7 +44,7 @@ _TIMESTAMP_DIGITS: Final = 16
 
 
 class FolderKind(enum.StrEnum):
-    """What the files of a directory are."""
+    """The kinds of files that a directory of dumped operators may hold."""
 
     DUMPS = "dump files of operators"
     GOLDEN = "golden tensors"
@@ -56,7 +58,7 @@ _ALONE: Final = frozenset({FolderKind.DUMPS, FolderKind.GOLDEN})
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file of a dumped operator and what its name says.
+    """A file of a dumped operator, with the fields of its name.
 
     Attributes:
         path: The file.
@@ -96,7 +98,7 @@ class Folder:
 
     Attributes:
         path: The directory.
-        kind: What its files are.
+        kind: Kind of its files.
         operators: Files of each operator sorted by timestamp, the operators sorted by their last file's.
         version: Version of the dump files: 2, or 1 for plain messages.
         execution: Number of the execution whose files these are.
@@ -177,7 +179,8 @@ def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
 
 
 def _kind(kind: FolderKind, files: list[NamedFile]) -> FolderKind:
-    """Return what the files are: those of a compiled graph never call their format the default one."""
+    """Return the kind of files, with MindSpore's tensors of compiled graphs told from the others."""
+    # Both have the same grammar of names, but only a compiled graph knows the format of every tensor.
     if kind is FolderKind.TENSORS and all(file.format != DEFAULT_FORMAT for file in files):
         return FolderKind.COMPILED
     return kind
@@ -217,6 +220,7 @@ def _named(path: str) -> Iterator[tuple[FolderKind, NamedFile]]:
 
 def _listed(path: str) -> list[str]:
     try:
+        # scandir knows files from directories without a system call for each of thousands of entries.
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_file() and entry.name not in _NOT_DUMPS)
     except NotADirectoryError:
@@ -233,7 +237,7 @@ def _originals(path: str) -> dict[str, str]:
 
 
 def parse(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:
-    """Return the kind of a file and what its name says, None where it is not the name of a dump file.
+    """Return the kind of a file and the fields of its name, None where it is not the name of a dump file.
 
     >>> kind, file = parse("Conv2D.conv1.12.3.1700000000000000", "Conv2D.conv1.12.3.1700000000000000")
     >>> kind.name, file.op_type, file.op_name, file.task_id, file.stream_id, file.timestamp
@@ -249,6 +253,7 @@ def parse(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:
     if not name.endswith(names.SUFFIX):
         match = _OPERATOR.fullmatch(name)
         return None if match is None else (FolderKind.DUMPS, _operator(path, match))
+    # MindSpore's grammar first: it is the stricter one, golden names may hold any number of dots.
     tensor = names.parse(name)
     if tensor is not None:
         return FolderKind.TENSORS, _tensor(path, name, tensor)

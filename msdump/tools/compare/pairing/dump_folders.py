@@ -80,6 +80,7 @@ def hold_statistics_alone(*roots: str) -> bool:
 def _paired(
     dumped: str, golden: str, dumped_by_label: dict[str, str], golden_by_label: dict[str, str]
 ) -> FolderPairs:
+    # Two single directories belong together even if one is iteration 3 and the other iteration 0.
     if len(dumped_by_label) == len(golden_by_label) == 1:
         return FolderPairs((FolderPair("", *dumped_by_label.values(), *golden_by_label.values()),), ())
     if not dumped_by_label.keys() & golden_by_label.keys():
@@ -155,7 +156,7 @@ def _label(path: Path) -> str:
 
 def _holding(root: str, is_wanted: _IsWanted) -> Iterator[str]:
     for folder, below, files in os.walk(root):
-        below.sort()
+        below.sort()  # in place: os.walk goes on in this order
         if is_wanted(files):
             yield folder
 
@@ -169,7 +170,8 @@ def _has_statistics(names: Sequence[str]) -> bool:
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
-    """Return directories by the number that their path ends in; none where a number comes twice."""
+    """Return directories by the number that their path ends in, without those that share a number."""
+    # The trees of MindSpore, acl and torchair differ above, but all end in the number of the iteration.
     numbers = {label: label.rpartition("/")[2] for label in labelled}
     counts = Counter(numbers.values())
     return {

@@ -1,4 +1,4 @@
-"""Which operators of the original network a compiled operator stands for, read from GE's graph JSON.
+"""GE's graph JSON: the operators of the original network that each compiled operator stands for.
 
 The file holds graphs, a graph operators, an operator its producers, attributes and outputs:
 
@@ -31,7 +31,7 @@ _ORIGIN_INDEX: Final = "_datadump_origin_output_index"
 _ORIGIN_FORMATS: Final = ("_datadump_origin_format", "origin_format")
 _IS_PART_OF_SEVERAL: Final = "_datadump_is_multiop"
 _DATA: Final = "Data"
-_CONTROL_EDGE: Final = ":-1"
+_CONTROL_EDGE: Final = ":-1"  # an input that only orders two operators and carries no tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +279,7 @@ def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator
     )
     op_type: str = place.member("type", str).value
     return RuleOperator(
+        # An operator without originals, which the compiler added, is a group of its own.
         groups.setdefault(originals or ("", name), len(groups)),
         place.member("id", int, 0).value,
         name,
@@ -307,7 +308,7 @@ def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
 
 
 def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
-    """Yield the origin of each output that has attributes, None where the file tells none.
+    """Yield the origin of each output that has attributes, None where the file names none.
 
     Args:
         place: The operator.

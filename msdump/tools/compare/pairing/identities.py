@@ -1,4 +1,4 @@
-"""Under which identity the tensors of two dumps meet: names of operators, values of a model, a graph file.
+"""Identities of tensors, by which those of two dumps are paired: names, values of a model, a graph file.
 
 The operators of two dumps have the same names where both compiled the network alike. Elsewhere
 the model tells what belongs together: its values, which operators read and write, keep their
@@ -128,6 +128,7 @@ def _values(graph: Graph) -> Mapping[FolderKind, _Values]:
     parameters = (*(value.name for value in graph.inputs), *graph.weights)
     parameter_identities: dict[tuple[str, IO, int], Identity]
     parameter_identities = {(dump_folder.key(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
+    # Compiled graphs do not number absent optional inputs, operators of the model do.
     gapless, numbered = dict(parameter_identities), dict(parameter_identities)
     for form, name_of in reversed(forms):  # an earlier form wins
         gapless |= _places(form, name_of, has_gaps=False)

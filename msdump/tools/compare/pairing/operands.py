@@ -73,6 +73,7 @@ class DumpedOperand:
         array = self.array
         if array.shape == host_shape or not self.is_converted:
             return array
+        # vendor: a header's sub-format, the number of groups, is 0 or 1 for an ungrouped weight.
         return formats.decode(self.format, array, host_shape, max(self.groups, 1))
 
     @property
@@ -139,12 +140,14 @@ def _type_name(info: TensorInfo) -> str:
 
 
 def _from_npy(file: NamedFile) -> DumpedOperand:
+    # Only the header is read here: a comparison lists all tensors before it loads one after the other.
     view = mapped.load(file.path)
     header = npy.read_header(view, file.path)
 
     def load() -> np.ndarray:
         return npy.decode(view, file.path)
 
+    # The name knows the type on the device: bfloat16 lies in the file as float32.
     dtype = file.dtype.lower() if file.dtype else dtypes.from_numpy(header.dtype).name
     io = file.io or IO.OUTPUT
     return DumpedOperand(io, file.slot, file.path, dtype, file.format, header.shape, _load=load)

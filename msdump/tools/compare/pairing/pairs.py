@@ -111,7 +111,7 @@ def _missing(pair: Pair, fault: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Two directories whose operators a graph file pairs.
+    """Pairs the operators of two directories by a graph file.
 
     Attributes:
         dumped: Directory with operators of the compiled graph.

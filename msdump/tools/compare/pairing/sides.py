@@ -1,4 +1,4 @@
-"""The two directories of a comparison, and what is compared of them."""
+"""The two directories of a comparison, and the items to compare in them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,11 @@ def open_sides(dumped: str, golden: str, rules: str = "", unfused: str = "", *, 
 
 
 def _check(dumped: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool) -> None:
-    """Refuse directories and graph files that do not belong together."""
+    """Refuse directories and graph files that do not belong together.
+
+    Raises:
+        ToolError: Names the option that is missing or too much.
+    """
     is_golden = golden.kind is FolderKind.GOLDEN
     faults = (
         (

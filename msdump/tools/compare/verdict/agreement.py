@@ -86,6 +86,7 @@ def _blocks(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _has_same_bits(x: np.ndarray, y: np.ndarray) -> bool:
+    # As integers: equal NaN are the same bits although they differ as numbers, and -0 is not 0.
     bits = f"u{x.dtype.itemsize}"
     return bool(np.array_equal(x.view(bits), y.view(bits)))
 
@@ -129,7 +130,7 @@ class _Sums:
         self._dumped += _product(x, x)
         self._golden += _product(y, y)
         self._product += _product(x, y)
-        x -= y
+        x -= y  # last, and in place: the blocks stay in the core's cache
         self._difference += _product(x, x)
         self._largest = max(self._largest, float(x.max()), -float(x.min()))
 
@@ -142,7 +143,7 @@ class _Sums:
 
     def agreement(self) -> Agreement:
         """Return the agreement of all elements that were added."""
-        if self._misplaced:
+        if self._misplaced:  # one NaN on one side outweighs all distances
             return Agreement(False, math.inf, math.nan, math.inf, self._misplaced)
         return Agreement(
             is_same=False,
@@ -155,6 +156,7 @@ class _Sums:
         norms = math.sqrt(self._dumped) * math.sqrt(self._golden)  # a product of squares could overflow
         if norms:
             return min(1.0, max(-1.0, self._product / norms))
+        # Two zero tensors have the same direction, a zero tensor and another one have none in common.
         return 1.0 if self._dumped == self._golden else math.nan
 
 

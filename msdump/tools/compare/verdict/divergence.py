@@ -40,6 +40,7 @@ def results(
     # The listing of a directory is large and of no use to the processes that get it.
     work = partial(_compared_execution, replace(dumped, operators={}), replace(golden, operators={}))
     amount = sum(Path(file.path).stat().st_size for side in (dumped, golden) for file in side.files)
+    # Other processes measure, this one judges: a limit depends on all tensors that came before.
     judge = Judge(limits)
     compared = parallel.each(work, executions, amount=amount, jobs=jobs)
     for execution, tensors in zip(executions, compared, strict=True):
@@ -132,7 +133,7 @@ def _golden(folder: Folder, place: Place) -> DumpedOperand:
 def _in_one_layout(
     dumped: DumpedOperand, golden: DumpedOperand, folder: Folder
 ) -> tuple[np.ndarray, np.ndarray]:
-    if folder.kind is FolderKind.GOLDEN:  # its layout is not told: the one whose shape fits
+    if folder.kind is FolderKind.GOLDEN:  # without a graph file its layout is the one whose shape fits
         return counterparts.in_golden_layout(dumped, golden, "")
     return counterparts.alike(dumped, golden)
 

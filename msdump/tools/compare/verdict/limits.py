@@ -1,4 +1,4 @@
-"""What counts as agreement: how far apart two tensors may be, by the element types they were computed in."""
+"""The limits of agreement: how far apart two tensors may be, by the element types they were computed in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DISTANCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What counts as agreement.
+    """How far apart tensors that agree may be.
 
     Attributes:
         cosine: Least cosine similarity.
@@ -57,6 +57,7 @@ class Limits:
         """
         if self.distance is not None:
             return self.distance
+        # Types that are not rounded have to be the same, whatever they were computed from.
         own = coarser("", *dtypes)
         return DISTANCES[coarser(own, coarsest)] if own else None
 

@@ -20,7 +20,7 @@ Place = tuple[NamedFile, IO, int]
 
 @dataclass(frozen=True, slots=True)
 class OperatorExecution:
-    """One execution of an operator, and where the counterparts of its tensors stand.
+    """One execution of an operator, with the places of its tensors' counterparts.
 
     Attributes:
         files: Its files; one, or one for each tensor.
@@ -41,7 +41,7 @@ class OperatorExecution:
 
     @property
     def time(self) -> int:
-        """Time at which it ran: microseconds since the epoch, 0 where the names of its files do not tell."""
+        """Time at which it ran: microseconds since the epoch, 0 where its files' names do not hold it."""
         return self.files[-1].timestamp
 
 
@@ -86,7 +86,7 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     Args:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
-        identities: What tells which tensors of the two belong together.
+        identities: How the tensors of the two are paired.
     """
     dumped_runs, golden_runs = _runs(dumped), _runs(golden)
     golden_tensors = _GoldenTensors(golden_runs, identities.golden)
@@ -135,7 +135,7 @@ def _runs(folder: Folder) -> list[_Run]:
     """Return the executions of operators in the order in which they ran."""
     runs: list[_Run] = []
     for files in folder.operators.values():
-        if files[0].op_type == operator_names.OP_DEBUG.op_type:
+        if files[0].op_type == operator_names.OP_DEBUG.op_type:  # a record of an overflow, no operator
             continue
         passes = _passes(files)
         runs += (_run(folder, each, number if len(passes) > 1 else None) for number, each in passes.items())
@@ -162,6 +162,7 @@ def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _R
 
 def _uneven(dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run]) -> Iterator[Uneven]:
     dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
+    # Operators that golden lacks altogether are reported as such, not as uneven.
     for name, count in dumped.items():
         if count != golden.get(name, count):
             yield Uneven(name, count, golden[name])
@@ -200,7 +201,7 @@ class _GoldenTensors:
             io: Side of the examined tensor; a golden tensor of the same side is preferred.
             number: How often this tensor came before.
         """
-        for side in (io, *(other for other in IO if other is not io)):
+        for side in (io, *(other_side for other_side in IO if other_side is not io)):
             places = self._tensors[side].get(identity, ())
             if len(places) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
                 return places[0]
@@ -232,21 +233,21 @@ def _with_replacements(
     dumped_names, golden_names = {each.name for each in executions}, {run.name for run in golden}
     taken = {positions[file.path] for each in executions for file, _, _ in each.counterparts.values()}
     unmatched = {
-        place
-        for place, each in enumerate(executions)
+        position
+        for position, each in enumerate(executions)
         if not each.counterparts and each.name not in golden_names
     }
     unused_golden = {
-        place
-        for place, run in enumerate(golden)
-        if place not in taken and run.name not in dumped_names and run.tensors
+        position
+        for position, run in enumerate(golden)
+        if position not in taken and run.name not in dumped_names and run.tensors
     }
-    compared = list(executions)
-    for place, other in replacements.pairs(anchors, unmatched, unused_golden):
-        run = golden[other]
+    matched = list(executions)
+    for position, golden_position in replacements.pairs(anchors, unmatched, unused_golden):
+        run = golden[golden_position]
         counterparts = {(io, slot): (file, io, slot) for file, io, slot in run.tensors}
-        compared[place] = replace(compared[place], counterparts=counterparts, replaces=run.name)
-    return compared
+        matched[position] = replace(matched[position], counterparts=counterparts, replaces=run.name)
+    return matched
 
 
 def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:
@@ -260,6 +261,6 @@ def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int |
             for (own, _), (file, side, _) in execution.counterparts.items()
             if own is side is io
         ]
-        if counterpart_positions:
+        if counterpart_positions:  # of several, the last: by then the operator must have run
             return max(counterpart_positions)
     return None

@@ -57,7 +57,7 @@ def _golden_operand(golden: Folder, place: Place) -> DumpedOperand | None:
 
 
 def _is_told_apart(operand: DumpedOperand) -> bool:
-    """Return whether an operand's elements tell it from others: many tensors are all zeros or ones."""
+    """Return whether an operand's elements identify it: those of many tensors are all zeros or ones."""
     elements = operand.array.reshape(-1)
     return elements.size > 1 and bool(np.any(elements != elements[0]))
 

@@ -57,7 +57,8 @@ class Located:
         return tuple(each for each in self.result.of(side) if each.verdict in BAD)
 
     def fault(self) -> str:
-        """Return in words what is wrong with it, "output 0 differs, its inputs agree"."""
+        """Return its fault in words, such as "output 0 differs, its inputs agree"."""
+        # What differs comes first; where only inputs do, the outputs' agreement is the remark.
         parts = [_state(side, self.result.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
         return ", ".join(parts if self.wrong(IO.OUTPUT) else reversed(parts))
 
@@ -189,6 +190,6 @@ def shape(tensor: TensorResult) -> str:
 
 
 def reason(result: OperatorResult, tensor: TensorResult) -> str:
-    """Return the last column of a tensor's row: what its numbers do not tell."""
+    """Return the text of a tensor's last column: the reason of its verdict, where numbers do not give it."""
     place = f"in the place of {result.replaces}" if result.replaces else ""
     return "; ".join(filter(None, (place, tensor.note)))

@@ -21,6 +21,7 @@ from msdump.tools.compare.verdict.verdicts import Verdict
 Place = tuple[str, str, int, int]
 """The tensor of a row: operator, "input" or "output", its number, and the number of the operator's pass."""
 
+# Counts are exact on both sides; digests tell only whether tensors are the same.
 _EXACT: Final = frozenset({"NaN Count", "Negative Inf Count", "Positive Inf Count", "Count"})
 _DIGESTS: Final = frozenset({"MD5", "SHA1"})
 _OF_SIGNS: Final = frozenset({"Zero Count", "Negative Zero Count", "Positive Zero Count"})
@@ -38,7 +39,7 @@ class RowResult:
         place: The tensor.
         op_type: Type of its operator.
         verdict: The verdict.
-        apart: Largest relative difference of a statistic, NaN where there is none.
+        difference: Largest relative difference of a statistic, NaN where there is none.
         note: Which statistic differs most, or why nothing was compared.
     """
 
@@ -46,7 +47,7 @@ class RowResult:
     place: Place
     op_type: str
     verdict: Verdict
-    apart: float = math.nan
+    difference: float = math.nan
     note: str = ""
 
 

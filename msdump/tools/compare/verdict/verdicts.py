@@ -144,6 +144,7 @@ class Judge:
         """Return the verdicts on the tensors of the operator that ran next."""
         tensors = tuple(tensors)
         unlike = (tensor for tensor in tensors if tensor.agreement is None or not tensor.agreement.is_same)
+        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
         types = (dtype for tensor in unlike for dtype in (tensor.dtype, tensor.golden_dtype))
         self._coarsest = coarser(self._coarsest, *types)
         return tuple(map(self._result, tensors))
@@ -160,7 +161,7 @@ class Judge:
         )
 
     def _verdict(self, agreement: Agreement, types: tuple[str, str], limit: float | None) -> Verdict:
-        if agreement.is_same:
+        if agreement.is_same:  # the same numbers in two types are close: one side was computed otherwise
             return Verdict.EQUAL if types[0] == types[1] else Verdict.CLOSE
         if limit is None or agreement.misplaced:
             return Verdict.DIFFERENT
