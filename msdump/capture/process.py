@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from msdump.capture.marks import NamedMarks
-from msdump.capture.statistics.table import advice
+from msdump.capture.statistics.rows import advice
 from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
 from msdump.counters import Counters

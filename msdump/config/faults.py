@@ -139,6 +139,16 @@ def show(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 4]} ..."
 
 
+def choice(names: Iterable[str], last: str = "or") -> str:
+    """Return names as a list in a sentence.
+
+    >>> choice(["max", "min", "avg"])
+    'max, min or avg'
+    """
+    *others, final = names
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
 def did_you_mean(value: Any, candidates: Iterable[Any]) -> str:
     """Return a hint at the candidate closest to a value, "" if none is close.
 

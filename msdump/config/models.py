@@ -7,10 +7,13 @@ what depends on the mode or on another key stands in ``rules``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from msdump.config.faults import choice
+from msdump.statistics.table import CATEGORIES, ON_DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,14 @@ _BIGGEST: Final = (1 << 63) - 1  # of a size in bytes
 UNSIGNED: Final = Allowed("a whole number from 0 to 4294967295")
 BOOLEAN: Final = Allowed("true or false")
 
-Category: TypeAlias = Literal[
-    "max",
-    "min",
-    "avg",
-    "count",
-    "negative zero count",
-    "positive zero count",
-    "nan count",
-    "negative inf count",
-    "positive inf count",
-    "zero count",
-    "md5",
-    "l2norm",
-    "hash",
-    "hash:md5",
-    "hash:sha1",
-]
+_COMPUTED: Final = (
+    f'Where statistics are computed; "device" only on Ascend, for {choice(ON_DEVICE, last="and")}.'
+)
+
+if TYPE_CHECKING:
+    Category: TypeAlias = str
+else:
+    Category = Literal[tuple(CATEGORIES)]  # type checkers read no computed one
 
 
 class Section(BaseModel):
@@ -119,8 +113,7 @@ class CommonDumpSettings(Section):
         list[Category],
         Allowed(
             "a list of statistics",
-            "max, min, avg, l2norm, count, 'negative zero count', 'positive zero count', 'zero count', "
-            "'nan count', 'negative inf count', 'positive inf count', md5, hash, hash:md5 or hash:sha1",
+            choice(f"'{name}'" if " " in name else name for name in CATEGORIES),
         ),
     ] = ["max", "min", "l2norm"]
     """Columns of statistic.csv, in this order; read where saved_data asks for statistics."""
@@ -141,8 +134,11 @@ class E2eDumpSettings(Section):
     trans_flag: Annotated[bool, BOOLEAN] = True
     """true: tensors are saved in the host's format. false: in the device's."""
 
-    stat_calc_mode: Annotated[Literal["host", "device"], Allowed("'host' or 'device'")] = "host"
-    """Where statistics are computed; "device" only on Ascend, for max, min, avg and l2norm."""
+    stat_calc_mode: Annotated[
+        Literal["host", "device"],
+        Allowed("'host' or 'device'"),
+        Field(description=_COMPUTED),
+    ] = "host"
 
     device_stat_precision_mode: Annotated[Literal["high", "low"], Allowed("'high' or 'low'")] = "high"
     """Device statistics compute avg and l2norm in float32 ("high") or in the tensor's type ("low")."""

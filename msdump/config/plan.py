@@ -32,13 +32,13 @@ from msdump.plan import (
     When,
 )
 from msdump.selector import DumpMode, KernelPattern, Selector
+from msdump.statistics.table import CATEGORIES
 
 _log = logging.getLogger("msdump.config")
 
 _ON_ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
 _WITH_INPUTS: Final = (0, 1)  # values of input_output
 _WITH_OUTPUTS: Final = (0, 2)
-_CATEGORY_ALIASES: Final = {"hash": "sha1", "hash:sha1": "sha1", "hash:md5": "md5"}
 
 
 def plan(
@@ -158,7 +158,7 @@ def _categories(names: Sequence[str]) -> tuple[str, ...]:
     # vendor: MindSpore keeps a statistic that is listed twice, but not a hash under two of its names
     columns: list[str] = []
     for name in names:
-        column = _CATEGORY_ALIASES.get(name, name)
+        column = CATEGORIES[name]
         if column == name or column not in columns:
             columns.append(column)
     return tuple(columns)

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from msdump import env
 from msdump.config import grammar, rules
 from msdump.config.models import BLOCKS, Allowed
+from msdump.statistics.table import STATISTICS
 
 _HEAD: Final = """\
 # Configuration
@@ -43,7 +44,9 @@ def reference_text() -> str:
     """Return the reference page as Markdown."""
     # the grammar stands in one place, the docstring of its parser; its first line is the module's own
     texts = _TEXTS.format(grammar=(grammar.__doc__ or "").partition("\n\n")[2].strip())
-    return "\n".join((_HEAD, *(_block(name) for name in BLOCKS), texts, _rules(), _variables()))
+    return "\n".join(
+        (_HEAD, *(_block(name) for name in BLOCKS), texts, _statistics(), _rules(), _variables())
+    )
 
 
 def _block(name: str) -> str:
@@ -59,6 +62,20 @@ def _field(field: FieldInfo) -> tuple[str, str, str]:
     takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
     default = "required" if field.is_required() else f"`{json.dumps(field.get_default())}`"
     return takes, default, " ".join((field.description or "").split())
+
+
+def _statistics() -> str:
+    rows = (
+        (
+            ", ".join(f"`{name}`" for name in each.accepted),
+            each.title,
+            each.definition,
+            "host and device" if each.device else "host",
+        )
+        for each in STATISTICS
+    )
+    head = "## Statistics\n\nWhat `statistic_category` takes, and the columns of `statistic.csv`:\n"
+    return f"{head}\n{_table(('name', 'column', 'meaning', 'computed by'), rows)}"
 
 
 def _rules() -> str:

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from msdump.config.faults import FaultReport, show
+from msdump.config.faults import FaultReport, choice, show
 from msdump.config.settings import Settings, UnusableError
 from msdump.iterations import IterationSet
 from msdump.plan import Trigger
 from msdump.selector import DumpMode
+from msdump.statistics.table import ON_DEVICE
 
 
 class Mode(enum.Enum):
@@ -33,8 +34,6 @@ _HOST: Final = frozenset({Mode.CPU, Mode.GPU})
 _ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
 _O0_O1: Final = frozenset({Mode.O0_O1})
 _O2: Final = frozenset({Mode.O2})
-
-DEVICE_STATISTICS: Final = ("max", "min", "avg", "l2norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def disable(rule: Rule, settings: Settings, report: FaultReport) -> None:
 
 def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) -> None:
     """Warn and drop the statistics that the device does not compute."""
-    kept = [category for category in settings[rule.key] if category in DEVICE_STATISTICS]
+    kept = [category for category in settings[rule.key] if category in ON_DEVICE]
     use(kept)(rule, settings, report)
 
 
@@ -270,11 +269,9 @@ RULES: Final = (
     Rule(
         _O0_O1,
         "statistic_category",
-        lambda s: (
-            s["stat_calc_mode"] == "device" and not set(s["statistic_category"]) <= set(DEVICE_STATISTICS)
-        ),
+        lambda s: s["stat_calc_mode"] == "device" and not set(s["statistic_category"]) <= set(ON_DEVICE),
         keep_device_statistics,
-        "the device computes only max, min, avg and l2norm",
+        f"the device computes only {choice(ON_DEVICE, 'and')}",
     ),
     # Sampling, side files, formats, precision
     Rule(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from msdump.record import TensorRecord
+    from msdump.statistics.table import Cell
 
 COLUMNS: Final = (
     *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp"),
@@ -36,9 +37,6 @@ COLUMNS: Final = (
 
 NULL: Final = "null"
 """The cell of a statistic that the emulated device does not compute for a type."""
-
-Cell = float | int | bool | str | None
-"""A statistic: a number, a truth value of a device, the digits of a hash, or none."""
 
 
 def header(titles: Iterable[str]) -> bytes:

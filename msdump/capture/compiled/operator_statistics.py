@@ -10,10 +10,11 @@ import numpy as np
 
 from msdump.capture.compiled.held import Held
 from msdump.capture.compiled.operator_writer import described
-from msdump.capture.statistics.passes import StatisticNeed, Totals, measure
+from msdump.capture.statistics.passes import measure
 from msdump.dtypes import DType
 from msdump.encode import operator_csv
 from msdump.record import Artifact, OperatorRef
+from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store.operator_names import OperatorFileKind, OperatorName
 from msdump.store.write.sinks import Sink
 

@@ -8,51 +8,62 @@ in float16 overflow to inf, and sums of integers wrap.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.capture.statistics.passes import StatisticNeed, measure
-from msdump.encode.statistic_csv import Cell
+from msdump.capture.statistics.passes import measure
 from msdump.record import TensorRecord
+from msdump.statistics.table import Cell
+from msdump.statistics.totals import StatisticNeed
 
 _EXTREMES = StatisticNeed(extremes=True)
 
 
-def largest(record: TensorRecord, adds_in: np.dtype) -> Cell:
-    """Return the largest element; NaN where one is NaN."""
-    del adds_in
-    return _as_cell(measure(record.array, record.dtype, _EXTREMES).high, record)
+@dataclass(frozen=True, slots=True)
+class DeviceMeasure:
+    """What the device finds of a tensor; each is computed when it is asked for.
 
+    Attributes:
+        record: The tensor.
+        adds_in: The type that sums are in.
+    """
 
-def smallest(record: TensorRecord, adds_in: np.dtype) -> Cell:
-    """Return the smallest element; NaN where one is NaN."""
-    del adds_in
-    return _as_cell(measure(record.array, record.dtype, _EXTREMES).low, record)
+    record: TensorRecord
+    adds_in: np.dtype
 
+    @property
+    def largest(self) -> Cell:
+        """The largest element; NaN where one is NaN."""
+        return self._as_cell(measure(self.record.array, self.record.dtype, _EXTREMES).high)
 
-def mean(record: TensorRecord, adds_in: np.dtype) -> Cell:
-    """Return the folded sum divided by the number of elements, rounded to the type of the sum."""
-    quotient = _fold(_flat(record, adds_in)) / record.array.size
-    if adds_in.kind in "iu":
-        return float(math.trunc(quotient))
-    return _rounded(quotient, adds_in)
+    @property
+    def smallest(self) -> Cell:
+        """The smallest element; NaN where one is NaN."""
+        return self._as_cell(measure(self.record.array, self.record.dtype, _EXTREMES).low)
 
+    @property
+    def mean(self) -> Cell:
+        """The folded sum divided by the number of elements, rounded to the type of the sum."""
+        quotient = _fold(self._terms()) / self.record.array.size
+        if self.adds_in.kind in "iu":
+            return float(math.trunc(quotient))
+        return _rounded(quotient, self.adds_in)
 
-def norm(record: TensorRecord, adds_in: np.dtype) -> Cell:
-    """Return the square root of the folded sum of squares."""
-    terms = _flat(record, adds_in)
-    with np.errstate(all="ignore"):
-        np.multiply(terms, terms, out=terms)
-    return _rounded(math.sqrt(_fold(terms)), adds_in)
+    @property
+    def norm(self) -> Cell:
+        """The square root of the folded sum of squares."""
+        terms = self._terms()
+        with np.errstate(all="ignore"):
+            np.multiply(terms, terms, out=terms)
+        return _rounded(math.sqrt(_fold(terms)), self.adds_in)
 
+    def _terms(self) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return self.record.array.reshape(-1).astype(self.adds_in)
 
-def _as_cell(extreme: float, record: TensorRecord) -> Cell:
-    return bool(extreme) if record.dtype.name == "bool" else extreme
-
-
-def _flat(record: TensorRecord, adds_in: np.dtype) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        return record.array.reshape(-1).astype(adds_in)
+    def _as_cell(self, extreme: float) -> Cell:
+        return bool(extreme) if self.record.dtype.name == "bool" else extreme
 
 
 def _fold(terms: np.ndarray) -> float:

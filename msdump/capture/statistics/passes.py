@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -21,102 +20,12 @@ from msdump.capture.statistics.elements import (
     total_of_squares,
 )
 from msdump.dtypes import DType
+from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.threads import spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
 _PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
 _MEASURABLE_KINDS: Final = "bifu"
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticNeed:
-    """What a pass is to find out.
-
-    Attributes:
-        extremes: The largest and the smallest element.
-        counts: How many are negative, positive, NaN or infinite.
-        total: The sum.
-        squares: The sum of squares.
-    """
-
-    extremes: bool = False
-    counts: bool = False
-    total: bool = False
-    squares: bool = False
-
-    def __or__(self, other: StatisticNeed) -> StatisticNeed:
-        """Return what one of the two needs."""
-        return StatisticNeed(
-            self.extremes or other.extremes,
-            self.counts or other.counts,
-            self.total or other.total,
-            self.squares or other.squares,
-        )
-
-
-NOTHING: Final = StatisticNeed()
-
-
-@dataclass(slots=True)
-class Totals:
-    """What is known of the elements seen so far.
-
-    Attributes:
-        count: Number of elements of the whole tensor.
-        high: The largest; NaN where one is NaN.
-        low: The smallest; NaN where one is NaN.
-        negative: Elements below zero, -inf included.
-        positive: Elements above zero, inf included.
-        nan: Elements that are NaN.
-        negative_inf: Elements that are -inf.
-        positive_inf: Elements that are inf.
-        total: Sum of the elements.
-        squares: Sum of their squares.
-    """
-
-    count: int
-    high: float = -math.inf
-    low: float = math.inf
-    negative: int = 0
-    positive: int = 0
-    nan: int = 0
-    negative_inf: int = 0
-    positive_inf: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    @property
-    def zero(self) -> int:
-        """Elements that are zero, of either sign."""
-        return self.count - self.negative - self.positive - self.nan
-
-    @property
-    def mean(self) -> float:
-        """The sum divided by the number of elements."""
-        return self.total / self.count
-
-    @property
-    def norm(self) -> float:
-        """Square root of the sum of squares."""
-        return math.sqrt(self.squares)
-
-    def join(self, other: Totals) -> None:
-        """Take in what is known of further elements, which ``count`` counts already."""
-        self.stretch(other.high, other.low)
-        self.negative += other.negative
-        self.positive += other.positive
-        self.nan += other.nan
-        self.negative_inf += other.negative_inf
-        self.positive_inf += other.positive_inf
-        self.total += other.total
-        self.squares += other.squares
-
-    def stretch(self, high: float, low: float) -> None:
-        """Take in the extremes of a block; NaN stays."""
-        if high > self.high or math.isnan(high):
-            self.high = high
-        if low < self.low or math.isnan(low):
-            self.low = low
 
 
 def is_measurable(dtype: DType) -> bool:

@@ -11,12 +11,14 @@ from typing import Final
 import numpy as np
 
 from msdump.capture.statistics import passes
-from msdump.capture.statistics.passes import NOTHING
-from msdump.capture.statistics.table import Statistic, chosen
+from msdump.capture.statistics.device import DeviceMeasure
+from msdump.dtypes import widen
 from msdump.encode import statistic_csv
-from msdump.encode.statistic_csv import Cell
+from msdump.encode.statistic_csv import COLUMNS
 from msdump.plan import StatisticSpec
 from msdump.record import OperatorRef, TensorRecord
+from msdump.statistics.table import BY_CATEGORY, Cell, Statistic
+from msdump.statistics.totals import NOTHING
 from msdump.store import names
 from msdump.store.names import Style
 
@@ -24,6 +26,7 @@ _log = logging.getLogger("msdump.capture")
 
 _PLATFORM: Final = "Ascend"  # the only one that computes statistics itself
 _SINGLE: Final = np.dtype(np.float32)
+_MSPROBE_COLUMNS: Final = 13
 
 Cells = tuple[Cell, ...]
 Measure = Callable[[TensorRecord], Cells]
@@ -77,13 +80,36 @@ class Statistics:
         return statistic_csv.row(record, cells, *found, task_id, stream_id)
 
 
+def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
+    """Return the statistics of a plan, in the user's order."""
+    return tuple(BY_CATEGORY[category] for category in spec.categories)
+
+
+def advice(spec: StatisticSpec) -> str | None:
+    """Return a warning where msprobe refuses the files that a plan makes, else None."""
+    columns = len(COLUMNS) + len(spec.categories)
+    if columns >= _MSPROBE_COLUMNS:
+        return None
+    return (
+        f"statistic.csv will have {columns} columns, msprobe refuses files with fewer than "
+        f"{_MSPROBE_COLUMNS}: choose at least {_MSPROBE_COLUMNS - len(COLUMNS)} statistics"
+    )
+
+
+def octets_of(record: TensorRecord) -> memoryview:
+    """Return the bytes that are hashed: little endian, of packed types those of the unpacked elements."""
+    array = record.array if record.dtype.per_byte == 1 else widen(record.array, record.dtype)
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
+
+
 def _on_host(statistics: tuple[Statistic, ...]) -> Measure:
     need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
     values = tuple(statistic.value for statistic in statistics)
 
     def measure(record: TensorRecord) -> Cells:
         totals = passes.measure(record.array, record.dtype, need)
-        return tuple(value(totals, record) for value in values)
+        octets = functools.partial(octets_of, record)
+        return tuple(value(totals, octets) for value in values)
 
     return measure
 
@@ -95,7 +121,8 @@ def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measur
     def cell(statistic: Statistic, record: TensorRecord) -> Cell:
         name, device = record.dtype.name, statistic.device
         if device is not None and name in (device.high if spec.high_precision else device.low):
-            return device.value(record, _SINGLE if spec.high_precision else record.dtype.numpy)
+            adds_in = _SINGLE if spec.high_precision else record.dtype.numpy
+            return device.value(DeviceMeasure(record, adds_in))
         if (name, statistic.category) not in warned:
             warned.add((name, statistic.category))
             _log.warning(

@@ -15,8 +15,10 @@ from hypothesis.extra import numpy as hnp
 from msdump import dtypes, env
 from msdump.capture.statistics import elements, passes
 from msdump.capture.statistics.elements import BLOCK
-from msdump.capture.statistics.passes import StatisticNeed, measure
-from msdump.capture.statistics.table import BY_CATEGORY
+from msdump.capture.statistics.passes import measure
+from msdump.capture.statistics.rows import octets_of
+from msdump.statistics.table import BY_CATEGORY
+from msdump.statistics.totals import StatisticNeed
 from tests.capture.statistics.cases import HOST, literal, record
 
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
@@ -65,7 +67,7 @@ def measured(array):
     """Return all statistics of the fast pass by category."""
     tensor = record(array)
     totals = measure(array, tensor.dtype, ALL)
-    return {category: BY_CATEGORY[category].value(totals, tensor) for category in HOST}
+    return {category: BY_CATEGORY[category].value(totals, lambda: octets_of(tensor)) for category in HOST}
 
 
 def assert_agree(values, found):

@@ -14,10 +14,10 @@ from msdump import dtypes
 from msdump.capture.compiled.held import Held
 from msdump.capture.compiled.operator_statistics import StatisticsWriter
 from msdump.capture.statistics.rows import Statistics
-from msdump.capture.statistics.table import BY_CATEGORY
 from msdump.encode.operator_csv import DEFAULT, TITLES
 from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.record import IO, OperatorRef, TensorRecord
+from msdump.statistics.table import BY_CATEGORY
 from msdump.store import names, operator_names
 from msdump.store.clock import CLOCK
 from msdump.store.read import texts

@@ -1,7 +1,16 @@
 """The statistics: what each is called, what it means, how host and device get it.
 
-The only definition of each; the columns of ``statistic.csv``, the checks of
-devices and the reference page derive from it.
+The only definition of each: the names that a configuration takes and the messages, schema and reference
+page that list them, the columns of ``statistic.csv`` and what is measured for them all derive from
+``STATISTICS``. A statistic of what a pass over the elements finds anyway is one row:
+
+    Statistic(
+        "range",
+        "Range",
+        "The largest element less the smallest.",
+        _EXTREMES,
+        lambda totals, _: totals.high - totals.low,
+    )
 """
 
 from __future__ import annotations
@@ -9,21 +18,38 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
-import numpy as np
+from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 
-from msdump.capture.statistics import device as statistic_device
-from msdump.capture.statistics.passes import NOTHING, StatisticNeed, Totals
-from msdump.dtypes import widen
-from msdump.encode.statistic_csv import COLUMNS, Cell
-from msdump.plan import StatisticSpec
-from msdump.record import TensorRecord
+Cell: TypeAlias = float | int | bool | str | None
+"""A statistic: a number, a truth value of a device, the digits of a hash, or none."""
 
-_MSPROBE_COLUMNS: Final = 13
+Octets: TypeAlias = Callable[[], memoryview]
+"""Returns the bytes of a tensor's elements: little endian, each element in bytes of its own."""
 
 _FLOATS: Final = frozenset({"bfloat16", "float16", "float32"})
 _NUMBERS: Final = _FLOATS | {"float64", "int8", "uint8", "int16", "int32", "int64"}
+
+
+class DeviceTotals(Protocol):
+    """What the emulated device finds of a tensor, each when it is asked for."""
+
+    @property
+    def largest(self) -> Cell:
+        """The largest element."""
+
+    @property
+    def smallest(self) -> Cell:
+        """The smallest element."""
+
+    @property
+    def mean(self) -> Cell:
+        """The sum divided by the number of elements."""
+
+    @property
+    def norm(self) -> Cell:
+        """The square root of the sum of squares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +57,12 @@ class DeviceStatistic:
     """How the emulated device computes a statistic.
 
     Attributes:
-        value: Of a tensor, given the type that is added in.
+        value: The cell, from what the device finds of a tensor.
         high: Types that it is computed for where sums are float32.
         low: Types that it is computed for where sums are in the tensor's type.
     """
 
-    value: Callable[[TensorRecord, np.dtype], Cell]
+    value: Callable[[DeviceTotals], Cell]
     high: frozenset[str]
     low: frozenset[str]
 
@@ -46,34 +72,27 @@ class Statistic:
     """One statistic.
 
     Attributes:
-        category: Its name in ``statistic_category``.
+        category: What the plan calls it.
         title: Title of its column.
         definition: One sentence.
         need: What has to be known of the elements.
-        value: The cell, from that and the tensor.
+        value: The cell, from that and from the elements' bytes.
         device: None where only the host computes it.
+        names: What ``statistic_category`` calls it where that is not the category.
     """
 
     category: str
     title: str
     definition: str
     need: StatisticNeed
-    value: Callable[[Totals, TensorRecord], Cell]
+    value: Callable[[Totals, Octets], Cell]
     device: DeviceStatistic | None = None
+    names: tuple[str, ...] = ()
 
-
-def octets(record: TensorRecord) -> memoryview:
-    """Return the bytes that are hashed: little endian, of packed types those of the unpacked elements."""
-    array = record.array if record.dtype.per_byte == 1 else widen(record.array, record.dtype)
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
-
-
-def _md5(_: Totals, record: TensorRecord) -> Cell:
-    return hashlib.md5(octets(record), usedforsecurity=False).hexdigest()
-
-
-def _sha1(_: Totals, record: TensorRecord) -> Cell:
-    return hashlib.sha1(octets(record), usedforsecurity=False).hexdigest()
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """What ``statistic_category`` calls it."""
+        return self.names or (self.category,)
 
 
 _EXTREMES: Final = StatisticNeed(extremes=True)
@@ -89,7 +108,7 @@ STATISTICS: Final = (
         "The largest element, NaN where one is NaN.",
         _EXTREMES,
         lambda totals, _: totals.high,
-        DeviceStatistic(statistic_device.largest, _NUMBERS | {"bool"}, _NUMBERS),
+        DeviceStatistic(lambda tensor: tensor.largest, _NUMBERS | {"bool"}, _NUMBERS),
     ),
     Statistic(
         "min",
@@ -97,7 +116,7 @@ STATISTICS: Final = (
         "The smallest element, NaN where one is NaN.",
         _EXTREMES,
         lambda totals, _: totals.low,
-        DeviceStatistic(statistic_device.smallest, _NUMBERS | {"bool"}, _NUMBERS),
+        DeviceStatistic(lambda tensor: tensor.smallest, _NUMBERS | {"bool"}, _NUMBERS),
     ),
     Statistic(
         "avg",
@@ -105,7 +124,15 @@ STATISTICS: Final = (
         "The sum of all elements divided by their number, NaN and infinities included.",
         _TOTAL,
         lambda totals, _: totals.mean,
-        DeviceStatistic(statistic_device.mean, _NUMBERS, _NUMBERS),
+        DeviceStatistic(lambda tensor: tensor.mean, _NUMBERS, _NUMBERS),
+    ),
+    Statistic(
+        "l2norm",
+        "L2Norm Value",
+        "The square root of the sum of squares, NaN and infinities included.",
+        _SQUARES,
+        lambda totals, _: totals.norm,
+        DeviceStatistic(lambda tensor: tensor.norm, _FLOATS, _FLOATS),
     ),
     Statistic(
         "count",
@@ -129,6 +156,13 @@ STATISTICS: Final = (
         lambda totals, _: totals.positive,
     ),
     Statistic(
+        "zero count",
+        "Zero Count",
+        "The number of elements that are zero, of either sign.",
+        _COUNTS,
+        lambda totals, _: totals.zero,
+    ),
+    Statistic(
         "nan count",
         "NaN Count",
         "The number of elements that are NaN.",
@@ -150,59 +184,29 @@ STATISTICS: Final = (
         lambda totals, _: totals.positive_inf,
     ),
     Statistic(
-        "zero count",
-        "Zero Count",
-        "The number of elements that are zero, of either sign.",
-        _COUNTS,
-        lambda totals, _: totals.zero,
-    ),
-    Statistic(
         "md5",
         "MD5",
         "The MD5 of the elements' bytes, in lower-case hexadecimal digits.",
         NOTHING,
-        _md5,
+        lambda _, octets: hashlib.md5(octets(), usedforsecurity=False).hexdigest(),
+        names=("md5", "hash:md5"),
     ),
     Statistic(
         "sha1",
         "SHA1",
         'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; what "hash" stands for.',
         NOTHING,
-        _sha1,
-    ),
-    Statistic(
-        "l2norm",
-        "L2Norm Value",
-        "The square root of the sum of squares, NaN and infinities included.",
-        _SQUARES,
-        lambda totals, _: totals.norm,
-        DeviceStatistic(statistic_device.norm, _FLOATS, _FLOATS),
+        lambda _, octets: hashlib.sha1(octets(), usedforsecurity=False).hexdigest(),
+        names=("hash", "hash:sha1"),
     ),
 )
 
 BY_CATEGORY: Final = {statistic.category: statistic for statistic in STATISTICS}
 
+CATEGORIES: Final = {each.accepted[0]: each.category for each in STATISTICS} | {
+    name: each.category for each in STATISTICS for name in each.accepted[1:]
+}
+"""Category of each name that ``statistic_category`` takes; second names stand behind all first ones."""
 
-def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
-    """Return the statistics of a plan, in the user's order."""
-    return tuple(BY_CATEGORY[category] for category in spec.categories)
-
-
-def advice(spec: StatisticSpec) -> str | None:
-    """Return a warning where msprobe refuses the files that a plan makes, else None."""
-    columns = len(COLUMNS) + len(spec.categories)
-    if columns >= _MSPROBE_COLUMNS:
-        return None
-    return (
-        f"statistic.csv will have {columns} columns, msprobe refuses files with fewer than "
-        f"{_MSPROBE_COLUMNS}: choose at least {_MSPROBE_COLUMNS - len(COLUMNS)} statistics"
-    )
-
-
-def reference() -> str:
-    """Return the table of all statistics in Markdown, for the reference page."""
-    lines = ["| category | column | meaning | computed by |", "| --- | --- | --- | --- |"]
-    for each in STATISTICS:
-        where = "host and device" if each.device else "host"
-        lines.append(f"| `{each.category}` | {each.title} | {each.definition} | {where} |")
-    return "".join(f"{line}\n" for line in lines)
+ON_DEVICE: Final = tuple(statistic.category for statistic in STATISTICS if statistic.device)
+"""The categories that the emulated device can compute."""
