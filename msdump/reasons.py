@@ -75,6 +75,11 @@ class Reason(enum.StrEnum):
         "The device runs no task for it: control flow, data flow and changes of shape have none.",
     )
 
+    PARAMETER = (
+        "weights and graph inputs, which operators show",
+        "Weights and graph inputs have files of their own on CPU and GPU alone; operators read them.",
+    )
+
     # The side or the slot of an operator.
     SIDE_NOT_ASKED = (
         "of a side that is not asked for",

@@ -13,10 +13,11 @@ from msdump.capture import steps
 from msdump.capture.compiled import watcher
 from msdump.capture.compiled.dump import select_compiled
 from msdump.capture.compiled.model_selection import Slot
-from msdump.capture.selection import drops_useless, is_useless, select
+from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
+from msdump.capture.steps import Step
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph, Node
-from msdump.plan import DumpPlan, Scene, Tree, Trigger
+from msdump.plan import DeviceTarget, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO
 
@@ -51,6 +52,19 @@ class GraphRefusals:
             for slot in range(len(values)):
                 yield (io, slot), self._slot_refusal(position, io, slot)
 
+    def parameters(self) -> Iterator[tuple[str, Reason | None]]:
+        """Yield the weights, graph inputs and constants of the graph, and why each has no file."""
+        plan = self.plan
+        for name in (*parameter_names(self.graph), *constant_names(self.graph)):
+            if not plan.is_enabled:
+                yield name, Reason.OTHER_DEVICE
+            elif plan.context.device_target is DeviceTarget.ASCEND:
+                yield name, Reason.PARAMETER
+            elif not plan.what.keeps_outputs:
+                yield name, Reason.SIDE_NOT_ASKED
+            else:
+                yield name, plan.what.selector.refusal(name)
+
     def _slot_refusal(self, position: int, io: IO, slot: int) -> Reason | None:
         node, what = self.graph.nodes[position], self.plan.what
         name = (node.inputs if io is IO.INPUT else node.outputs)[slot]
@@ -65,6 +79,14 @@ class GraphRefusals:
         if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node.operator, slot):
             return Reason.USELESS
         return Reason.NO_TENSOR if steps.is_no_tensor(self.graph, name) else None
+
+
+def dropping(plan: DumpPlan) -> tuple[Step, ...]:
+    """Return those of the steps that every tensor walks through that may drop it."""
+    if plan.compiled.operator_statistics is not None:
+        return ()
+    is_npy = plan.files.tree is Tree.RANKS or plan.files.file_format is FileFormat.NPY
+    return (steps.drop_text(), *((steps.drop_empty,) if is_npy else ()))
 
 
 def refusals(

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "convert": "Convert dump files to arrays, also to another memory format.",
     "compare": "Compare two dumps, and name the first operator that differs.",
     "show": "Print the tree of a dump, and a tensor of it.",
+    "explain": "Tell why an operator has the files it has in a dump, or none.",
     "overflow": "Tell which operators of a dump overflowed.",
 }
 """First sentence of every command's help; the command is ``command`` in the module of its name."""

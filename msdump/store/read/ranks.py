@@ -74,6 +74,11 @@ class Rank:
         """
         return self._json(PathKind.CONFIG)
 
+    @property
+    def config_file(self) -> str | None:
+        """Path of the copy of the user's configuration, None where it was not kept."""
+        return self._tree.paths.get(Key(PathKind.CONFIG, self.number))
+
     @cached_property
     def device(self) -> Any:
         """``device_target`` and ``ms_version`` of the run, None where they were not kept.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -121,8 +121,7 @@ class Iteration:
 
     @cached_property
     def _separated(self) -> SeparatedExecutions:
-        path = self._files.statistics
-        rows = () if path is None else texts.read_statistics(path)
+        rows = self.rows
         records = [*self._files.records]
         for file in self.files:
             records += file.records
@@ -136,6 +135,23 @@ class Iteration:
         """Whether a compiled graph wrote it, which has a directory for each execution."""
         has_tasks = any(record.name.task_id for record in self._files.records)
         return self.key.time is not None or bool(self._files.operators) or has_tasks
+
+    @property
+    def tensor_files(self) -> tuple[Record, ...]:
+        """Its files of one tensor each, of all executions, in no order; DumpReadError as above."""
+        return self._files.records
+
+    @property
+    def named_files(self) -> Iterator[tuple[names.TensorName | OperatorName, str]]:
+        """Names and paths of its files of tensors and of operators; DumpReadError as above."""
+        yield from ((record.name, record.path) for record in self.tensor_files)
+        yield from ((file.name, file.path) for file in self.files)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """Its rows of ``statistic.csv``, of all executions; DumpReadError as for ``statistics``."""
+        path = self._files.statistics
+        return () if path is None else texts.read_statistics(path)
 
     @property
     def files(self) -> tuple[OperatorFile, ...]:

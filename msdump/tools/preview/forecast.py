@@ -131,7 +131,7 @@ class _Rehearsal:
 
     def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
         self._graph = graph
-        self._tensors = _Tensors(graph, settled)
+        self._tensors = UnfilledTensors(graph, settled)
         self._is_certain = plan.when.trigger is Trigger.ALWAYS
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.files.on_write_error, files=self._files)
@@ -208,10 +208,11 @@ _SOME_TIME: Final = "20000101000000"
 _ANYWHERE: Final = Block(BASE, 0)
 
 
-class _Tensors:
+class UnfilledTensors:
     """Tensors of known shapes; memory is set aside for them, but never touched."""
 
     def __init__(self, graph: Graph, settled: Graph) -> None:
+        """Take shapes from a graph, and where it leaves sizes open from the same one with sizes."""
         self._graph = graph
         self._settled = settled
 

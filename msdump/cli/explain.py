@@ -1,0 +1,130 @@
+"""``msdump explain``: which files a dump holds of an operator, and why there are no others."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from msdump import env
+from msdump.cli import explain_text, messages, options
+from msdump.cli.program import FAILED
+from msdump.config import mindspore as config_reader
+from msdump.config import source
+from msdump.config.acl import plan as acl_reader
+from msdump.errors import DumpReadError
+from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tree
+from msdump.store.read.reader import Dump, open_dump
+from msdump.tools.explain.account import Situation
+from msdump.tools.explain.explanation import Explainer
+
+
+@click.command(name="explain")
+@click.argument("dump", type=click.Path())
+@click.argument("operator")
+@click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="The model that was dumped.")
+@click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE.json",
+    help="What the dump was made with (default: the copy in DUMP, else $MINDSPORE_DUMP_CONFIG).",
+)
+@click.option("--iteration", type=click.IntRange(min=0), help="Only this iteration (default: all).")
+@options.context
+def command(
+    *, dump: str, operator: str, model: str | None, config: str | None, iteration: int | None, **context: Any
+) -> None:
+    """Tell which files the dump DUMP holds of OPERATOR, and why there are no others.
+
+    OPERATOR is a full name, the name of an ONNX node, the name of a file or
+    the operator's part of it, or the end of a full name. The more is known,
+    the more is told: --model gives the operators that no file names, the
+    configuration what it leaves out. Nothing runs. Exit codes: 0 it is told,
+    1 nothing is known of the operator, 2 something given is wrong.
+    """
+    given = config or env.read(env.DUMP_CONFIG)
+    opened = _opened(dump, is_explained_without=bool(given and model))
+    where = _context(opened, context)
+    path = config or _kept(opened) or given
+    plan = None if path is None else _plan(path, where, opened)
+    situation = Situation(
+        None if model is None else loader.load(model, keeps_classes=where.reserves_class_names),
+        plan or _everything(opened, where),
+        is_configured=plan is not None,
+    )
+    explainer = Explainer(opened, situation, iteration)
+    meant = explainer.find(operator)
+    if isinstance(meant, tuple):
+        messages.say(f"error: {dump}: nothing is known of {operator!r}{explain_text.question(meant, model)}")
+        click.get_current_context().exit(FAILED)
+    lines = explain_text.lines(explainer.explain(meant), situation, opened, is_full=messages.verbosity() > 0)
+    print("\n".join(lines))
+
+
+def _opened(path: str, *, is_explained_without: bool) -> Dump:
+    """Open a dump; where nothing was dumped, model and configuration tell why."""
+    try:
+        return open_dump(path)
+    except DumpReadError as error:
+        if not is_explained_without:
+            raise
+        messages.say(f"warning: {error}")
+        return Dump(os.path.abspath(path), {}, (), (), ())  # noqa: PTH100 - as open_dump has it
+
+
+def _context(dump: Dump, given: dict[str, Any]) -> Context:
+    """Return where the dump was made: as options say, else as it shows, else as the environment says."""
+    shown: dict[str, Any] = {}
+    rank = next(iter(dump.ranks.values()), None)
+    if dump.models:
+        shown = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
+    elif rank is not None and rank.device is not None:
+        shown = {"device_target": rank.device.get("device_target")}
+    elif rank is not None and rank.is_known:  # of CPU and GPU the device would be told
+        shown = {"device_target": DeviceTarget.ASCEND}
+    options_given = {name: value for name, value in given.items() if value is not None}
+    mindspore.set_options(**(shown | options_given))
+    return mindspore.current_context()
+
+
+def _kept(dump: Dump) -> str | None:
+    """Return the path of the copy of the configuration in a dump, None where there is none."""
+    return next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
+
+
+def _plan(path: str, where: Context, dump: Dump) -> DumpPlan | None:
+    """Return what a configuration means, None where it makes no dump of this kind."""
+    data = source.read(path, "--config")
+    if _is_acl(data):
+        where = replace(
+            where, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
+        )
+        plan = acl_reader.parse(data, path, where)
+    else:
+        plan = config_reader.parse(data, path, where)
+    is_empty = not (dump.ranks or dump.models)
+    if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
+        return plan
+    messages.say(f"warning: {path}: makes no dump like {dump.path}; not used (--device-target, --jit-level)")
+    return None
+
+
+def _is_acl(data: bytes) -> bool:
+    try:
+        value = json.loads(data)
+    except ValueError:  # its reader tells the fault
+        return False
+    return isinstance(value, dict) and "dump" in value
+
+
+def _everything(dump: Dump, where: Context) -> DumpPlan:
+    """Return the plan that dumps everything, as far as a dump shows how it was made."""
+    tree = Tree.RANKS if dump.ranks else Tree.MODELS
+    if where.device_target is DeviceTarget.ASCEND and where.jit_level is None:
+        where = replace(where, jit_level=JitLevel.O0 if dump.ranks else JitLevel.O2)
+    return DumpPlan("", b"", where, FilePlan(dump.path, tree=tree))

@@ -1,0 +1,133 @@
+"""What a dump holds of its operators: files and rows of statistics, by the names that files have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from msdump.record import IO
+from msdump.store import names
+from msdump.store.layouts import STATISTICS
+from msdump.store.read.cells import Row
+from msdump.store.read.operator_files import OperatorFile
+from msdump.store.read.ranks import Rank
+from msdump.store.read.reader import Dump
+from msdump.store.read.tensor_directories import Iteration
+
+_IO_TITLES: Final = ("IO", "Input/Output")
+_SLOT_TITLES: Final = ("Slot", "Index")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedTensor:
+    """A tensor of an operator that a dump holds, as a file, in a file, or as a row of statistics.
+
+    Attributes:
+        io: Input or output.
+        slot: Its number in the dump: a compiled graph does not count what is absent or left out.
+        path: The file.
+        is_measured: The file holds statistics of the tensor alone.
+    """
+
+    io: IO
+    slot: int
+    path: str
+    is_measured: bool = False
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A dumped iteration of a network, or one execution of a compiled model.
+
+    Attributes:
+        number: Number of the iteration, None for operators that were called alone.
+        directories: Its directories: one for each graph of a network.
+    """
+
+    number: int | None
+    directories: tuple[Iteration, ...]
+
+    @cached_property
+    def op_names(self) -> frozenset[str]:
+        """The operators of which it holds something, as names of files spell them; may DumpReadError."""
+        return frozenset(name for each in self.directories for name in _op_names(each))
+
+    def tensors(self, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+        """Yield what it holds of an operator, in the order of time; DumpReadError where it cannot be read.
+
+        Args:
+            op_names: How names of files may spell the operator.
+        """
+        for each in self.directories:
+            yield from _tensors(each, op_names)
+
+
+def moments(dump: Dump) -> tuple[Moment, ...]:
+    """Return every dumped iteration of a dump, by rank, network and number, or by model and time."""
+    found: dict[tuple[object, ...], list[Iteration]] = {}
+    for iteration in dump.iterations:
+        key = iteration.key
+        place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)
+        found.setdefault(place, []).append(iteration)
+    return tuple(Moment(_number(group[0]), tuple(group)) for group in found.values())
+
+
+def _number(iteration: Iteration) -> int | None:
+    key = iteration.key
+    return key.iteration if key.step is None else key.step
+
+
+def constants(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    """Yield the files of a constant, which stand beside the iterations."""
+    for folder in dump.constants:
+        yield from _tensors(folder, op_names)
+
+
+def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    """Yield what an operator left behind that failed; DumpReadError where it cannot be read."""
+    for file in dump.failures:
+        if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
+            yield from _of_file(file)
+
+
+def listed_operators(rank: Rank) -> Iterator[tuple[int, str]]:
+    """Yield graph and full name of each operator in a rank's lists of execution; may DumpReadError."""
+    for graph in rank.compiled_graphs:
+        for name in rank.execution_order(graph) or ():
+            yield graph, name
+
+
+def _op_names(iteration: Iteration) -> Iterator[str]:
+    yield from (record.op_name for record in iteration.tensor_files)
+    yield from (file.name.op_name for file in iteration.files)
+    yield from (str(row.get("Op Name")) for row in iteration.rows)
+    yield from (name.op_name for name in iteration.operator_statistics)
+
+
+def _tensors(iteration: Iteration, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    records = [record for record in iteration.tensor_files if record.op_name in op_names]
+    for record in sorted(records, key=lambda record: (record.timestamp, record.slot)):
+        yield DumpedTensor(record.io, record.slot, record.path)
+    for file in iteration.files:
+        if file.name.op_name in op_names:
+            yield from _of_file(file)
+    path = f"{iteration.path}/{STATISTICS}"
+    yield from _measured([row for row in iteration.rows if row.get("Op Name") in op_names], path)
+    for name, rows in iteration.operator_statistics.items():
+        if name.op_name in op_names:
+            yield from _measured(rows, f"{iteration.path}/{name}.csv")
+
+
+def _of_file(file: OperatorFile) -> Iterator[DumpedTensor]:
+    return (DumpedTensor(record.io, record.slot, file.path) for record in file.records)
+
+
+def _measured(rows: Sequence[Row], path: str) -> Iterator[DumpedTensor]:
+    for row in rows:
+        io = next((row[title] for title in _IO_TITLES if title in row), "")
+        slot = next((row[title] for title in _SLOT_TITLES if title in row), None)
+        if isinstance(slot, int):
+            side = IO.INPUT if str(io).lower() == IO.INPUT else IO.OUTPUT
+            yield DumpedTensor(side, slot, path, is_measured=True)

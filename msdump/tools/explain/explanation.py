@@ -1,0 +1,153 @@
+"""Why each input and output of an operator has files in a dump, or none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msdump.capture.refusals import GraphRefusals, refusals
+from msdump.execute.compilation import emulated
+from msdump.graph.graph import Graph
+from msdump.plan import DumpPlan, Tree, Trigger
+from msdump.reasons import Reason
+from msdump.record import IO
+from msdump.selector import DumpMode
+from msdump.session import file_stem
+from msdump.store import names
+from msdump.store.read.reader import Dump
+from msdump.tools.explain import dumped, rehearsal, subjects
+from msdump.tools.explain.account import Explanation, Situation, SlotAccount
+from msdump.tools.explain.dumped import DumpedTensor, Moment
+from msdump.tools.explain.missing import Missing
+from msdump.tools.explain.subjects import Subject
+
+_COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS})
+"""What a compiled graph gives a number in the dump: all tensors that reach its files."""
+
+Held = Sequence[tuple[Moment, Sequence[DumpedTensor]]]
+"""What each moment holds of one operator."""
+
+
+class Explainer:
+    """Explains the operators of one dump."""
+
+    def __init__(self, dump: Dump, situation: Situation, iteration: int | None = None) -> None:
+        """Look at a dump.
+
+        Args:
+            dump: The dump.
+            situation: The model and the configuration, as far as they are known.
+            iteration: The only iteration that counts, None: all.
+        """
+        self._dump = dump
+        self._situation = situation
+        self._plan = situation.plan
+        self._iteration = iteration
+        moments = dumped.moments(dump)
+        self._moments = [each for each in moments if iteration is None or each.number == iteration]
+        model = situation.model
+        self._tables = () if model is None else _tables(model, self._plan, moments)
+        self._missing = Missing(dump, situation, self._tables, moments)
+
+    def find(self, text: str) -> Subject | tuple[str, ...]:
+        """Return what a text names, or the full names that it may mean; may DumpReadError."""
+        model = self._situation.model
+        known = [] if model is None else list(subjects.of_model(model, self._tables))
+        covered = {name for subject in known for name in subject.op_names}
+        others = [each for each in subjects.of_dump(self._dump) if covered.isdisjoint(each.op_names)]
+        return subjects.find(text, (*known, *others), subjects.mapped(self._dump))
+
+    def explain(self, subject: Subject) -> Explanation:
+        """Return what the dump holds of an operator, and why no more; may DumpReadError."""
+        held = [(moment, list(moment.tensors(subject.op_names))) for moment in self._moments]
+        return Explanation(
+            subject,
+            tuple(self._slots(subject, held)),
+            tuple(dumped.constants(self._dump, subject.op_names)) if subject.is_parameter else (),
+            tuple(dumped.failures(self._dump, subject.op_names)),
+        )
+
+    def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
+        is_numbered_anew = subject.node is not None and self._plan.files.tree is not Tree.RANKS
+        counts: Counter[IO] = Counter()
+        for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
+            number = slot.slot
+            if is_numbered_anew:
+                is_counted = slot.reason in _COUNTED
+                number = counts[slot.io] if is_counted else None
+                counts[slot.io] += is_counted
+            yield self._account(subject, slot, number, held)
+
+    def _known_slots(self, subject: Subject, tensors: Collection[DumpedTensor]) -> Iterator[SlotAccount]:
+        """Yield the inputs and outputs of an operator, with the reasons that hold before anything runs."""
+        if subject.table is not None and subject.position is not None:
+            yield from rehearsal.slots(subject.table, subject.position)
+        elif subject.is_parameter:
+            yield SlotAccount(IO.OUTPUT, 0, subject.operator.full_name, reason=subject.reason)
+        else:
+            reason = subject.reason or self._by_name(subject)
+            what = self._plan.what
+            for io, is_kept in ((IO.INPUT, what.keeps_inputs), (IO.OUTPUT, what.keeps_outputs)):
+                side = reason or (None if is_kept else Reason.SIDE_NOT_ASKED)
+                numbers = sorted({tensor.slot for tensor in tensors if tensor.io is io})
+                yield from (SlotAccount(io, number, reason=side) for number in numbers or (None,))
+
+    def _by_name(self, subject: Subject) -> Reason | None:
+        """Return why the configuration leaves an operator out, as far as its name alone tells."""
+        if not self._situation.is_configured:
+            return None
+        if not self._plan.is_enabled:
+            return Reason.OTHER_DEVICE
+        if self._plan.when.trigger is Trigger.EXCEPTION:
+            return Reason.NO_FAILURE
+        if self._plan.compiled.models is not None:
+            return None
+        return self._plan.what.selector.refusal(subject.operator.full_name)
+
+    def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
+        """Return what the moments hold of a slot, and why some hold nothing.
+
+        Args:
+            subject: Its operator.
+            slot: What is known of it before anything runs.
+            number: Its number in the dump.
+            held: What each moment holds of the operator.
+        """
+        tensors: list[DumpedTensor] = []
+        missing: dict[Reason, tuple[int | None, ...]] = {}
+        for moment, of_operator in held:
+            here = [tensor for tensor in of_operator if tensor.io is slot.io and tensor.slot == number]
+            tensors += here
+            if not here and slot.reason is None:
+                why = self._missing.reason(subject, slot, moment)
+                if why is not None:
+                    missing[why] = (*missing.get(why, ()), moment.number)
+        reason = self._whole(subject, slot, tensors)
+        return replace(slot, tensors=tuple(tensors), reason=reason, missing=missing)
+
+    def _whole(self, subject: Subject, slot: SlotAccount, tensors: Sequence[DumpedTensor]) -> Reason | None:
+        """Return why a slot has no file in any moment, None where it has some or moments differ."""
+        if tensors:
+            return Reason.STATISTICS_ONLY if all(tensor.is_measured for tensor in tensors) else None
+        if slot.reason is not None or self._moments:
+            return slot.reason
+        return self._missing.everywhere(subject, self._iteration)
+
+
+def _tables(model: Graph, plan: DumpPlan, moments: Sequence[Moment]) -> tuple[GraphRefusals, ...]:
+    """Return what a plan leaves out of a model; what left files under ``dump_mode`` 2 was marked."""
+    device = emulated(model, plan, plan.context)
+    marked: frozenset[str] = frozenset()
+    if plan.what.selector.mode is DumpMode.MARKED:
+        op_names = frozenset[str]().union(*(moment.op_names for moment in moments))
+        graphs = (model if device is None else device.graph).walk()
+        full_names = (
+            part.operator.full_name
+            for graph in graphs
+            for node in graph.nodes
+            for part in (node, *node.parts)
+        )
+        marked = frozenset(name for name in full_names if names.sanitize(name) in op_names)
+    return refusals(model, device, plan, marked, file_stem(model))

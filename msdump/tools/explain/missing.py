@@ -1,0 +1,97 @@
+"""Why an iteration that was dumped lacks a file that it was to have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from msdump.capture.refusals import GraphRefusals
+from msdump.plan import Trigger
+from msdump.reasons import Reason
+from msdump.store.read.reader import Dump
+from msdump.tools.explain import dumped
+from msdump.tools.explain.account import Situation, SlotAccount
+from msdump.tools.explain.dumped import Moment
+from msdump.tools.explain.rehearsal import unfilled
+from msdump.tools.explain.subjects import Subject
+
+
+class Missing:
+    """Tells what a dump shows of the moments in which an operator left nothing."""
+
+    def __init__(
+        self, dump: Dump, situation: Situation, tables: Sequence[GraphRefusals], moments: Sequence[Moment]
+    ) -> None:
+        """Look at a dump.
+
+        Args:
+            dump: The dump.
+            situation: The model and the configuration, as far as they are known.
+            tables: What the configuration leaves out of the graphs of the model; none without a model.
+            moments: The dumped iterations.
+        """
+        self._dump = dump
+        self._situation = situation
+        self._plan = situation.plan
+        self._tables = tables
+        self._moments = moments
+
+    def everywhere(self, subject: Subject, iteration: int | None) -> Reason | None:
+        """Return why an operator has no files where no iteration was dumped, or not the one that counts."""
+        if not self._situation.is_configured:
+            return None
+        if iteration is not None:
+            return None if iteration in self._plan.when.iterations else Reason.ITERATION_NOT_ASKED
+        if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
+            return Reason.NO_OVERFLOW
+        return Reason.ITERATION_NOT_ASKED
+
+    def reason(self, subject: Subject, slot: SlotAccount, moment: Moment) -> Reason | None:
+        """Return why a moment has no file of an input or output that it was to have; None: nothing tells."""
+        if not self._is_of_model(moment):
+            return None
+        if subject.is_parameter and any(True for _ in dumped.constants(self._dump, subject.op_names)):
+            return Reason.ALREADY_WRITTEN
+        return self._configured(subject, slot, moment) if self._situation.is_configured else None
+
+    def _configured(self, subject: Subject, slot: SlotAccount, moment: Moment) -> Reason | None:
+        if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
+            return Reason.OVERFLOW_LIMIT if self._is_limit_reached else Reason.NO_OVERFLOW
+        if subject.table is None:
+            return None
+        if subject.table.graph.index and _names(subject.table).isdisjoint(moment.op_names):
+            return Reason.BRANCH_NOT_RUN
+        return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
+
+    def _is_of_model(self, moment: Moment) -> bool:
+        """Tell whether a moment may be of the model: other networks may have dumped into the same tree."""
+        is_known = not self._model_names.isdisjoint(moment.op_names)
+        return is_known or not (self._tables and moment.op_names)
+
+    @cached_property
+    def _model_names(self) -> frozenset[str]:
+        return frozenset().union(*map(_names, self._tables))
+
+    @cached_property
+    def _is_limit_reached(self) -> bool:
+        limit = self._plan.when.overflow_limit
+        return 0 < limit <= sum(len(moment.op_names) for moment in self._moments)
+
+    def _is_full(self, table: GraphRefusals, slot: SlotAccount) -> bool:
+        """Tell whether the files that are there leave no room for one more."""
+        most = self._plan.files.max_bytes
+        array = unfilled(table, slot.value)
+        return most > 0 and (array is None or self._used + array.nbytes > most)
+
+    @cached_property
+    def _used(self) -> int:
+        folders = (*self._dump.iterations, *self._dump.constants)
+        paths = {path for folder in folders for _, path in folder.named_files}
+        return sum(Path(path).stat().st_size for path in paths)
+
+
+def _names(table: GraphRefusals) -> frozenset[str]:
+    """Return the names of a graph's operators as names of files spell them."""
+    nodes = table.graph.nodes
+    return frozenset().union(*(Subject(node.operator).op_names for node in nodes))

@@ -1,0 +1,40 @@
+"""Which files a run would write of an operator: the run's own selection and steps, on unfilled tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture import steps
+from msdump.capture.refusals import GraphRefusals, dropping
+from msdump.reasons import Reason
+from msdump.record import TensorRecord
+from msdump.tools.explain.account import SlotAccount
+from msdump.tools.preview.forecast import UnfilledTensors
+
+
+def slots(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
+    """Yield the inputs and outputs of an operator, and why each has no file before anything runs.
+
+    Args:
+        table: What the configuration leaves out of the operator's graph.
+        position: The operator's place among the nodes of that graph.
+    """
+    node = table.graph.nodes[position]
+    walked = dropping(table.plan)
+    for io, slot in (place for place, _ in table.slots(position)):
+        name = (node.inputs if io == "input" else node.outputs)[slot]
+        reason = table.refusal(position, io, slot)
+        array = None if reason is not None else unfilled(table, name)
+        if array is not None:
+            record = TensorRecord(node.operator, io, slot, dtypes.from_numpy(array.dtype), array, 0)
+            kept = steps.walk(record, walked)
+            reason = kept if isinstance(kept, Reason) else None
+        yield SlotAccount(io, slot, name, reason=reason)
+
+
+def unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
+    """Return a tensor of the type and shape of a value, None where the model does not tell them."""
+    return UnfilledTensors(table.graph, table.graph).of([name], [])[0]

@@ -1,0 +1,174 @@
+"""What may be asked for: operators, weights, graph inputs and constants, by every name that they have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msdump.capture.refusals import GraphRefusals
+from msdump.graph.graph import Graph, Node
+from msdump.graph.names import ROOT
+from msdump.reasons import Reason
+from msdump.record import OperatorRef
+from msdump.store import names
+from msdump.store.read.operator_files import OperatorFile
+from msdump.store.read.reader import Dump
+from msdump.tools.explain.dumped import listed_operators
+
+_MOST_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An operator of a model or a dump, or a weight, graph input or constant.
+
+    Attributes:
+        operator: Its type, "" where nothing tells it, and its full name.
+        node_name: The name of its ONNX node, "" without a model.
+        table: What the configuration leaves out of its graph, None without a model.
+        position: Its place among the nodes of that graph, None for what is no operator there.
+        reason: Why it has no files as a whole, where that does not depend on its place.
+    """
+
+    operator: OperatorRef
+    node_name: str = ""
+    table: GraphRefusals | None = None
+    position: int | None = None
+    reason: Reason | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The operator that the device runs: itself, or the one that it is fused into."""
+        if self.table is None or self.position is None:
+            return None
+        return self.table.graph.nodes[self.position]
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant."""
+        return self.operator.op_type == names.PARAMETER
+
+    @property
+    def op_names(self) -> frozenset[str]:
+        """How names of files may spell the operator that is dumped."""
+        full_name = self.operator.full_name if self.node is None else self.node.operator.full_name
+        if self.is_parameter:
+            return frozenset({names.sanitize(full_name.removeprefix(f"{ROOT}/"))})
+        return frozenset({names.sanitize(full_name), names.sanitize(full_name.rpartition("/")[2] or "/")})
+
+    @property
+    def known_as(self) -> frozenset[str]:
+        """The names that mean it and nothing else."""
+        return frozenset(filter(None, (self.operator.full_name, self.node_name)))
+
+
+def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]:
+    """Yield what a model holds: operators that run, those inside fused ones, those that the compiler removed.
+
+    Args:
+        model: The model.
+        tables: What the configuration leaves out of its graphs as the device runs them.
+    """
+    originals = {node.name: node.operator for graph in model.walk() for node in graph.nodes}
+    present: set[str] = set()
+    for table in tables:
+        for position, node in enumerate(table.graph.nodes):
+            operator = node.operator
+            yield Subject(operator, node.name, table, position)
+            if node.name in originals and originals[node.name] != operator:  # called by its node's name
+                yield Subject(originals[node.name], node.name, table, position)
+            present |= {part.name for part in node.members}
+            for part in node.parts:
+                yield Subject(
+                    originals.get(part.name, part.operator), part.name, table, position, Reason.FUSED
+                )
+        for name, reason in table.parameters():
+            yield Subject(OperatorRef(names.PARAMETER, name), "", table, None, reason)
+    for name, operator in originals.items():
+        if name not in present:
+            yield Subject(operator, name, reason=Reason.FOLDED)
+
+
+def of_dump(dump: Dump) -> Iterator[Subject]:
+    """Yield what a dump names, each operator once: those in lists of execution, then those of files.
+
+    Raises:
+        DumpReadError: A list, a table or an operator's file cannot be read.
+    """
+    seen: set[str] = set()
+    for subject in _named(dump):
+        if seen.isdisjoint(subject.op_names):
+            yield subject
+        seen |= subject.op_names
+
+
+def _named(dump: Dump) -> Iterator[Subject]:
+    types = {record.op_name: record.op_type for each in dump.iterations for record in each.tensor_files}
+    for rank in dump.ranks.values():
+        for _, full_name in listed_operators(rank):
+            short = names.sanitize(full_name.rpartition("/")[2])
+            op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
+            yield Subject(OperatorRef(op_type, full_name))
+    for op_name, op_type in types.items():
+        yield Subject(OperatorRef(op_type, op_name))
+    for folder in dump.constants:
+        yield from (Subject(OperatorRef(names.PARAMETER, record.op_name)) for record in folder.tensor_files)
+    first: dict[str, OperatorFile] = {}
+    for file in (*(file for each in dump.iterations for file in each.files), *dump.failures):
+        first.setdefault(file.name.op_name, file)
+    for op_name, file in first.items():
+        yield Subject(OperatorRef(file.name.op_type, file.header.op_name or op_name))
+    for iteration in dump.iterations:
+        for row in iteration.rows:
+            yield Subject(OperatorRef(str(row.get("Op Type")), str(row.get("Op Name"))))
+        for name in iteration.operator_statistics:
+            yield Subject(OperatorRef(name.op_type, name.op_name))
+
+
+def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | tuple[str, ...]:
+    """Return what a text names, or the full names that it may mean.
+
+    Args:
+        text: A full name, the name of an ONNX node, the name of a file or the operator's part of it, or the
+            end of a full name that no other operator has.
+        subjects: What there is; of several with one name the first counts.
+        stand_ins: The operator's part of the original name, by the name of a file that ``mapping.csv`` lists.
+    """
+    wanted = _op_name(text, stand_ins) or text.strip()
+    known: dict[str, Subject] = {}
+    for subject in subjects:
+        known.setdefault(subject.operator.full_name, subject)
+    ways = (
+        [subject for subject in known.values() if wanted in subject.known_as],
+        [subject for subject in known.values() if wanted in subject.op_names],
+        [subject for name, subject in known.items() if name.endswith(f"/{wanted}")],
+        [subject for name, subject in known.items() if wanted and name.endswith(wanted)],
+    )
+    meant = next((way for way in ways if way), [])
+    if len({subject.op_names for subject in meant}) == 1 or (meant and meant is ways[0]):
+        return meant[0]
+    if meant:
+        return tuple(subject.operator.full_name for subject in meant)
+    every = dict.fromkeys(name for subject in known.values() for name in sorted(subject.known_as))
+    parts = [name for name in known if wanted and wanted.lower() in name.lower()]
+    return tuple(parts or difflib.get_close_matches(wanted, every, n=_MOST_SHOWN))
+
+
+def mapped(dump: Dump) -> dict[str, str]:
+    """Return the operator's part of the original name of every file that has a stand-in, by the stand-in."""
+    folders = (*dump.iterations, *dump.constants)
+    files = (file for folder in folders for file in folder.named_files)
+    return {base: name.op_name for name, path in files if (base := Path(path).name) != str(name)}
+
+
+def _op_name(text: str, stand_ins: Mapping[str, str]) -> str | None:
+    """Return the operator's part of the name of a file, None for another text."""
+    name = Path(text).name
+    if name in stand_ins:
+        return stand_ins[name]
+    operator = names.parse_operator(name.removesuffix(".csv")) or names.parse_exception(name)
+    parsed = names.parse(name) or operator
+    return None if parsed is None else parsed.op_name

@@ -1,0 +1,366 @@
+"""``msdump explain``: which files a dump holds of an operator, and every reason for which it holds none."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+
+from msdump import env
+from msdump.capture.process import Process
+from msdump.cli import main, messages
+from msdump.config.acl import plan as acl_reader
+from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, JitLevel
+from msdump.reasons import Reason
+from msdump.session import Network
+from msdump.tools.preview import inputs
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+CPU: tuple[str, ...] = ()
+GPU = ("--device-target", "GPU")
+O0 = ("--device-target", "Ascend", "--jit-level", "O0")
+O1 = ("--device-target", "Ascend", "--jit-level", "O1")
+O2 = ("--device-target", "Ascend", "--jit-level", "O2")
+ACL = Context(DeviceTarget.ASCEND, JitLevel.O2, keeps_node_names=True)
+
+CLIP = "g (float[2,3] x, float high) => (float[2,3] y) { y = Clip (x, , high) }"
+FOLDED = """g (float[2] x) => (float[2] y) {
+    one = Constant <value = float[2] {1, 1}> ()
+    two = Add (one, one)
+    y = Mul (x, two)
+}"""
+EMPTY = "g (float[2,0] x) => (float[2,0] y) { y = Relu (x) }"
+USELESS = """g (float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,1,4] a, float[1,2,1,4] b)
+    => (float[1,2,3,4] y, float[1,2,4,4] s, float[1,2,4,4] t) { y, s, t = Attention (q, k, v, , a, b) }"""
+CONV = "Default/conv1-Conv2d/Conv2D-op0"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Give each test a process of its own and no variable of the environment."""
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
+    for variable in env.VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+    yield
+    logging.getLogger("msdump").removeHandler(messages._lines)
+
+
+def call(*arguments):
+    """Run the program in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def model(folder, source):
+    """Return the path of a model of the repository, or of ONNX's own syntax."""
+    if "(" not in source:
+        return GRAPHS / f"{source}.onnx"
+    path = folder / "g.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> {source}'), path)
+    return path
+
+
+def configured(folder, *, msdump=None, **changes):
+    """Write a configuration and return its path."""
+    common = {
+        "dump_mode": 0,
+        "path": f"{folder}/dump",
+        "net_name": "Net",
+        "iteration": "0|2",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+    }
+    text = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
+    path = folder / "data_dump.json"
+    path.write_text(json.dumps(text | ({"msdump": msdump} if msdump else {})), encoding="utf-8")
+    return path
+
+
+def slots(told):
+    """Return what is said of each input and output: the lines behind its title, joined."""
+    found: dict[str, str] = {}
+    title = ""
+    for line in told.stdout.splitlines():
+        title = line[:12].strip(" :") or title
+        if title.startswith(("input", "output", "constants", "failed")):
+            found[title] = f"{found.get(title, '')} {line[12:].strip()}".strip()
+    return found
+
+
+AT_ONCE = {"op_debug_mode": 0}
+BY_KERNELS = {"dump_mode": 1, "kernels": ["MatMul"]}
+REASONS = {
+    Reason.OTHER_DEVICE: ("mini", GPU, {"support_device": [3]}, CONV, "output 0"),
+    Reason.FOLDED: (FOLDED, O2, AT_ONCE, "Default/Add-op0", "inputs"),
+    Reason.CONTROL_FLOW: ("if", CPU, {}, "If_0", "output 0"),
+    Reason.NO_TASK: ("mini", O2, AT_ONCE, "Flatten-op0", "output 0"),
+    Reason.NOT_IN_KERNELS: ("mini", O0, BY_KERNELS, "relu/Relu_node_1", "input 0"),
+    Reason.NOT_MARKED: ("mini", CPU, {"dump_mode": 2}, CONV, "input 0"),
+    Reason.PARAMETER: ("mini", O0, {}, "conv1.weight", "output 0"),
+    Reason.SIDE_NOT_ASKED: ("mini", GPU, {"input_output": 2}, CONV, "input 1"),
+    Reason.USELESS: (USELESS, O0, {}, "FlashAttentionScore-op0", "output 2"),
+    Reason.ABSENT: (CLIP, CPU, {}, "ClipByValue-op0", "input 1"),
+    Reason.NO_OVERFLOW: ("mini", O0, {"op_debug_mode": 3}, CONV, "output 0"),
+    Reason.NO_FAILURE: ("mini", O0, {"op_debug_mode": 4}, CONV, "input 0"),
+    Reason.NO_TENSOR: ("sequences", CPU, {}, "SequenceConstruct_0", "output 0"),
+    Reason.TEXT: ("strings", CPU, {}, "{text}", "input 0"),
+    Reason.NO_ELEMENTS: (EMPTY, CPU, {}, "ReLU-op0", "output 0"),
+    Reason.STATISTICS_ONLY: ("mini", GPU, {"saved_data": "statistic"}, CONV, "output 0"),
+    Reason.BRANCH_NOT_RUN: ("if", GPU, {}, "Neg-op0", "output 0"),
+    Reason.ALREADY_WRITTEN: (FOLDED, CPU, {}, "data-0", "output 0"),
+    Reason.OVER_LIMIT: ("mini", CPU, {"msdump": {"max_bytes": 1500}}, "BiasAdd-op0", "output 0"),
+    Reason.ITERATION_NOT_ASKED: ("mini", CPU, {"iteration": "7"}, CONV, "output 0"),
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "source", "mode", "changes", "operator", "slot"),
+    [(reason, *case) for reason, case in REASONS.items()],
+    ids=[reason.name for reason in REASONS],
+)
+def test_reason(tmp_path, reason, source, mode, changes, operator, slot):
+    """Every reason is told of an input or output that a configuration leaves without a file."""
+    network = model(tmp_path, source)
+    config = configured(tmp_path, **changes)
+    ran = call("run", network, "--config", config, "--steps", 3, *mode)
+    if operator == "{text}":
+        operator = next(node.name for node in loader.load(network).nodes)
+
+    told = call("explain", tmp_path / "dump", operator, "--model", network, "--config", config, *mode)
+
+    assert 0 == ran.exit_code, ran.stderr
+    assert 0 == told.exit_code, told.stderr
+    assert reason.sentence in slots(told)[slot]
+
+
+def dumped_by_acl(folder, network=GRAPHS / "mini.onnx", **section):
+    """Run a model once under an acl.json and return the path of that."""
+    path = folder / "acl.json"
+    item = {"model_name": "mini", "layer": ["conv1/Conv_node_0", "fc/MatMul_node_3"]}
+    settings = {"dump_path": str(folder / "dump"), "dump_mode": "all", "dump_list": [item], **section}
+    if "blacklist" in json.dumps(section):
+        settings["dump_level"] = "op"
+    path.write_text(json.dumps({"dump": settings}), encoding="utf-8")
+    (folder / "dump").mkdir()
+    graph, process = loader.load(network), Process()
+    Network(graph, acl_reader.read(str(path), ACL), process, ACL).run(inputs.made_up(graph, {}, 0, 0))
+    process.close()
+    return path
+
+
+WHOLE = "conv1/Conv_node_0relu/Relu_node_1"
+ACL_REASONS = {
+    Reason.MODEL_NOT_LISTED: ({"dump_list": [{"model_name": "other"}]}, "relu/Relu_node_1", "input 0"),
+    Reason.NOT_IN_DUMP_LIST: ({}, "trans_Cast_0", "output 0"),
+    Reason.KERNEL_LEVEL: (
+        {"dump_op_switch": "on", "dump_list": [], "dump_level": "kernel"},
+        WHOLE,
+        "input 0",
+    ),
+    Reason.NO_TASK: ({"dump_list": [{"model_name": "mini"}]}, "Flatten_node_2", "input 0"),
+    Reason.BLACKLISTED: (
+        {"dump_list": [{"model_name": "mini", "optype_blacklist": [{"name": "Conv2D", "pos": ["input0"]}]}]},
+        "Default/conv1-Conv2d/Conv2D-op0",
+        "input 0",
+    ),
+    Reason.SIDE_NOT_ASKED: ({"dump_mode": "output"}, WHOLE, "input 0"),
+    Reason.ITERATION_NOT_ASKED: ({"dump_step": "5"}, WHOLE, "input 0"),
+    Reason.NO_FAILURE: ({"dump_scene": "aic_err_norm_dump"}, WHOLE, "input 0"),
+    Reason.NO_OVERFLOW: ({"dump_debug": "on", "dump_list": []}, WHOLE, "input 0"),
+    Reason.STATISTICS_ONLY: ({"dump_data": "stats"}, WHOLE, "output 0"),
+    Reason.NOT_WATCHED: (
+        {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [{"watcher_nodes": [WHOLE]}]},
+        "trans_Cast_0",
+        "output 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "section", "operator", "slot"),
+    [(reason, *case) for reason, case in ACL_REASONS.items()],
+    ids=[reason.name for reason in ACL_REASONS],
+)
+def test_reason_of_acl(tmp_path, reason, section, operator, slot):
+    """The reasons that acl.json gives are told of a tree of a compiled model."""
+    config = dumped_by_acl(tmp_path, **section)
+
+    told = call("explain", tmp_path / "dump", operator, "--model", GRAPHS / "mini.onnx", "--config", config)
+
+    assert 0 == told.exit_code, told.stderr
+    assert reason.sentence in slots(told)[slot]
+
+
+def test_numbers_of_a_compiled_graph(tmp_path):
+    """What a black list leaves out has no number in the file: the next input is found under its own name."""
+    item = {"model_name": "mini", "optype_blacklist": [{"name": "Conv2D", "pos": ["input0"]}]}
+    config = dumped_by_acl(tmp_path, dump_list=[item])
+
+    told = call("explain", tmp_path / "dump", WHOLE, "--model", GRAPHS / "mini.onnx", "--config", config)
+
+    assert "no file" in slots(told)["input 0"]
+    assert slots(told)["input 1"].startswith("conv1.weight 2")
+    assert "no file" not in slots(told)["input 1"]
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Return a dump of three iterations of mini.onnx on CPU, of which two were asked for."""
+    config = configured(tmp_path)
+    assert 0 == call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 3).exit_code
+    return tmp_path / "dump"
+
+
+NAMES = {
+    "full name": "Default/conv1-Conv2d/Conv2D-op0",
+    "node": "conv1/Conv_node_0",
+    "operator in file names": "Default_conv1-Conv2d_Conv2D-op0",
+    "end": "Conv2D-op0",
+    "file": "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.17.output.0.DefaultFormat.npy",
+    "path": "a/Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.17.output.0.DefaultFormat.npy",
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_names(dump, name):
+    """An operator is found by every name that users meet, and its files of all iterations are listed."""
+    told = call("explain", dump, name, "--model", GRAPHS / "mini.onnx")
+
+    head = "operator:   Conv2D Default/conv1-Conv2d/Conv2D-op0, ONNX node 'conv1/Conv_node_0'\n"
+    assert told.stdout.startswith(head)
+    assert f"told by:    {dump}/rank_0/.dump_metadata/data_dump.json and {GRAPHS}/mini.onnx\n" in told.stdout
+    assert "iterations: the dump holds 0|2, asked for are 0|2\n" in told.stdout
+    value, *paths = slots(told)["output 0"].split()
+    assert "v_conv1.Conv_0" == value
+    assert [0, 2] == [int(Path(path).parent.name) for path in paths]
+    assert all((dump / path).is_file() for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("conv2/Conv", "nothing is known of 'conv2/Conv' (did you mean 'conv1/Conv_node_0'"),
+        ("op0", "(did you mean 'Default/conv1-Conv2d/Conv2D-op0', 'Default/relu-ReLU/ReLU-op0'"),
+        ("dense", "(did you mean 'Default/fc-Dense/MatMul-op0', 'Default/fc-Dense/BiasAdd-op0'?)"),
+        ("zzz", "nothing is known of 'zzz'\n"),
+    ],
+    ids=["typo", "many ends", "part", "nothing"],
+)
+def test_unknown_names(dump, name, message):
+    """What names no operator, or several, ends with what it may mean and exit code 1."""
+    told = call("explain", dump, name, "--model", GRAPHS / "mini.onnx")
+
+    assert (1, "") == (told.exit_code, told.stdout)
+    assert message in told.stderr
+
+
+def test_one_iteration(dump):
+    """With --iteration only that one counts; one that the configuration does not ask for is told so."""
+    asked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 2)
+    unasked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 1)
+
+    assert 1 == slots(asked)["output 0"].count(".npy")
+    assert f"v_conv1.Conv_0 no file: {Reason.ITERATION_NOT_ASKED.sentence}" == slots(unasked)["output 0"]
+
+
+def test_lost_file(dump):
+    """A file that was to be there and is not is told for its iteration."""
+    next(dump.glob("rank_0/Net/0/2/Conv2D.*.output.*")).unlink()
+
+    told = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx")
+
+    assert slots(told)["output 0"].endswith(f"no file in iteration 2: {Reason.WRITE_ERROR.sentence}")
+
+
+def test_overflow_limit(tmp_path):
+    """Where overflow_number operators were dumped, the next one may have been left out for that."""
+    text = "g (float[2] x) => (float[2] z) { y = Log (x) z = Exp (y) }"
+    network = model(tmp_path, text)
+    config = configured(tmp_path, op_debug_mode=3, overflow_number=1, iteration="all")
+    (tmp_path / "zeros.npz").write_bytes(b"")
+    np.savez(tmp_path / "zeros.npz", x=np.zeros(2, np.float32))
+    call("run", network, "--config", config, "--inputs", tmp_path / "zeros.npz", "--steps", 2, *O0)
+
+    told = call("explain", tmp_path / "dump", "Exp-op0", "--model", network, "--config", config, *O0)
+
+    assert Reason.OVERFLOW_LIMIT.sentence in slots(told)["output 0"]
+
+
+def test_fused_operator(tmp_path):
+    """Of an operator inside a fused one the fused one is named, and its files are told."""
+    config = configured(tmp_path, op_debug_mode=0, iteration="0")
+    call("run", GRAPHS / "mini.onnx", "--config", config, *O2)
+
+    told = call("explain", tmp_path / "dump", "relu/Relu_node_1", "--model", GRAPHS / "mini.onnx", *O2)
+
+    assert (
+        "fused:      into Default/conv1-Conv2d/Conv2D-op0ReLU-op0, of which the rest is told\n" in told.stdout
+    )
+    assert "Conv2D.Default_conv1-Conv2d_Conv2D-op0ReLU-op0.2.0." in slots(told)["output 0"]
+
+
+def test_stand_in(tmp_path):
+    """A file whose name was too long is found under its stand-in, and the operator by that."""
+    name = "n" * 240
+    network = model(tmp_path, f"g (float[2] x) => (float[2] y) {{ [{name}] y = Relu (x) }}")
+    config = dumped_by_acl(tmp_path, network, dump_list=[{"model_name": "g"}])
+
+    by_name = call("explain", tmp_path / "dump", name, "--model", network, "--config", config)
+    files = slots(by_name)["output 0"].split()[1:]
+    by_file = call("explain", tmp_path / "dump", Path(files[0]).name)
+
+    assert Path(files[0]).stem.isdecimal()
+    assert (tmp_path / "dump" / files[0]).is_file()
+    assert f"operator:   ReLU {name}\n" in by_file.stdout
+    assert files[0] in slots(by_file)["output 0"]
+
+
+def test_dump_alone(tmp_path):
+    """Without model and configuration the files are told, and which options would tell more."""
+    config = configured(tmp_path, input_output=2)
+    call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 1, *O0)
+
+    told = call("explain", tmp_path / "dump", CONV)
+
+    assert "told by:    the dump alone\n" in told.stdout
+    assert "no file, and nothing tells why" == slots(told)["inputs"]
+    assert ".output.0." in slots(told)["output 0"]
+    assert told.stdout.endswith("--config FILE.json and --model MODEL.onnx would tell more\n")
+
+
+def test_long_lists_are_cut(tmp_path):
+    """Three files of an input or output are named and the others counted; -v names all."""
+    config = configured(tmp_path, iteration="all")
+    call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 6)
+
+    short = call("explain", tmp_path / "dump", CONV)
+    full = call("explain", tmp_path / "dump", CONV, "-v")
+
+    assert slots(short)["output 0"].endswith("... and 3 more; -v lists all")
+    assert 6 == slots(full)["output 0"].count(".npy")
+
+
+def test_no_dump_without_reasons(tmp_path):
+    """Where there is no dump, and no configuration to tell why, that is the error."""
+    told = call("explain", tmp_path / "none", CONV)
+
+    assert (2, "") == (told.exit_code, told.stdout)
+    assert "no such directory" in told.stderr
+
+
+def test_configuration_of_another_kind(dump, tmp_path):
+    """A configuration that makes no dump of this kind is not used, which is said."""
+    path = tmp_path / "acl.json"
+    path.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_list": [{}]}}), encoding="utf-8")
+
+    told = call("explain", dump, CONV, "--config", path)
+
+    assert f"warning: {path}: makes no dump like {dump}; not used" in told.stderr
+    assert "told by:    the dump alone\n" in told.stdout
