@@ -10,6 +10,7 @@ from typing import Final
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.layouts import STATISTICS
+from msdump.store.operator_names import OperatorFileKind
 from msdump.store.read.cells import Row
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank
@@ -117,7 +118,7 @@ def _tensors(iteration: Iteration, op_names: Collection[str]) -> Iterator[Dumped
     yield from _measured([row for row in iteration.rows if row.get("Op Name") in op_names], path)
     for name, rows in iteration.operator_statistics.items():
         if name.op_name in op_names:
-            yield from _measured(rows, f"{iteration.path}/{name}.csv")
+            yield from _measured(rows, f"{iteration.path}/{name.file_name(OperatorFileKind.STATISTICS)}")
 
 
 def _of_file(file: OperatorFile) -> Iterator[DumpedTensor]:

@@ -14,7 +14,6 @@ from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO
 from msdump.selector import DumpMode
-from msdump.session import file_stem
 from msdump.store import names
 from msdump.store.read.reader import Dump
 from msdump.tools.explain import dumped, rehearsal, subjects
@@ -150,4 +149,4 @@ def _tables(model: Graph, plan: DumpPlan, moments: Sequence[Moment]) -> tuple[Gr
             for part in (node, *node.parts)
         )
         marked = frozenset(name for name in full_names if names.sanitize(name) in op_names)
-    return refusals(model, device, plan, marked, file_stem(model))
+    return refusals(model, device, plan, marked, model.file_stem)

@@ -13,7 +13,7 @@ from msdump.graph.graph import Graph, Node
 from msdump.graph.names import ROOT
 from msdump.reasons import Reason
 from msdump.record import OperatorRef
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.reader import Dump
 from msdump.tools.explain.dumped import listed_operators
@@ -169,6 +169,9 @@ def _op_name(text: str, stand_ins: Mapping[str, str]) -> str | None:
     name = Path(text).name
     if name in stand_ins:
         return stand_ins[name]
-    operator = names.parse_operator(name.removesuffix(".csv")) or names.parse_exception(name)
-    parsed = names.parse(name) or operator
-    return None if parsed is None else parsed.op_name
+    ways = (
+        names.parse(name),
+        *(operator_names.parse(name, kind) for kind in operator_names.OperatorFileKind),
+        operator_names.parse_exception(name),
+    )
+    return next((parsed.op_name for parsed in ways if parsed is not None), None)
