@@ -57,6 +57,7 @@ def run(
 
 
 def _read(path: str, execution: int | None) -> RowSide:
+    # Where several runs dumped into one path, the user is told which one is read.
     side = statistic_rows.read(path, execution)
     messages.tell_execution(path, side.execution, side.executions)
     return side

@@ -39,6 +39,7 @@ def print_table(shown: Sequence[Located], *, has_labels: bool) -> None:
     for located in shown:
         style = _COLOURS.get(located.result.verdict, "")
         table.add_row(*([located.label] if has_labels else ()), *_cells(located), style=style)
+    # markup=False: names of operators may have square brackets, which rich takes for styles.
     Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, markup=False).print(table)
 
 
@@ -84,7 +85,7 @@ def lines(report: DifferenceReport, shown: int, origins: Sequence[str]) -> Itera
     )
     if counts[Verdict.ALONE]:
         yield f"alone     {plural(counts[Verdict.ALONE], 'tensor')} without a counterpart"
-    for uneven in report.uneven[:1]:
+    for uneven in report.uneven[:1]:  # mostly a whole loop ran more often: one of its operators is enough
         more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
         yield f"passes    {uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}{more}"
     if report.missing:

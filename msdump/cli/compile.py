@@ -48,7 +48,7 @@ def command(*, model: str, output: str, node_names: bool, fusion_switch: str, pr
     not be written, 2 something given is wrong.
     """
     graph = loader.load(model)
-    mark_started()
+    mark_started()  # what fails from here on is the writing of the file, not the model
     context = Context(
         DeviceTarget.ASCEND,
         JitLevel.O2,

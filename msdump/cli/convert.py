@@ -34,6 +34,7 @@ def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 @click.command(name="convert")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[FILE|DIR]...")
 @click.option(
+    # vendor: -d, its commas and the underscore. Arguments are for patterns that a shell expands.
     *("-d", "--dump-file", "--dump_file", "dumps"),
     multiple=True,
     metavar="PATH[,PATH]...",
@@ -76,7 +77,7 @@ def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
     help="What tensors are written as.",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
-@messages.verbose_in_full
+@messages.verbose_in_full  # vendor: -v is the version of the files
 def command(
     *,
     paths: tuple[str, ...],

@@ -10,6 +10,7 @@ from msdump.tools import reports
 from msdump.tools.overflow import records as overflow_records
 from msdump.tools.overflow import report as tool
 
+# Only compiled graphs leave records. Elsewhere op_debug_mode 3 dumps just the operators that overflow.
 _NONE = (
     "no overflow: {} holds no Opdebug files, as O2, GE and acl dumps of overflows do"
     " (in O0 and O1 each dumped operator overflowed)"

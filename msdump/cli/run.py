@@ -80,7 +80,7 @@ def command(
     network = mindspore.load(model)
     run = _Run(network, _feed(network.graph, feeds, dimensions, seed or 0))
     bind(network.graph, (), run.feed(0))  # wrong inputs are told before anything runs
-    mark_started(lambda: network.has_run)
+    mark_started(lambda: network.has_run)  # until an operator has run, an error is one of the inputs
     with _reported(run, has_config=bool(config or env.read(env.DUMP_CONFIG))):
         try:
             _run_all(run, steps)

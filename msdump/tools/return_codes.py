@@ -8,6 +8,7 @@ import enum
 class ReturnCode(enum.IntEnum):
     """Return codes by their meaning; the numbers are the vendor's, so scripts may rely on them."""
 
+    # Numbers between these are the vendor's for errors that cannot happen here.
     DONE = 0
     UNKNOWN = 1
     NO_DUMP_FILE = 2

@@ -97,6 +97,7 @@ def _check(options: argparse.Namespace) -> None:
 def _check_unsupported(options: argparse.Namespace) -> None:
     if options.quant_fusion_rule_file:
         raise ToolError(ReturnCode.UNSUPPORTED, "-q: quantised models cannot be compared")
+    # vendor: .h5 files are dumps of PyTorch, which the tool compares too.
     for path in (options.my_dump_path, options.golden_dump_path):
         if path.endswith(_H5):
             raise ToolError(ReturnCode.UNSUPPORTED, f"{path}: .h5 files cannot be compared")
@@ -191,6 +192,7 @@ def _advise(output: str, sides: Sides, algorithms: Sequence[str], rows: Sequence
 
 
 def _one_tensor(options: argparse.Namespace, sides: Sides) -> ReturnCode:
+    # Without -o and -i the first output is shown.
     io = IO.INPUT if options.input_tensor else IO.OUTPUT
     index = _index(options.input_tensor or options.output_tensor or "0")
     elements = detail.elements(sides, options.op_name, io, index)

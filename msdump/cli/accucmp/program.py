@@ -84,6 +84,7 @@ def _execute(options: argparse.Namespace) -> int:
         return int(ReturnCode.UNKNOWN)
 
 
+# Errors of rooms that know nothing of msaccucmp's codes.
 _CODES: Final = {DumpReadError: ReturnCode.DUMP_DATA, DumpWriteError: ReturnCode.WRITE}
 
 

@@ -157,6 +157,7 @@ def _make_directory(output: str) -> None:
 
 def _write_mappings(result: FileResult) -> None:
     """Add a line to ``mapping.csv`` for each name that was too long, unless a former conversion added it."""
+    # Here, not where files are converted: several processes must not append to one file at once.
     with _writing() as files:
         for directory, stand_in, name in result.renamed:
             if stand_in not in standins.parse_mapping(files.read(directory, MAPPING)):

@@ -32,6 +32,7 @@ _RANKS: Final = {layout: rank for rank, layouts in LAYOUTS.items() for layout in
 _CHUNK: Final = 8 << 20  # bytes that are converted at once where samples are independent
 
 _BLOCKED: Final = {row.name: row for row in formats.FORMATS if row.stages and row.name not in _RANKS}
+# Formats that keep N as their first axis and C0 as their last, so that samples can be converted one by one.
 _BY_SAMPLE: Final = frozenset({formats.NC1HWC0, "NC1HWC0_C04", formats.NDC1HWC0})
 
 Parts = Callable[[np.ndarray], Iterator[np.ndarray]]

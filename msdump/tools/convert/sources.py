@@ -63,6 +63,7 @@ def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Sou
 
 def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:
     for directory, folders, names in os.walk(root, onerror=_raise):
+        # In place: os.walk goes into what is left here, in this order.
         folders[:] = sorted(name for name in folders if name[0] != ".") if is_recursive else ()
         destination = output / Path(directory).relative_to(root)
         for name in sorted(names):
@@ -85,6 +86,7 @@ def _size_of(path: Path) -> int:
 
 
 def _check_names(sources: Iterable[Source]) -> None:
+    """Refuse files that would overwrite each other's results; ToolError names two of them."""
     source_of: dict[tuple[str, str], str] = {}
     for source in sources:
         first_path = source_of.setdefault((source.directory, Path(source.path).name), source.path)

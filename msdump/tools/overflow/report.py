@@ -121,6 +121,7 @@ def _block(record: OverflowFile, results: _Results, folder: Folder | None) -> li
     runs = [] if folder is None else _runs(folder, faults[-1])
     if folder is None or not runs:
         return lines
+    # In a loop the operator left files of several passes.
     files = _files_of_record(runs, record.timestamp)
     if folder.kind is FolderKind.DUMPS:
         results.convert(files[-1].path)

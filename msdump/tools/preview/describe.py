@@ -39,7 +39,7 @@ def _device(plan: DumpPlan) -> str:
 
 def _files(plan: DumpPlan) -> str:
     root = plan.files.path.rstrip("/")
-    if plan.compiled.scene in EXCEPTIONS:
+    if plan.compiled.scene in EXCEPTIONS:  # dumps of failing operators have a place of their own
         return exceptions(plan.compiled.exception_path or root, plan.context.device_id)
     if plan.files.tree is not Tree.RANKS:
         return f"{root}/{plan.files.tree}/"

@@ -56,6 +56,7 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
     device = emulated(graph, plan, plan.context)
     graph = graph if device is None else device.graph
     selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
+    # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
     has_parameters = plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
     names = list(selection.selectable(graph, plan))
     used_items = selection.used_items(plan, names)

@@ -118,10 +118,13 @@ def examine(dumped: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings
     findings = Findings(pairs.count)
     # NaN and infinities are results here, no reason for warnings.
     with np.errstate(all="ignore"):
-        for concerns, add in _PASSES:
-            if need & concerns:
+        for (
+            needs_of_pass,
+            add_block,
+        ) in _PASSES:  # passes that nothing needs are left out: each reads both tensors again
+            if need & needs_of_pass:
                 for x, y in pairs:
-                    add(_Block(x, y, pairs.spare), need, findings)
+                    add_block(_Block(x, y, pairs.spare), need, findings)
     return findings
 
 

@@ -38,6 +38,7 @@ class Shown:
         return cls(_has_addresses(sides.dumped), _has_addresses(sides.golden), overflow, sequence)
 
 
+# vendor: .npy files have no column for an address at all, dump files without one have "NaN" in it.
 def _has_addresses(folder: Folder) -> bool:
     return folder.kind is FolderKind.DUMPS
 

@@ -130,6 +130,7 @@ def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
     label_of = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted)}
     if not label_of:
         raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
+    # Several dumps of one network below a root: nothing tells which of them is meant.
     repeated = [label for label, count in Counter(label_of.values()).items() if count > 1]
     if repeated:
         one, other, *_ = (path for path, label in label_of.items() if label == repeated[0])

@@ -216,8 +216,10 @@ def parse(value: Any, source: str) -> FusionRules:
         operators.setdefault(operator.name, operator)  # of operators of one name the first counts
     if not operators:
         raise ToolError(ReturnCode.JSON, f"{source}: the graph has no operators")
+    # Only now: whether an operator stands alone for its originals shows when all have been read.
     sizes = Counter(operator.index for operator in operators.values())
     operators_in_file = [_renamed(each) if sizes[each.index] == 1 else each for each in operators.values()]
+    # GE lists operators in an order of its own; their ids are the order of execution.
     return FusionRules(source, tuple(sorted(operators_in_file, key=lambda operator: operator.sequence)))
 
 
@@ -288,6 +290,7 @@ def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator
         originals,
         outputs,
         attributes.truth(_IS_PART_OF_SEVERAL) and not any(outputs),
+        # A cast that has originals is one of the model's own.
         op_type in PASSING and not (original_names and any(original_names)),
     )
 
@@ -299,7 +302,7 @@ def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
             raise ToolError(ReturnCode.JSON, f"{place.source}: {item.path} is no text: {edge!r:.60}")
         if not edge or edge.endswith(_CONTROL_EDGE):
             continue
-        producer, colon, number = edge.rpartition(":")
+        producer, colon, number = edge.rpartition(":")  # from the right: names may have colons
         if not (producer and colon and number.isascii() and number.isdigit()):
             raise ToolError(
                 ReturnCode.JSON_CONTENT, f"{place.source}: {item.path} is {edge!r}, not producer:index"

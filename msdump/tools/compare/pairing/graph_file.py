@@ -19,6 +19,7 @@ Shape = Callable[[Message], Iterable[bytes]]
 
 FORMS: Final[Mapping[str, Shape]] = {
     ".json": lambda message: (ge_text.json_text(message),),
+    # GE's text holds the graph alone, without the model around it.
     ".txt": lambda message: ge_text.text([field for field in message if field[0] == "graph"]),
     ".pbtxt": lambda message: ge_text.text(ge_onnx.onnx_model(message)),
 }

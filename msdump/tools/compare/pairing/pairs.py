@@ -65,6 +65,7 @@ def of_name(dumped: Folder, golden: Folder, item: tuple[int, str]) -> list[Pair]
         return [_missing(replace(operator_pair, golden=ANY), f"golden has no file of operator {name}")]
     if dumped_files is None:
         return [_missing(replace(operator_pair, dumped=ANY), f"mine has no file of operator {name}")]
+    # Golden tensors have no operator type in their names.
     operator_pair = replace(
         operator_pair, op_type=dumped_files[-1].op_type or golden_files[-1].op_type or NAN
     )
@@ -168,6 +169,7 @@ class Ruled:
         origin = origin_of(operator, tensor.index)
         try:
             golden = None if origin is None else self._golden(origin)
+            # What no operator writes is a graph input or a weight; golden dumps may keep it with its reader.
             if golden is None and is_input:
                 golden = self._graph_input(operator, tensor.index)
         except DumpReadError as error:

@@ -33,7 +33,7 @@ class Sides:
     unfused: FusionRules | None = None
 
     def bytes(self) -> int:
-        """Return the size of all files in bytes."""
+        """Return the size of all files in bytes, by which ``parallel.each`` decides on processes."""
         return sum(
             Path(file.path).stat().st_size for side in (self.dumped, self.golden) for file in side.files
         )
@@ -45,6 +45,7 @@ class Sides:
             chosen: Numbers of the groups that are wanted, None: all.
         """
         if self.rules is None:
+            # In the order of the examined execution; operators that only golden has come last.
             return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
         groups = self.rules.groups.items()
         return [operators for index, operators in groups if chosen is None or index in chosen]

@@ -71,5 +71,6 @@ def _holds(output: Output, operand: DumpedOperand) -> bool:
     )
 
 
+# Compared before the elements, most of which then need not be read.
 def _form(operand: DumpedOperand) -> tuple[tuple[int, ...], str, str]:
     return operand.shape, operand.dtype, operand.format

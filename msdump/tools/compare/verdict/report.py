@@ -69,6 +69,7 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
         differs = any(each.verdict is Verdict.DIFFERENT for each in bad)
         slots = ", ".join(str(each.slot) for each in bad)
         is_plural = len(bad) > 1
+        # "already": an input that differs was wrong before this operator ran.
         verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"
         return f"{side}{'s' * is_plural} {slots} {verb}{' already' * (differs and side is IO.INPUT)}"
     distances = [each.compared.agreement.distance for each in tensors if each.compared.agreement is not None]

@@ -139,7 +139,7 @@ def _result(label: str, place: Place, dumped: Row, golden: Row, limits: Limits) 
 
 
 def _statistics(dumped: Row, golden: Row) -> dict[str, tuple[Cell, Cell]]:
-    """Return the statistics that both rows have."""
+    """Return the statistics that both rows have; two configurations may choose different ones."""
     titles = {*_NUMBERS, _NORM, *_EXACT, *_OF_SIGNS, *_DIGESTS}
     both = ((title, dumped.get(title), golden.get(title)) for title in dumped if title in titles)
     return {
@@ -170,6 +170,7 @@ def _relative_difference(title: str, shared: Mapping[str, tuple[Cell, Cell]]) ->
         return 0.0 if any(number in shared for number in (*_NUMBERS, _NORM)) else math.inf
     if title in _EXACT or not (_is_finite(dumped) and _is_finite(golden)):
         return math.inf
+    # A norm grows with the number of elements, so its scale is its own; minimum and average share theirs.
     cells = [golden] if title == _NORM else [shared[name][1] for name in _NUMBERS if name in shared]
     scale = max(abs(float(cell)) for cell in cells if _is_finite(cell))  # type: ignore[arg-type]
     difference = abs(float(dumped) - float(golden))  # type: ignore[arg-type]

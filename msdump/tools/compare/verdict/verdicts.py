@@ -28,9 +28,11 @@ class Verdict(enum.StrEnum):
     DIFFERENT = "different"
 
 
+# ALONE is in neither set: a tensor without a counterpart says nothing about the computation.
 AGREEING: Final = frozenset({Verdict.EQUAL, Verdict.CLOSE})
 BAD: Final = frozenset({Verdict.UNREADABLE, Verdict.FAILED, Verdict.DIFFERENT})
 
+# The members of Verdict stand in this order on purpose.
 _SEVERITY: Final = {verdict: place for place, verdict in enumerate(Verdict)}
 
 
