@@ -67,6 +67,7 @@ def _row(  # noqa: PLR0917 - one literal row of the table
 _TENSOR: Final = 14  # the .pb enumeration has no number for some types: DT_TENSOR stands for them
 
 DTYPES: Final = (
+    # MindSpore's name and title, ONNX, numpy, .npy, .pb, dump files, acl; elements in a byte
     _row("float32", "Float32", 1, "<f4", "<f4", 11, 1, 0),
     _row("uint8", "UInt8", 2, "u1", "u1", 6, 4, 4),
     _row("int8", "Int8", 3, "i1", "i1", 2, 3, 2),
@@ -82,6 +83,7 @@ DTYPES: Final = (
     _row("uint64", "UInt64", 13, "<u8", "<u8", 9, 10, 10),
     _row("complex64", "Complex64", 14, "<c8", "<c8", _TENSOR, 16, 16),
     _row("complex128", "Complex128", 15, "<c16", "<c16", _TENSOR, 17, 17),
+    # numpy has no such types: ml_dtypes holds them, .npy files a wider one
     _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46, 27, 27),
     _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", _TENSOR, 35, 36),
     _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", _TENSOR, None, None),
@@ -101,6 +103,7 @@ BFLOAT16: Final = next(row for row in DTYPES if row.name == "bfloat16")
 
 _BY_ONNX: Final = {row.onnx: row for row in DTYPES if row.onnx}
 _BY_DUMP: Final = {row.dump: row for row in DTYPES if row.dump is not None}
+# two rows never share a numpy type, so that each array has one
 _BY_NUMPY: Final = {row.numpy: row for row in DTYPES}
 _BY_NAME: Final = {row.name: row for row in DTYPES} | {row.title: row for row in DTYPES}
 

@@ -31,6 +31,7 @@ class Expression:
         """
         import regex  # unlike re it takes a time limit, and stops in the middle of a match
 
+        # std::regex knows classes such as \d and \w for ASCII only
         compiled = regex.compile(text, regex.ASCII)
         self._match = compiled.search if searches else compiled.fullmatch
         self._left = _ADVANCE
@@ -49,6 +50,7 @@ class Expression:
             self._left = _ADVANCE
             raise
         spent = time.process_time() - started
+        # fast names save time for slow ones, up to the advance
         self._left = max(_PER_NAME, min(_ADVANCE, self._left - spent + _PER_NAME))
         return match is not None
 

@@ -35,6 +35,7 @@ class IterationSet:
         """Return the union of closed ranges, in any order and overlap."""
         merged: list[tuple[int, int]] = []
         for low, high in sorted(spans):
+            # adjacent spans become one, so that the shortest text is printed
             if merged and low <= merged[-1][1] + 1:
                 merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
             else:

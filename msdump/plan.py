@@ -95,6 +95,7 @@ class OverflowMode(enum.StrEnum):
 class Tree(enum.StrEnum):
     """Which directories a dump is laid out in, below its path."""
 
+    # MindSpore O0, O1, CPU and GPU; MindSpore O2; GE, acl and torchair
     RANKS = "rank_{rank}/{net}/{graph}/{iteration}"
     STEPS = "{step}/{time}/{device}/{model}/{model_id}/{iteration}"
     MODELS = "{time}/{device}/{model}/{model_id}/{iteration}"

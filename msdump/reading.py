@@ -57,6 +57,7 @@ def open_file(
     try:
         check_regular(os.fstat(fd), path)
         return FileIO(fd)
+    # also Ctrl-C: nobody else would close the descriptor
     except BaseException:
         os.close(fd)
         raise
@@ -92,6 +93,7 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
         OSError: As for ``open_file``, or the file cannot be mapped.
     """
     with open_file(path) as file:
+        # an empty file cannot be mapped
         if os.fstat(file.fileno()).st_size == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))

@@ -73,10 +73,12 @@ class KernelPattern:
         Raises:
             ConfigValueError: Matching a regex takes too long.
         """
+        # vendor: MindSpore strips the spaces of an item, which then could match no name with spaces
         full_name = full_name.replace(" ", "")
         if self.kind is PatternKind.NAME:
             return self.text == full_name
         if self.kind is PatternKind.TYPE:
+            # vendor: MindSpore cuts at the last hyphen, so that a type never matches the operator's number
             component = full_name.rpartition("/")[2]
             return self.text.lower() in (component.rpartition("-")[0] or component).lower()
         try:

@@ -71,6 +71,7 @@ class _Helpers:
     def submit(self, work: Callable[[T], R], part: T) -> Future[R]:
         with self._lock:
             if self._pool is None:
+                # the calling thread does a part itself
                 self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), "msdump-helper")
             pool = self._pool
         try:

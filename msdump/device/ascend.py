@@ -94,6 +94,7 @@ class Ascend:
             return None
         roundings = self._roundings[node.name]
         if io is IO.OUTPUT:
+            # the last part of a kernel writes
             return roundings[-1].write_type(host)
         readers = (index for index, part in enumerate(node.members) if value in part.inputs)
         return roundings[next(readers, 0)].read_type(host)

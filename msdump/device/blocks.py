@@ -179,6 +179,7 @@ class Groups:
     def _shared(self, dims: Dims, c0: int) -> int:
         """Return E of MindSpore and CANN: min(lcm(lcm(C, C0) / C, lcm(N / g, 16) / (N / g)), g)."""
         outputs, channels = max(1, dims[0] // self.count), max(1, dims[1])
+        # the fewest groups whose channels and outputs fill whole fractals
         fills = math.lcm(math.lcm(channels, c0) // channels, math.lcm(outputs, 16) // outputs)
         return min(fills, self.count)
 
@@ -240,6 +241,7 @@ class _Compiled:
 
     def encode(self, host: np.ndarray) -> np.ndarray:
         sizes = self._sub_sizes(host.shape)
+        # nothing is padded: one permutation of the reshaped array
         if self._is_full(host.shape):
             device = _moved(host.reshape(sizes), self._to_device)
         else:
@@ -309,6 +311,7 @@ def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
         device = np.empty([array.shape[at] for at in order], array.dtype)
         _assign(device, array.transpose(order))
         return device
+    # below, the faster transposition's own cost exceeds what it saves
     is_worth_it = array.nbytes >= _FASTER_FROM and array.itemsize <= _LARGEST_ITEM
     return (transpose if is_worth_it and _moves_one(order) else numpy_transpose)(array, order)
 

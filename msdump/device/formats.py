@@ -143,20 +143,27 @@ _Z_RULE: Final = "N C H W -> C/c*H*W N/16 N%16 C%c"
 _Z_GROUPS_RULE: Final = "G N C H W -> G*C/c*H*W N/16 N%16 C%c"
 
 FORMATS: Final = (
+    # as on the host
     Format(DEFAULT_FORMAT),
     Format("ND"),
     Format("NCHW"),
+    # permuted axes, nothing padded
     _image("NHWC", Blocks("N C H W -> N H W C")),
     _image("HWCN", Blocks("N C H W -> H W C N")),
     Format("ChannelLast", (Blocks("N C ... -> N ... C"),), least=2),
+    # activations: C0 channels of a place beside each other, what the cube unit reads at once
     _image(NC1HWC0, Blocks("N C H W -> N C/c H W C%c")),
     _image("NC1HWC0_C04", Blocks("N C H W -> N C/4 H W C%4")),
+    # weights: fractals of 16 outputs by C0 channels
     _image(FRACTAL_Z, Blocks(_Z_RULE), spelling="FracZ"),
     _image(FRACTAL_Z_C04, Blocks("N C H W -> N C/4*H*W*C%4"), Blocks("N K -> K/16 N/16 N%16 K%16")),
+    # matrices: fractals of 16 rows by C0 columns, a column of fractals after the other
     Format(FRACTAL_NZ, (Blocks("... H W -> ... W/c H/16 H%16 W%c"),), least=1),
     _image(C1HWNCOC0, Blocks("N C H W -> C/c H W N C%c"), Diagonal()),
+    # the same with depth
     _volume(NDC1HWC0, "N C D H W -> N D C/c H W C%c"),
     _volume(FRACTAL_Z_3D, "N C D H W -> D*C/c*H*W N/16 N%16 C%c"),
+    # recurrent networks: shapes only
     Format(FRACTAL_ZN_LSTM, least=2, most=IMAGE, shape_rule=lstm_weight),
     Format(FRACTAL_ZN_RNN, least=2, shape_rule=rnn_weight),
     Format(ND_RNN_BIAS, least=1, shape_rule=rnn_bias),
@@ -172,6 +179,7 @@ _C0: Final = {"int8": 32, "uint8": 32, "int4": 64}
 _C0_OF_OTHERS: Final = 16
 _C04: Final = 4
 
+# numpy copies ml_dtypes' types one by one, at less than half the speed of integers of their size
 _RAW: Final = {np.dtype(code).itemsize: np.dtype(code) for code in ("u1", "<u2", "<u4", "<u8", "<c16")}
 
 
@@ -309,6 +317,7 @@ def _shape(row: Format, host_shape: Dims, length: int, groups: int, cell: Cell |
 
 def _length(device_shape: Dims) -> int:
     """Return C0 of a device shape: its last dimension."""
+    # a tensor without elements may have a last dimension of 0
     return device_shape[-1] if device_shape and device_shape[-1] else _C0_OF_OTHERS
 
 

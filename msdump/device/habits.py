@@ -83,6 +83,7 @@ _RECURRENT: Final = Fixed(
     ),
     (FRACTAL_NZ,),
 )
+# x, h, c, w, b
 _LSTM_CELL: Final = Fixed(
     (FRACTAL_NZ, FRACTAL_NZ, FRACTAL_NZ, FRACTAL_ZN_LSTM, DEFAULT_FORMAT), (FRACTAL_NZ,)
 )
@@ -144,6 +145,7 @@ def habit(node: Node) -> Habit:
     """
     if not node.parts:
         return HABITS.get(node.operator.op_type, HOST)
+    # a kernel holds the formats of its first part; only in chains of elementwise operators all parts count
     first = habit(node.parts[0])
     if first == HOST or isinstance(first, Follows):
         return first

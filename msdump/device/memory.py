@@ -90,6 +90,7 @@ class DeviceMemory:
         """
         if key in self._blocks:
             raise ValueError(f"{key!r} already has device memory; release it first")
+        # an empty tensor takes a unit, so that its address is nobody else's
         size = max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
         block = Block(self._reserve(title or repr(key), nbytes, size), size)
         self._blocks[key] = block
@@ -111,6 +112,7 @@ class DeviceMemory:
 
     def _reserve(self, title: str, nbytes: int, size: int) -> int:
         """Return the address of the smallest hole that fits, else of memory behind everything in use."""
+        # (size, address): min takes the smallest hole and of equals the lowest, in every run
         fitting = [(hole, address) for address, hole in self._holes if hole >= size]
         if not fitting:
             return self._grow(title, nbytes, size)
@@ -137,6 +139,7 @@ class DeviceMemory:
 
     def _refusal(self, title: str, nbytes: int) -> str:
         assert self.limit is not None
+        # the last hole counts with the memory behind it, which was never in use
         inner = (size for address, size in self._holes if address != self._end())
         largest = max((self.limit - (self._end() - BASE), *inner))
         return (

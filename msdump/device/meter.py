@@ -173,6 +173,7 @@ class Meter:
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
         """
+        # an operator of the graph around has run, so control flow has ended
         for body in self._bodies.values():
             body.end()
         pairs = zip(self._residence.steps[position].makes, outputs, strict=True)
@@ -217,6 +218,7 @@ class Meter:
                 self.use.register(form, block, position)
 
     def _release(self, form: Form) -> None:
+        # a value that is no tensor, or that a branch did not make, never had memory
         if self._key(form) in self._memory.blocks:
             self._memory.release(self._key(form))
 
@@ -312,6 +314,7 @@ class BodyMeter(Meter):
         self._drop(self._pass - 1)
         self._pass += 1
         self._placed[self._pass] = set()
+        # only the last pass is listed: a loop may have thousands
         self.use.written.clear()
 
     def end(self) -> None:

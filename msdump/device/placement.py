@@ -205,6 +205,7 @@ class _Placer:
         try:
             shape = formats.shape(wanted, host, dtype, groups, cell=cell)
             return DeviceTensor(wanted, dtype, shape, groups, cell)
+        # a shape that the format cannot hold, such as five dimensions in NC1HWC0
         except FormatError:
             return DeviceTensor(DEFAULT_FORMAT, dtype, host)
 
@@ -225,6 +226,7 @@ class _Placer:
 
     def _followed(self, node: Node, usual: Follows) -> Fixed:
         arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
+        # one tensor that the format cannot hold makes the operator compute as on the host
         if arriving not in usual.formats or not self._all_fit(node, arriving):
             return HOST
         return Fixed((arriving,), (arriving,))

@@ -28,6 +28,7 @@ from msdump.dtypes import BFLOAT16, DType
 from msdump.graph.kernel.emulation import FLOAT16, FLOAT16_MOST, FLOAT32, OVERFLOWS_FROM, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
 
+# types of cube operators only; force_fp16, which every operator obeys, is none of these
 _NARROW: Final[Mapping[PrecisionMode, DType]] = {
     PrecisionMode.ALLOW_FP32_TO_FP16: FLOAT16,
     PrecisionMode.ALLOW_FP32_TO_BF16: BFLOAT16,
@@ -58,6 +59,7 @@ def rounding(
         reports: Whether saturation is to be told (``op_debug_mode`` 3).
     """
     saturates = overflow is OverflowMode.SATURATION
+    # without saturation the results themselves show the overflow: infinities and NaN
     reports = reports and saturates
     if mode is PrecisionMode.FORCE_FP16:
         return Rounding(FLOAT16, FLOAT16, saturates, reports)
@@ -91,6 +93,7 @@ def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
     if array.dtype == dtype.numpy:
         return array
     if saturates and dtype is FLOAT16:
+        # clip keeps NaN, which the device's saturation mode turns into 0
         array = np.nan_to_num(np.clip(array, -FLOAT16_MOST, FLOAT16_MOST), nan=0.0)
     return cast(array, dtype)
 

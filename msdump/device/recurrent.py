@@ -43,6 +43,7 @@ def onnx_cell(
     weight: Sequence[int | str | None] | None, state: Sequence[int | str | None] | None
 ) -> Cell | None:
     """Return the sizes of an ONNX LSTM, GRU or RNN from the shapes of its W and R; None where unknown."""
+    # the last axis of W, (directions, gates of the state, input), and of R, (directions, gates, hidden)
     sizes = [shape[-1] if shape else None for shape in (weight, state)]
     if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
         return None
@@ -67,6 +68,7 @@ def lstm_weight(dims: Dims, _c0: int, _cell: Cell | None) -> Dims:
 def rnn_weight(dims: Dims, c0: int, cell: Cell | None) -> Dims:
     """Return the FRACTAL_ZN_RNN shape of a weight (..., input or hidden or both, k * hidden)."""
     cell = _required("FRACTAL_ZN_RNN", cell)
+    # MindSpore's rule is for weights (input, gates * hidden)
     rows, columns = reversed(dims[-2:]) if cell.is_transposed else dims[-2:]
     return (*dims[:-2], _rows(rows, cell), _gates(columns, c0, cell), _CUBE, c0)
 
@@ -80,6 +82,7 @@ def rnn_bias(dims: Dims, c0: int, cell: Cell | None) -> Dims:
 def _rows(size: int, cell: Cell) -> int:
     if size < 0 or size in (cell.input_size, cell.hidden_size):
         return blocks(size, _CUBE)
+    # a joined weight: the rows of the input and those of the state each begin a block
     if size == cell.input_size + cell.hidden_size:
         return blocks(cell.input_size, _CUBE) + blocks(cell.hidden_size, _CUBE)
     raise FormatError(
@@ -95,6 +98,7 @@ def _gates(size: int, c0: int, cell: Cell) -> int:
         raise FormatError(
             f"the last dimension must be a multiple of the hidden size {cell.hidden_size}, got {size}"
         )
+    # each gate begins a block
     return size // cell.hidden_size * blocks(cell.hidden_size, c0)
 
 

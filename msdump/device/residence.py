@@ -107,6 +107,7 @@ def _prepared(graph: Graph, placement: Placement) -> Iterator[Form]:
         for form in filter(None, _forms(node.inputs, placed.inputs)):
             forms.setdefault(form.value, {})[form] = None
     for name in lifetimes(graph).first:
+        # a weight's TransData ran when the graph was compiled: only what is read lies there
         yield from forms[name] if name in graph.weights and name in forms else (_host(graph, name),)
 
 
@@ -142,6 +143,7 @@ class _Walk:
 
     def _shared(self, node: Node, read_forms: Forms, makes: Forms) -> Form | None:
         """Return the form whose memory the output has; a graph output always has its own."""
+        # the host reads a graph output after the run, when its input may be gone
         if not self._shares or not moves_nothing(node) or node.outputs[0] in self._outputs:
             return None
         source, output = read_forms[0], makes[0]
@@ -154,6 +156,7 @@ class _Walk:
         return self._owners.get(form, form)
 
     def _with_last_readers(self, steps: Sequence[Step], kept: set[Form]) -> Iterable[Step]:
+        # backwards, the first use is the last one; a use of a view is one of its owner's memory
         seen, ended = set(map(self._owner, kept)), []
         for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
             used = dict.fromkeys(map(self._owner, self._used(node, step)))
@@ -165,6 +168,7 @@ class _Walk:
     def _used(self, node: Node, step: Step) -> Iterator[Form]:
         """Yield every form that an operator reads, converts or makes."""
         yield from filter(None, step.reads)
+        # a copy is made of the form that the operator's producer wrote, which must still be there
         copied = {form.value for form in step.copies}
         inside = (name for name in reads(node) if name not in node.inputs)  # what its subgraphs read
         yield from (self._produced[name] for name in (*copied, *inside) if name in self._produced)

@@ -51,6 +51,7 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
     for node in graph.nodes:
         has_task = runs_on_device(node)
         tasks.append(Task(count, graph.index) if has_task else None)
+        # numbers have no gaps: operators without a task take none
         count += has_task
     return tuple(tasks)
 

@@ -109,6 +109,7 @@ class _Inserter:
             if tensor is None or self._graph.type_of(name).kind not in _TENSORS:
                 continue
             self._produced[name] = tensor
+            # its own name is for the host's form
             if name in self._read_on_host and tensor != self._host(name):
                 value = self._forms[name, tensor] = self._new_value(name)
                 self._types[value] = self._graph.type_of(name)
@@ -142,6 +143,7 @@ class _Inserter:
         """Add the operator that makes one form of a value out of another."""
         is_cast = before.dtype is not after.dtype
         node_name = self._new_name(rewiring.CAST if is_cast else rewiring.TRANS_DATA)
+        # the operator that brings the value back to the host's form takes over its name
         is_last = name in self._read_on_host and after == self._host(name)
         target = name if is_last else f"{node_name}:0"
         if is_cast:
@@ -161,6 +163,7 @@ class _Inserter:
             self._types.setdefault(target, replace(host_type, dtype=FLOAT32))
             self._roundings[node_name] = (Rounding(),)
             return rewiring.cast(node_name, source, target, FLOAT32)
+        # where others read the value too, the host keeps its type and the Cast only rounds
         stays = name in self._widened
         self._types.setdefault(target, host_type if stays else replace(host_type, dtype=after.dtype))
         reads_as = after.dtype if stays else FLOAT32

@@ -218,6 +218,7 @@ def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, 
     """
     fields = Parser(view, source).read("DumpData", 0, len(view))
     data, spans = _parsed(fields, has_data=True)
+    # spans lie in the order of the message, outputs first; sections are in the order of the data
     starts = iter([start for name, _ in data.sections() for start, _ in spans[name]])
     return data, tuple(
         DataSpan(name, index, info, next(starts))
@@ -248,6 +249,7 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
         FormatError: A type whose elements cannot be read.
     """
     try:
+        # types without a numpy counterpart count as text here: both are refused below
         row = _READ_AS.get(info.data_type) or dtypes.from_dump(info.data_type)
     except FormatError:
         row = dtypes.STRING

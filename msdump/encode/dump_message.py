@@ -139,6 +139,7 @@ def encode(message: str, value: object) -> bytes:
             kind is FieldKind.SHAPE
         ):  # also an empty one: without it CANN's tools take a scalar for shape (size,)
             parts += (tag, _shape(content))
+        # proto3 leaves out zeros and empty texts
         elif not content:
             continue
         elif limits is not None:

@@ -71,6 +71,7 @@ class _Translation:
     def _attributes(self, op: Message) -> Iterator[Message]:
         for attribute in _all(op, "attr"):
             yield from _translated(_only(attribute, "key"), _only(attribute, "value"))
+        # no field of ONNX's NodeProto holds what follows
         yield _single("id", "i", _only(op, "id"))
         yield _single("stream_id", "i", _only(op, "stream_id", 0))
         for side in ("input_desc", "output_desc"):

@@ -80,6 +80,7 @@ def _scalar(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return f'"{"".join(map(_escaped, value))}"'
+    # before numbers: a bool is an int to Python
     if isinstance(value, bool):
         return str(value).lower()
     return _number(value) if isinstance(value, float) else str(value)
@@ -90,6 +91,7 @@ def _escaped(letter: str) -> str:
         return _ESCAPES[letter]
     if letter.isascii() and letter.isprintable():
         return letter
+    # protobuf escapes the bytes of UTF-8, not the letters
     return "".join(f"\\{byte:03o}" for byte in letter.encode())
 
 

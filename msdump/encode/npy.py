@@ -52,7 +52,9 @@ BFLOAT16_DESCR: Final = "<E2"
 _LENGTH_FIELDS: Final = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
 _VERSION_END: Final = len(MAGIC) + 2
 _LONGEST_SHORT_TEXT: Final = 0xFFFF
+# a torn length must not make a reader allocate gigabytes
 _LONGEST_TEXT: Final = 1 << 20
+# numpy's own limit; a file that states more would raise somewhere inside
 _MOST_DIMENSIONS: Final = 64
 
 _TEXT: Final = re.compile(

@@ -182,6 +182,7 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Debug
     Raises:
         DumpReadError: The bytes are no record.
     """
+    # records of older devices have no magic: their length tells them
     if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _decode_new(data, source, offset)
     if len(data) != SIZE:
@@ -272,4 +273,5 @@ def _check_names(owner: str, names: Iterable[str], allowed: Iterable[str]) -> No
 
 def _shown(values: Mapping[str, int], names: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of a record for JSON: addresses as hexadecimal texts, all others as numbers."""
+    # as msaccucmp and MindSpore print them
     return {name: hex(values.get(name, 0)) if name in _ADDRESSES else values.get(name, 0) for name in names}

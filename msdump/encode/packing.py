@@ -10,6 +10,7 @@ import numpy as np
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 
+# vendor: MindSpore reads uint1 from the highest bit, int4 from the low half
 _HIGHEST_FIRST: Final = frozenset({"uint1"})
 
 
@@ -36,6 +37,7 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     places = _places(dtype)
     codes = np.zeros(-(-array.size // dtype.per_byte) * dtype.per_byte, np.uint8)
     codes[: array.size] = _exact(array, dtype).reshape(-1).view(np.uint8)
+    # ml_dtypes has an element in a byte of its own, a negative one with its sign in the high bits
     codes &= (1 << 8 // dtype.per_byte) - 1
     packed: np.ndarray = np.bitwise_or.reduce(codes.reshape(-1, dtype.per_byte) << places, axis=1)
     return packed
@@ -78,6 +80,7 @@ def _exact(array: np.ndarray, dtype: DType) -> np.ndarray:
     if array.dtype == dtype.numpy:
         return array
     cast = array.astype(dtype.numpy)
+    # a value that the type cannot hold does not come back from it
     wrong = array[cast.astype(array.dtype) != array]
     if wrong.size:
         raise FormatError(f"{dtype.name} has no value {wrong.flat[0]}")

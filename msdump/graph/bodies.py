@@ -52,6 +52,7 @@ def obstacle(node: onnx.NodeProto, opset: int) -> str:
 
 
 def _scan_obstacle(node: onnx.NodeProto, opset: int) -> str:
+    # the batch axis of Scan-8 is no axis of its body, which would have to run once for each batch
     if opset < _SCAN_WITHOUT_BATCHES:
         return f"Scan of opset {opset} works on batches"
     scanned = _scan_input_count(node)
@@ -82,9 +83,11 @@ def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) ->
 def _counts(node: onnx.NodeProto) -> tuple[int, int]:
     """Return how many values a body takes, and the least that it gives."""
     input_count, output_count = len(node.input), len(node.output)
+    # branches take nothing: they read outer values by name
     if node.op_type == "If":
         return 0, output_count
     if node.op_type == "Loop":
+        # a Loop's body gives its condition, the carried values, then those that are stacked
         carried = max(input_count - LOOP_HEAD, 0)
         return LOOP_HEAD + carried, 1 + max(carried, output_count)
     return input_count, max(input_count - _scan_input_count(node), output_count)

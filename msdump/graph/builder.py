@@ -74,6 +74,7 @@ class Builder:
         self._types = {info.name: value_type(info.type) for info in self._own_infos}
         self._weights = initializers
         self._parameters = set(initializers)
+        # up to IR 3 initializers stand among the inputs, too
         self._inputs = [value.name for value in proto.input if value.name not in initializers]
         self._outer: frozenset[str] = frozenset()
         self._producers: dict[str, str] = {}
@@ -84,6 +85,7 @@ class Builder:
     def _listed_initializers(self) -> frozenset[str]:
         if self._shared.model.ir_version < _OVERRIDABLE_SINCE:
             return frozenset()
+        # an initializer that is listed as an input is that input's default
         return frozenset(value.name for value in self._proto.input if value.name in self._weights)
 
     def _take_over(self, outer: Builder, taken: tuple[str, ...]) -> None:
@@ -109,9 +111,11 @@ class Builder:
         Raises:
             GraphError: Values that nobody makes or several nodes do, a cycle, or a faulty constant.
         """
+        # before the bodies get theirs: outer graphs have lower numbers
         index = self._shared.next_index()
         operators = self._lift_constants(list(self._proto.node))
         for name, array in self._weights.items():
+            # a model need not declare its initializers, and may declare them wrongly
             self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
         ordered = execution_order(operators, {*self._weights, *self._inputs})
         self._check_outputs(ordered)

@@ -55,6 +55,7 @@ def _without_sequence_maps(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     for call in calls:
         for body in subgraphs(call):
+            # before it is inlined: onnx's names would not tell which call they come from
             for position, node in enumerate(body.node):
                 node.name = _inner_name(call.name, node, position)
     try:
@@ -101,6 +102,7 @@ class _CallCopies:
         function = self._inlinable.get((call.domain, call.op_type, call.overload))
         if function is None or len(self.functions) >= _MOST_CALLS:
             return
+        # by the names of the originals, since every call is renamed after its copy
         title = "::".join(filter(None, (function.domain, function.name, function.overload)))
         if title in callers:
             raise GraphError(f"functions call each other: {' calls '.join((*callers, title))}")

@@ -163,6 +163,7 @@ class Graph:
     def walk(self) -> Iterator[Graph]:
         """Yield the graph and, in order of index, those inside it."""
         yield self
+        # depth first, which is how bodies were numbered
         for body in self.bodies:
             yield from body.walk()
 

@@ -51,6 +51,7 @@ def load(
     try:
         return _build(source, folder, data, keeps_classes=keeps_classes, sizes=sizes)
     except GraphError as error:
+        # below nobody knows the file: its name is put in front of every message here
         raise type(error)(f"{source}: {error}") from error.__cause__
 
 

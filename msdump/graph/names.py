@@ -54,6 +54,7 @@ def name_nodes(graph: onnx.GraphProto, seen: set[str] | None = None) -> None:
         seen: Names of the nodes of outer graphs.
     """
     seen = set() if seen is None else seen
+    # a name that is made up must not take that of a node further behind
     taken = seen | {node.name for node in graph.node}
     for position, node in enumerate(graph.node):
         if not node.name or node.name in seen:
@@ -101,6 +102,7 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
         return None
     if not components:
         components = [part for part in name.split("/")[:-1] if part]
+    # a model that comes from MindSpore has scopes with a root already
     if not components or components[0] not in _ROOTS:
         components = [ROOT, *components]
     return _LINE_END.sub("_", "/".join(components))
@@ -109,6 +111,7 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
 def shared_scope(scopes: Iterable[str]) -> str:
     """Return the innermost scope that holds all of some scopes, ``Default`` where none does."""
     listed = list(scopes)
+    # commonpath compares whole components: conv1 and conv10 have nothing in common
     return (listed and os.path.commonpath(listed)) or ROOT
 
 
@@ -130,6 +133,7 @@ def source_of(metadata: dict[str, str]) -> tuple[SourceLine, ...]:
         if trace:
             return tuple(
                 SourceLine(frame["file"], int(frame["line"]), frame["code"].strip())
+                # the last frame may come without its line of code
                 for frame in _FRAME.finditer(trace + "\n")
             )
     return ()

@@ -27,6 +27,7 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
     readers: dict[int, list[int]] = {}
     missing = []
     for position, node in enumerate(nodes):
+        # a set: a node waits once for a producer, however many of its values it reads
         before = {producers[name] for name in used_values(node) if name not in available}
         missing.append(len(before))
         for producer in before:
@@ -41,6 +42,7 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
             missing[reader] -= 1
             if missing[reader] == 0:
                 heapq.heappush(ready, reader)
+    # nodes of a cycle never become ready
     if len(ordered) < len(nodes):
         raise GraphError(_cycle_message(nodes, producers, {p for p, count in enumerate(missing) if count}))
     return ordered

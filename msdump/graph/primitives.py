@@ -42,6 +42,7 @@ class Use:
 
     def bound(self, attribute: str, slot: int) -> float | None:
         """Return a number that is an attribute in old opsets and an input in new ones."""
+        # Clip and others turned their attributes into inputs (opset 11)
         if attribute in self.attributes:
             return float(self.attributes[attribute])
         return self.scalars[slot] if slot < len(self.scalars) else None
@@ -118,17 +119,20 @@ _BIASED: Final = (("MatMul",), ("Conv",))
 
 
 def _clip(use: Use) -> str:
+    # exporters write ReLU6 as a Clip between 0 and 6
     return "ReLU6" if (use.bound("min", 1), use.bound("max", 2)) == (0.0, 6.0) else "ClipByValue"
 
 
 def _shrink(use: Use) -> str:
     bias, threshold = use.attributes.get("bias", 0.0), use.attributes.get("lambd", 0.5)
+    # ONNX's Shrink is HShrink without a bias and SoftShrink where both numbers are equal
     if bias == 0:
         return "HShrink"
     return "SoftShrink" if bias == threshold else "Shrink"
 
 
 def _resize(use: Use) -> str:
+    # an unknown rank counts as that of images
     names = _RESIZES.get(use.rank() or 4, _RESIZES[4])
     return names.get(use.text("mode", "nearest"), names["nearest"])
 

@@ -38,6 +38,7 @@ def parsed(message: bytes) -> onnx.ModelProto:
         model.ParseFromString(message)
     except DecodeError as error:
         raise GraphError("no ONNX model: the protobuf message cannot be parsed") from error
+    # protobuf takes many other files for a message: a graph and an opset tell a model
     if not model.HasField("graph") or not model.opset_import:
         raise GraphError("no ONNX model: it has no graph or no opset import")
     _check_texts(model)
@@ -155,11 +156,14 @@ def _check_versions(model: onnx.ModelProto) -> None:
 def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
     domain = canonical_domain(node.domain)
     schema: Mapping[str, Any] = {}
+    # operators of other domains have no schema here
     with contextlib.suppress(defs.SchemaError):
         schema = defs.get_schema(node.op_type, versions.get(domain, 1), domain).attributes
     for attribute in node.attribute:
+        # inside a function: each call brings the value
         if attribute.ref_attr_name:
             continue
+        # other domains' numbers mean what their authors want
         if not domain:
             _check_number(node, attribute)
         kind = attribute.type
@@ -177,6 +181,7 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
 
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
+# limits far above what networks use, far below what overflows in a kernel
 _BLOCK: Final = (1, 1 << 15)
 _DIMENSIONS: Final = (0, 64)
 _SAMPLES: Final = (0, 1 << 10)

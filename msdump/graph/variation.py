@@ -10,6 +10,7 @@ from msdump.graph.graph import Graph, Node
 from msdump.graph.operator_types import CONTROL_FLOW, RANDOM
 from msdump.graph.order import reads
 
+# more inputs than any operator here has
 _ALL: Final = frozenset(range(16))
 
 _SIZES_FROM: Final[Mapping[str, frozenset[int]]] = {
@@ -81,6 +82,7 @@ class _Walk:
             return self._control_varies(node, slots)
         if not self._dependent.isdisjoint(set(reads(node)) - set(node.inputs)):
             return True  # a graph inside an operator reads it
+        # nothing is known of the operator but its declared output shapes
         if node.domain not in _KNOWN_DOMAINS:
             varies = bool(slots) and not all(_is_fixed(graph, name) for name in node.outputs)
         else:

@@ -67,7 +67,9 @@ class SideFiles:
             )
         if "\0" in location:
             raise GraphError(f"initializer {tensor!r}: external data {location!r:.80} holds a NUL")
+        # a link may lead elsewhere: the place that counts is where it ends
         path = (self._folder / location).resolve()
+        # a model from elsewhere must not read any file of its user
         if not location or not path.is_relative_to(self._folder.resolve()):
             raise GraphError(
                 f"initializer {tensor!r}: external data {location!r:.80} is outside the model's folder"
@@ -109,6 +111,7 @@ def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles)
             array = raw.view(dtype.numpy).reshape(tuple(tensor.dims))
     except (ValueError, TypeError, FormatError) as error:
         raise GraphError(_size_message(tensor, raw, error)) from error
+    # read-only: sessions and dumps share the memory
     array = array.view()
     array.flags.writeable = False
     return array
@@ -224,6 +227,7 @@ def forget_pages(array: np.ndarray) -> None:
     if not isinstance(owner, mmap.mmap):
         return
     base = np.frombuffer(owner, np.uint8).ctypes.data
+    # only whole pages: the first and last one may hold parts of other weights
     start = -(-(array.ctypes.data - base) // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (array.ctypes.data - base + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     if end > start:

@@ -17,6 +17,7 @@ def window(node: Node, graph: Graph) -> tuple[int, ...] | None:
     kernel_shape = _ints(node, "kernel_shape")
     if kernel_shape is not None:
         return kernel_shape
+    # ONNX infers a missing kernel_shape from the weight (N, C, *extents)
     shape = weight_shape(node, graph)
     return None if shape is None else shape[2:]
 
@@ -52,6 +53,7 @@ def pad_mode(node: Node, _graph: Graph) -> PadMode:
     automatic = _AUTOMATIC.get(node.attributes.get("auto_pad"))
     if automatic is not None:
         return automatic
+    # NOTSET, the default of auto_pad, leaves the padding to the attribute pads
     return "pad" if any(_ints(node, "pads") or ()) else "valid"
 
 
@@ -60,6 +62,7 @@ def asked_pads(node: Node, graph: Graph) -> tuple[int, ...]:
     pads = _ints(node, "pads") if pad_mode(node, graph) == "pad" else None
     if pads is None:
         return (0,) * (2 * axes(node, graph))
+    # ONNX: all begins, then all ends; MindSpore: begin and end of each axis
     half = len(pads) // 2
     return tuple(side for pair in zip(pads[:half], pads[half:], strict=False) for side in pair)
 
@@ -80,6 +83,7 @@ def _same_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
     for size, extent, step, gap in zip(shape[2:], extents, steps, gaps, strict=False):
         if not isinstance(size, int):
             return None
+        # SAME: ceil(size / stride) windows, padded by what the last one reaches beyond the data
         total = max(0, (-(-size // step) - 1) * step + (extent - 1) * gap + 1 - size)
         sides += _halves(total, larger_first=node.attributes.get("auto_pad") == "SAME_LOWER")
     return tuple(sides)

@@ -117,6 +117,7 @@ def _with_ge_type(node: Node, taken: set[str]) -> Node:
     op_type = GE_TYPES.get(node.operator.op_type)
     if op_type is None:
         return node
+    # Default/Div-op0 becomes Default/RealDiv-op0
     last = node.operator.full_name.rpartition("/")[2]
     full_name = _free(f"{node.scope}/{last.replace(node.operator.op_type, op_type, 1)}", taken)
     taken.add(full_name)
@@ -157,6 +158,7 @@ def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
 
 
 def _role(node: Node) -> str:
+    # a kernel hands one value from part to part
     if node.domain or len(node.outputs) != 1:
         return ""
     return _BIAS if node.operator.op_type == _BIAS_PRIMITIVE else _ROLES.get(node.op_type, "")

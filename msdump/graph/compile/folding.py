@@ -105,11 +105,13 @@ class _Search:
             nodes=tuple(nodes),
             inputs=(),
             outputs=tuple(Value(name, graph.type_of(name)) for name in outputs),
+            # nothing can be fed to the part: its weights are constants
             weights={**graph.weights, **self.shape_results},
             overridable=frozenset(),
         )
 
     def _folds(self, node: Node) -> bool:
+        # of operators of other domains it is not known whether they give the same in every run
         if node.domain or node.op_type in _VARYING or _has_subgraph(node):
             return False
         if self._folds_by_shape(node):
@@ -117,6 +119,7 @@ class _Search:
         if any(name not in self.constant_bytes for name in reads(node)):
             return False
         sizes = [_tensor_bytes(self.graph.type_of(name)) for name in node.outputs if name]
+        # results may be as large as what is read, which the graph then need not keep
         most = max(_LARGEST, sum(self.constant_bytes[name] for name in reads(node)))
         return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= most
 
@@ -164,6 +167,7 @@ def _without(graph: Graph, folded: Mapping[str, Node], arrays: Mapping[str, np.n
     """Return the graph without folded operators, and without the weights that only they read."""
     nodes = tuple(node for node in graph.nodes if node.name not in folded)
     read = {name for node in folded.values() for name in reads(node)}
+    # a caller may feed an overridable weight, which therefore stays
     read -= {name for node in nodes for name in reads(node)} | {value.name for value in graph.outputs}
     own = {name: array for name, array in graph.weights.items() if name not in read - graph.overridable}
     new = {name: _frozen(array) for name, array in arrays.items()}

@@ -70,6 +70,7 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
         for name in node.inputs:
             end = ends.get(name, "")
             before = open_chains.get(end, [])
+            # one reader, no graph output: nobody misses the value when it has gone
             if before and uses[name] == 1 and name not in kept and joins(before, node, name):
                 chain = [*open_chains.pop(end), node]
                 break

@@ -87,6 +87,7 @@ def _renamed(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> N
     results = [outputs.get(name, name) for name in node.outputs]
     if list(node.inputs) == list(inputs) and list(node.outputs) == results:
         return node
+    # the message belongs to the loaded model, which other compilations read
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)
     del proto.input[:], proto.output[:]

@@ -203,6 +203,7 @@ def _reduction(*leading: _Row) -> tuple[_Row, ...]:
 
 
 def _convolution(channels: Callable[[Node, Graph], Argument | None]) -> Iterator[_Row]:
+    # vendor: names, order and the doubled group are what MindSpore prints of its Conv2D
     yield _computed("kernel_size", windows.window, "kernel_shape")
     yield _constant("mode", 1)
     yield _computed("out_channel", channels)
@@ -264,6 +265,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "RMSNormalization": (_renamed("epsilon", "epsilon", 1e-5),),
     "GroupNormalization": (_renamed("eps", "epsilon", 1e-5),),
     "LRN": (
+        # ONNX counts the whole window, MindSpore the channels on one side of its middle
         _renamed("depth_radius", "size", 1, lambda size: (int(size) - 1) // 2),
         _renamed("bias", "bias", 1.0),
         _computed("alpha", _lrn_alpha, "alpha"),
@@ -276,6 +278,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "Celu": (_renamed("alpha", "alpha", 1.0),),
     "Gelu": (_renamed("approximate", "approximate", "none"),),
     "Shrink": (_renamed("lambd", "lambd", 0.5),),
+    # ONNX states what is dropped, MindSpore what is kept
     "Dropout": (_renamed("keep_prob", "ratio", None, lambda ratio: 1 - float(ratio)),),
     "Concat": (_renamed("axis", "axis", 1),),
     "Split": (

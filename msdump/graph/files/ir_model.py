@@ -142,6 +142,7 @@ def body_names(node: Node, graph: Graph, graph_id: int) -> dict[str, str]:
 def outputs_of(node: Node) -> tuple[str, ...]:
     """Return a node's outputs without the unused ones at the end; "" for those before."""
     count = len(node.outputs)
+    # exporters write trailing optional outputs as empty names
     while count and not node.outputs[count - 1]:
         count -= 1
     return node.outputs[:count]
@@ -205,6 +206,7 @@ class _Builder:
         if len(outputs) == 1:
             self._operands[outputs[0]] = StatementOperand("statement", statement.number, outputs[0], types[0])
             return
+        # as in MindSpore, outputs that nobody reads have no statement
         for slot, name in enumerate(outputs):
             if name and name in self._read:
                 self._add_item(statement, slot, name)

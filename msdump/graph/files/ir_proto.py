@@ -237,6 +237,7 @@ def _operand_name(operand: StatementOperand) -> str:
 def _set_type(target: Any, value_type: Type) -> None:
     if isinstance(value_type, tuple):
         target.data_type = _TUPLE
+        # an empty tuple is a tuple, too
         target.sequence_type.SetInParent()
         for item in value_type:
             _set_type(target.sequence_type.elem_types.add(), item)
@@ -285,6 +286,7 @@ def _classes() -> dict[str, Any]:
     """Return the message classes by name."""
     from google.protobuf import descriptor_pool, message_factory
 
+    # a pool of its own: another library's debugger.ModelProto must not clash
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(_file().SerializeToString())
     return {

@@ -66,6 +66,7 @@ def _padded(call: CallBody, pairs: list[int], mode: str = "constant", value: str
 def _pad_v3(call: CallBody) -> str:
     pairs = call.value(1)
     if not call["paddings_contiguous"]:
+        # MindSpore may give all begins and then all ends
         half = len(pairs) // 2
         pairs = [item for both in zip(pairs[:half], pairs[half:], strict=True) for item in both]
     return _padded(call, pairs, call["mode"], call.x[2] if len(call.x) > 2 else "")  # noqa: PLR2004 - constant_values
@@ -87,6 +88,7 @@ def _reshaped(call: CallBody, shape: list[int]) -> str:
 
 
 def _squeezed(call: CallBody) -> str:
+    # without any axis, all of size 1
     axes = [call.axis(number) for number in call["axis"] or call["axes"]] or [
         index for index, size in enumerate(call.inputs[0].shape) if size == 1
     ]
@@ -114,6 +116,7 @@ def _one_hot(call: CallBody, depth: str, on: str, off: str, x_slot: int) -> str:
 
 def _top(call: CallBody) -> Results:
     axis = call["dim"]
+    # GE's count is an int32 scalar, ONNX's an int64 of shape (1,)
     count = call.node("Reshape", call.node("Cast", call.x[1], to=_INT64.onnx), call.constant([1]))
     flags = {"axis": axis, "largest": int(call["largest"]), "sorted": int(call["sorted"])}
     values, indices = call.several("TopK", 2, call.x[0], count, **flags)
@@ -121,6 +124,7 @@ def _top(call: CallBody) -> Results:
 
 
 def _sliced(call: CallBody, starts: list[int], sizes: list[int]) -> str:
+    # -1: up to the end of the axis
     ends = [_LAST if size == -1 else start + size for start, size in zip(starts, sizes, strict=True)]
     return call.node("Slice", call.x[0], *map(call.constant, (starts, ends, list(range(len(starts))))))
 
@@ -147,6 +151,7 @@ def strided(
 
 def _indexed(call: CallBody, shape: tuple[int, ...], index: list[object]) -> str:
     """Append what numpy's index chooses, slices along the axes and a Reshape; return its value."""
+    # axes that the index names; an Ellipsis stands for all others
     spent = sum(item is not None and item is not Ellipsis for item in index)
     at = index.index(Ellipsis) if Ellipsis in index else len(index)
     whole: list[object] = [slice(None)] * (len(shape) - spent)
@@ -168,6 +173,7 @@ def _indexed(call: CallBody, shape: tuple[int, ...], index: list[object]) -> str
         steps.append(step)
         axis += 1
     chosen = call.node("Slice", call.x[0], *map(call.constant, (starts, ends, list(range(axis)), steps)))
+    # a 0 in ONNX's shape means the size of the input's axis, not an empty axis
     return call.node("Reshape", chosen, call.constant(result)) if 0 not in result else _emptied(call, result)
 
 
@@ -191,11 +197,13 @@ def _unpacked(call: CallBody) -> Results:
 
 
 def _reversed(call: CallBody, axes: list[int]) -> str:
+    # backwards from the last element, beyond the first one
     first, last, steps = ([number] * len(axes) for number in (-1, -_LAST, -1))
     return call.node("Slice", call.x[0], *map(call.constant, (first, last, axes, steps)))
 
 
 TABLE: Final[dict[str, GeOperator]] = {
+    # joining and splitting
     "ConcatD": GeOperator(
         lambda call: _joined(call, call["concat_dim"], call.x),
         {"concat_dim": REQUIRED, "N": None},
@@ -228,6 +236,7 @@ TABLE: Final[dict[str, GeOperator]] = {
         constants=_at(1, 2),
         inputs=(3, 3),
     ),
+    # layout and shape
     "TransposeD": GeOperator(
         lambda call: _permuted(call, call.listed("perm", call.rank)), {"perm": REQUIRED}
     ),
@@ -279,6 +288,7 @@ TABLE: Final[dict[str, GeOperator]] = {
         constants=_at(1),
         inputs=(2, 2),
     ),
+    # choosing
     "GatherV2D": GeOperator(lambda call: _gathered(call, call["axis"]), {"axis": REQUIRED}, inputs=(2, 2)),
     "GatherV2": GeOperator(
         lambda call: _batched_gather(call, call.value(2)[0]),
@@ -310,6 +320,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     ),
     "TopK": GeOperator(_top, {"sorted": True, "largest": True, "dim": -1}, kind="TopK", inputs=(2, 2)),
     "TopKV2": GeOperator(_top, {"sorted": True, "largest": True, "dim": -1}, kind="TopK", inputs=(2, 2)),
+    # cutting and stacking
     "SliceD": GeOperator(
         lambda call: _sliced(call, call.listed("offsets", call.rank), call.listed("size", call.rank)),
         {"offsets": REQUIRED, "size": REQUIRED},

@@ -112,6 +112,7 @@ class CallBody:
     def compute(self) -> np.dtype:
         """Numpy type in which the first input is computed: float32 for the small floats."""
         dtype = self.inputs[0].dtype
+        # float16 and bfloat16 are widened around the operator (kernel/emulation.py)
         return (FLOAT32 if dtype in HALVES else dtype).numpy
 
     def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
@@ -120,6 +121,7 @@ class CallBody:
 
     def several(self, op_type: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
         """Append an operator with several outputs; return their names."""
+        # operators are only appended, so that their number makes names unique
         names = tuple(f"v{len(self.nodes)}_{index}" for index in range(count))
         self.nodes.append(helper.make_node(op_type, list(inputs), list(names), **attributes))
         return names

@@ -94,6 +94,7 @@ def _clip_relu6(call: CallBody, x: str) -> str:
 
 def _bias_add(call: CallBody) -> str:
     rank, (count,) = call.rank, call.inputs[1].shape
+    # the bias belongs to the channels, which are the last axis of a matrix and of NHWC
     is_last = rank <= 2 or call["data_format"] == "NHWC"  # noqa: PLR2004 - a matrix has its columns last
     shape = [count] if is_last else [count, *(1 for _ in range(rank - 2))]
     return call.node("Add", call.x[0], call.node("Reshape", call.x[1], call.constant(shape)))
@@ -102,6 +103,7 @@ def _bias_add(call: CallBody) -> str:
 def _prelu(call: CallBody) -> str:
     shape = call.inputs[1].shape
     if len(shape) == 1 and shape[0] > 1:
+        # one slope for each channel, broadcast over the axes behind it
         around = [shape[0], *(1 for _ in range(call.rank - 2))]
         return call.node("PRelu", call.x[0], call.node("Reshape", call.x[1], call.constant(around)))
     return call.node("PRelu", *call.x)
@@ -165,11 +167,13 @@ TABLE: Final[dict[str, GeOperator]] = {
         )
     },
     **{name: _plain(name, 2) for name in ("Add", "Sub", "Mul", "Div", "Pow")},
+    # ONNX has them under other names
     "RealDiv": _plain("Div", 2),
     "Inv": _plain("Reciprocal"),
     "Rint": _plain("Round"),
     "Maximum": _plain("Max", 2),
     "Minimum": _plain("Min", 2),
+    # of several operators
     "Square": _of_one(lambda call, x: call.node("Mul", x, x)),
     "Rsqrt": _of_one(lambda call, x: call.node("Reciprocal", call.node("Sqrt", x))),
     "Muls": _with_value("Mul"),
@@ -184,6 +188,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     "Log": _of_one(_logarithm, base=-1.0, scale=1.0, shift=0.0),
     "Relu6": _of_one(_clip_relu6),
     "ReLU6": _of_one(_clip_relu6),
+    # activations
     "LeakyRelu": _of_one(
         lambda call, x: call.node("LeakyRelu", x, alpha=call["negative_slope"]), negative_slope=0.0
     ),
@@ -195,6 +200,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     "Swish": _of_one(lambda call, x: _swish(call, x, call["scale"]), scale=1.0),
     "BiasAdd": GeOperator(_bias_add, {"data_format": "NHWC"}, inputs=_PAIR),
     "ClipByValue": GeOperator(lambda call: call.node("Clip", *call.x), inputs=(3, 3)),
+    # truth values
     "Equal": _comparison("Equal"),
     "NotEqual": _comparison("Equal", negated=True),
     "Greater": _comparison("Greater"),

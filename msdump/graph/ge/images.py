@@ -83,6 +83,7 @@ def layout(call: CallBody, rank: int = IMAGE, slot: int = 0) -> AxisOrder:
 
 def described(call: CallBody, rank: int, slot: int = 0) -> AxisOrder:
     """Return the layout of images or volumes as the caller describes them, by default the runtime's."""
+    # ND and device formats say nothing of the order of axes
     stated = call.inputs[slot].format
     return AxisOrder(stated if stated == _LAST[rank] else _FIRST[rank], _FIRST[rank])
 
@@ -92,6 +93,7 @@ def filters(call: CallBody, images: AxisOrder, slot: int = 1) -> AxisOrder:
     stated, rank = call.inputs[slot].format, len(images.host)
     if sorted(stated) == sorted(images.host):
         return AxisOrder(stated, images.host)
+    # TensorFlow's pair: images NHWC with filters HWCN; ONNX's: NCHW with NCHW
     return AxisOrder(images.host if images.name == images.host else _FILTERS_LAST[rank], images.host)
 
 

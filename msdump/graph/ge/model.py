@@ -97,14 +97,17 @@ def parts(
         raise InputCountError(f"operator {op_type!r} has {count} inputs, {len(inputs)} are given")
     body = CallBody(op_type, inputs, outputs, complete(op_type, operator.attributes, attributes))
     body.kind = operator.kind
+    # callers may leave out the last outputs
     results = _built(body, operator)[: len(outputs)]
     types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
     names = [f"y{index}" for index in range(len(results))]
+    # one operator on the call's own inputs needs no function around it
     if len(body.nodes) == 1 and tuple(body.nodes[0].input) == body.x and len(results) == 1:
         (node,) = body.nodes
         node.output[:] = names
         node.name = op_type
         return node, [], types
+    # the function bears the name by which the device's tables know it
     kind = body.kind or next(node.op_type for node in body.nodes if node.op_type != "Constant")
     opsets = [helper.make_opsetid("", _APART)]
     name = f"{GE_PREFIX}{kind}"

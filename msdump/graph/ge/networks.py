@@ -27,6 +27,7 @@ def _product(first: str, second: str) -> Callable[[CallBody], str]:
     """Return the builder of a matrix product; the attributes of these names transpose its sides."""
 
     def build(call: CallBody) -> str:
+        # GE's names of the flags and MindSpore's are both accepted
         flags = (call[first] or call["transpose_a"], call[second] or call["transpose_b"])
         sides = [_swapped(call, slot) if flag else call.x[slot] for slot, flag in enumerate(flags)]
         product = call.node("MatMul", *sides)
@@ -94,6 +95,7 @@ def _pooled_v3(op_type: str) -> Callable[[CallBody], str]:
             return images.from_host(call, call.node(f"Global{op_type}", image))
         padding: dict[str, Any] = {"auto_pad": _SAME[mode]} if mode in _SAME else {"pads": images.pads(call)}
         if op_type == "AveragePool":
+            # GE asks whether padding is left out of the average, ONNX whether it counts
             padding["count_include_pad"] = int(not call["exclusive"])
         result = call.node(
             op_type,
@@ -142,6 +144,7 @@ TABLE: Final[dict[str, GeOperator]] = {
         for name in ("BatchMatMulV2", "BatchMatMulV3")
     },
     "GEMM": GeOperator(_gemm, _MINDSPORE, kind="MatMul", inputs=(5, 5)),
+    # poolings: V2 has the window as inputs, V3 padding in numbers
     "MaxPool": GeOperator(_pooled("MaxPool"), _POOL, kind="MaxPool"),
     "AvgPool": GeOperator(_pooled("AveragePool"), _POOL, kind="AvgPool"),
     "MaxPoolV2": GeOperator(

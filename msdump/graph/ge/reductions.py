@@ -59,6 +59,7 @@ def _axes(call: CallBody) -> list[int]:
 
 def _index(call: CallBody, name: str) -> str:
     """Return indices in the integer type that the caller expects, int32 where it expects none."""
+    # ONNX gives int64
     wanted = call.outputs[0].dtype if call.outputs else _INT32
     return call.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
 
@@ -178,6 +179,7 @@ def _bn_inference(call: CallBody) -> str:
         factor = _factor(call, momentum)
         mean, variance = call.node("Mul", mean, factor), call.node("Mul", variance, factor)
     channels = call.inputs[1].shape
+    # without scale 1, without offset 0
     fill = (call.constant(np.full(channels, value), call.compute) for value in (1, 0)[len(affine) :])
     return _batch_norm(call, call.x[0], (*affine, *fill, mean, variance))
 
@@ -199,10 +201,12 @@ TABLE: Final[dict[str, GeOperator]] = {
     "ReduceAnyD": _by_attribute(_all_true, "ReduceMax"),
     "ReduceAll": _by_input(_all_true, "ReduceMin"),
     "ReduceAny": _by_input(_all_true, "ReduceMax"),
+    # positions
     **_arg("ArgMax"),
     **_arg("ArgMin"),
     "ArgMaxWithValue": _with_value("ArgMax", "ReduceMax"),
     "ArgMinWithValue": _with_value("ArgMin", "ReduceMin"),
+    # sums and exponentials
     "CumsumD": GeOperator(
         lambda call: _cumulated(call, call["axis"]), {"axis": REQUIRED, **_SUMS}, kind="CumSum"
     ),
@@ -221,6 +225,7 @@ TABLE: Final[dict[str, GeOperator]] = {
         name: GeOperator(_log_softmax, {"axes": [-1]}, kind="LogSoftmax")
         for name in ("LogSoftmax", "LogSoftmaxV2")
     },
+    # normalizations
     "LayerNorm": GeOperator(
         _layer_norm(gives_deviation=False), {**_NORM, "epsilon": 1e-7}, kind="LayerNorm", inputs=(3, 3)
     ),

@@ -124,23 +124,25 @@ class _Writer:
 
     def add(self, proto: onnx.NodeProto, rounding: Rounding) -> None:
         """Append an operator and the casts around it."""
-        rounded = onnx.NodeProto()
-        rounded.CopyFrom(proto)
-        is_foreign = rounded.domain not in {"", GE_DOMAIN}
-        moves = is_foreign or rounded.op_type.removeprefix(GE_PREFIX) in MOVES
-        is_control = (
-            rounded.op_type in CONTROL_FLOW and not rounded.domain
-        )  # what its graphs compute is rounded
-        had_half = not moves and any(self.types.get(name) in HALVES for name in rounded.input)
+        operator = onnx.NodeProto()
+        operator.CopyFrom(proto)
+        # nothing is known of operators of other domains (contrib, the user's): they keep their types
+        is_foreign = operator.domain not in {"", GE_DOMAIN}
+        moves = is_foreign or operator.op_type.removeprefix(GE_PREFIX) in MOVES
+        # control flow moves tensors, but its bodies compute: what they give is rounded
+        is_control = operator.op_type in CONTROL_FLOW and not operator.domain
+        # widened inputs give float32 results, which are rounded where the model declares a smaller type
+        had_half = not moves and any(self.types.get(name) in HALVES for name in operator.input)
         for slot, name in enumerate(proto.input):
-            rounded.input[slot] = self._read(name, rounding, moves=moves)
-        before = self._before_conversion(rounded, rounding)
-        self.nodes.append(rounded)
+            operator.input[slot] = self._read(name, rounding, moves=moves)
+        before = self._before_conversion(operator, rounding)
+        self.nodes.append(operator)
         for slot, name in enumerate(proto.output):
             wanted = self._written(name, rounding, moves=moves, is_control=is_control, had_half=had_half)
             if name and wanted is not None and before is None:
-                rounded.output[slot] = self._name()
-                result = rounded.output[slot]
+                operator.output[slot] = self._name()
+                result = operator.output[slot]
+                # control flow gives float16 itself; only in float32 can it be bounded
                 if moves and wanted in HALVES and self.types.get(name) is wanted:
                     result = self._cast(result, FLOAT32)
                 self._write(result, name, wanted, rounding)
@@ -159,6 +161,7 @@ class _Writer:
             return self._cast(name, FLOAT32)
         if dtype is not FLOAT32 or rounding.reads is FLOAT32:
             return name
+        # weights come rounded already: a weight beyond the range raises the status of every run
         if name in self.kept:
             if self.kept[name] and rounding.reports:
                 self.flags.append(self._constant("raised", np.array(1, np.float32)))
@@ -183,6 +186,7 @@ class _Writer:
         declared = self.types.get(name)
         if had_half and declared in HALVES:
             return declared
+        # bodies write infinities that must be bounded where they leave control flow
         if declared is FLOAT16 and rounding.saturates and is_control:
             return declared
         if declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not moves):
@@ -205,6 +209,7 @@ class _Writer:
     def _bounded(self, name: str) -> str:
         """Return a float32 value within float16's range, 0 for NaN."""
         clean = name
+        # Clip would keep NaN
         if self.opset >= _IS_NAN_SINCE:
             zero = self._constant("zero", np.array(0, np.float32))
             clean = self._node("Where", [self._node("IsNaN", [name]), zero, name])

@@ -134,13 +134,16 @@ def build(
 
 def _model_names(node: Node) -> dict[str, str]:
     """Return the name in the model of every value that the operator reads or writes; "" stays ""."""
+    # subgraphs refer to outer values by name
     if any(a.HasField("g") or a.graphs for part in node.members for a in part.proto.attribute):
         return {name: name for name in (*reads(node), *node.proto.output, "")}
     names = {"": ""}
+    # setdefault: a value that is read twice is one input
     for slot, name in enumerate(node.inputs):
         names.setdefault(name, f"i{slot}")
     for slot, name in enumerate(node.outputs):
         names.setdefault(name, f"o{slot}")
+    # values between the parts of a kernel
     for part in node.parts:
         for name in part.outputs:
             names.setdefault(name, f"t{len(names)}")
@@ -184,6 +187,7 @@ def _message(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto
     if versions.get("", 0) > limits.opset:
         versions[""] = min(lowered_opset(part, versions[""], limits.opset) for part in node.members)
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
+    # the operator may call a function that could not be inlined
     model.functions.extend(graph.proto.functions)
     model.graph.name = "node"
     return model
@@ -202,6 +206,7 @@ def lowered_opset(node: Node, version: int, newest: int) -> int:
         older = defs.get_schema(node.op_type, newest, "")
     except defs.SchemaError:
         raise UnsupportedOpError(_too_new(node, version, newest)) from None
+    # the operator is the same in the newest opset that the runtime reads
     if wanted.since_version <= newest:
         return newest
     fits = (
@@ -226,6 +231,7 @@ def _declare_inputs(
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     feeds, shared = [], []
     for value, name in model_names.items():
+        # no empty optional can be fed: an operator in front of the node makes it
         if value in bindings.absent:
             kind = _declared(whole, value).optional_type.elem_type
             graph.node.insert(0, helper.make_node("Optional", [], [name], type=kind))
@@ -251,6 +257,7 @@ def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
         name=name,
         dims=array.shape,
         data_type=dtypes.from_numpy(array.dtype).onnx,
+        # the file does not exist: onnxruntime takes the array that the session is given instead
         data_location=onnx.TensorProto.EXTERNAL,
     )
     for key, text in (("location", EXTERNAL_FILE), ("offset", "0"), ("length", str(array.nbytes))):
@@ -270,6 +277,7 @@ def _input(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> o
         proto.tensor_type.shape.Clear()
         for size in shape:
             proto.tensor_type.shape.dim.add(dim_value=size)
+        # a scalar has a shape without dimensions; no shape at all would be an unknown rank
         if not shape:
             proto.tensor_type.shape.SetInParent()
     return helper.make_value_info(name, proto)
