@@ -15,9 +15,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-_LAST: Final = (
-    1 << 64
-)  # above every iteration: (number, _LAST) sorts behind all spans that start at the number
+_LAST: Final = 1 << 64
+"""Above every iteration: (number, _LAST) sorts behind all spans that start at the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,11 @@ class IterationSet:
 
     def including(self, iteration: int) -> IterationSet:
         """Return the set with one more iteration."""
-        return self if self.spans is None else IterationSet.of([*self.spans, (iteration, iteration)])
+        if self.spans is None:
+            return self
+        if self.spans and iteration == self.spans[-1][1] + 1:  # a network that counts adds one with each run
+            return IterationSet((*self.spans[:-1], (self.spans[-1][0], iteration)))
+        return IterationSet.of([*self.spans, (iteration, iteration)])
 
     def first_outside(self, iteration: int) -> int:
         """Return an iteration, or the next one, that does not belong to a set with an end."""
