@@ -1,4 +1,4 @@
-"""ATen's running product, inverse matrix and what else of its algebra the exporter has no form for."""
+"""ATen operators of algebra that the ONNX exporter cannot translate: products, inverses, diagonals, norms."""
 # ruff: noqa: ARG001, FBT001, FBT002 - the operators' own parameters
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ _WITH_EFFECTS: Final = torch.ops.higher_order.with_effects
 def cumprod(data: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """Return the running product along a dimension; integers become int64 unless a type is given.
 
-    Each pass multiplies by what lies 1, 2, 4, ... elements before.
+    Each pass multiplies every element by the one 1, 2, 4, ... places before it, so that a dimension of n
+    elements takes log2(n) multiplications of whole tensors.
     """
     if dtype is None and not (data.is_floating_point() or data.is_complex()):
         dtype = torch.int64
-    made = data.to(dtype or data.dtype)
-    if not made.dim():
-        return made.clone()
-    made = made.movedim(dim, -1)
-    reach = 1
-    while reach < made.shape[-1]:
-        made = made * functional.pad(made[..., :-reach], (reach, 0), value=1)
-        reach *= 2
-    return made.movedim(-1, dim)
+    product = data.to(dtype or data.dtype)
+    if not product.dim():
+        return product.clone()
+    product = product.movedim(dim, -1)
+    distance = 1
+    while distance < product.shape[-1]:
+        product = product * functional.pad(product[..., :-distance], (distance, 0), value=1)
+        distance *= 2
+    return product.movedim(-1, dim)
 
 
 def inverse(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the inverse of matrices (..., n, n) by onnxruntime's own operator, and that all have one.
+    """Return the inverse of matrices (..., n, n) by onnxruntime's own operator, and zeros for "no error".
 
-    What has none becomes inf and nan: a graph cannot raise.
+    A singular matrix gives inf and nan: a graph cannot raise.
     """
-    made = torch.onnx.ops.symbolic(
+    inverted = torch.onnx.ops.symbolic(
         "com.microsoft::Inverse", (matrix,), dtype=matrix.dtype, shape=matrix.shape, version=1
     )
-    return made, matrix.new_zeros(matrix.shape[:-2], dtype=torch.int32)
+    return inverted, matrix.new_zeros(matrix.shape[:-2], dtype=torch.int32)
 
 
 def copy(data: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    """Return ``source`` in the type and the shape of ``data``; the exporter forgets the shape."""
+    """Return ``source`` in the type and shape of ``data``; the exporter's own form does not broadcast."""
     return source.to(data.dtype).expand_as(data).clone()
 
 
@@ -89,12 +90,16 @@ def weight_norm_backward(
     return length / norms * (grad - direction * along / norms.square()), along / norms
 
 
-def with_effects(token: Any, operator: Any, *given: Any, **named: Any) -> tuple[Any, ...]:
-    """Return the token that orders effects, without the check that an inverse was found: see ``inverse``."""
+def with_effects(token: Any, operator: Any, *arguments: Any, **named: Any) -> tuple[Any, ...]:
+    """Call an operator with effects; leave out the check that an inverse exists, which ``inverse`` lacks.
+
+    Returns:
+        The token that orders effects, and the operator's results.
+    """
     if operator is _CHECK:
         return token, None
-    made: tuple[Any, ...] = _WITH_EFFECTS(token, operator, *given, **named)
-    return made
+    results: tuple[Any, ...] = _WITH_EFFECTS(token, operator, *arguments, **named)
+    return results
 
 
 DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
@@ -107,10 +112,10 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     _aten.fmin.default: fmin,
     _aten.linalg_inv_ex.default: inverse,
 }
-"""Operator -> what takes its place in an export."""
+"""Operator -> the function that is exported in its place."""
 
 REPLACEMENTS: Final[dict[Any, Callable[..., Any]]] = {
     **get_decompositions((_aten.silu_backward.default, _aten.mish_backward.default)),
     _WITH_EFFECTS: with_effects,
 }
-"""Operator that an export keeps or cannot hold -> what is traced in its place."""
+"""Operator -> the function that is traced in its place, before an export that would keep or refuse it."""

@@ -1,4 +1,7 @@
-"""ATen's fused attention of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, made of others."""
+"""ATen's fused attention operators, decomposed into plain ones, which the ONNX exporter knows.
+
+``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` use them for inference.
+"""
 # ruff: noqa: FBT001, FBT002, PLR0917 - the operators' own parameters
 
 from __future__ import annotations
@@ -39,12 +42,15 @@ def encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Tensor:
-    """Return an encoder layer's output: attention and two linear layers, each around a residual."""
+    """Return an encoder layer's output (batch, position, feature): attention and a feed-forward network.
 
-    def first(x: Tensor) -> Tensor:
+    Each has a residual connection and a layer normalisation, before it (``norm_first``) or behind it.
+    """
+
+    def norm_1(x: Tensor) -> Tensor:
         return functional.layer_norm(x, [embed_dim], norm_weight_1, norm_bias_1, eps)
 
-    def second(x: Tensor) -> Tensor:
+    def norm_2(x: Tensor) -> Tensor:
         return functional.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
 
     def attend(x: Tensor) -> Tensor:
@@ -59,10 +65,10 @@ def encoder_layer(
         return functional.linear(inner, ffn_weight_2, ffn_bias_2)
 
     if norm_first:
-        x = src + attend(first(src))
-        return x + forward(second(x))
-    x = first(src + attend(src))
-    return second(x + forward(x))
+        x = src + attend(norm_1(src))
+        return x + forward(norm_2(x))
+    x = norm_1(src + attend(src))
+    return norm_2(x + forward(x))
 
 
 def attention(
@@ -80,7 +86,12 @@ def attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what heads attend to, projected, and the weights (nothing where none are needed)."""
+    """Return the projected output (batch, position, feature) and the attention weights.
+
+    The weights are (batch, query, key), with ``average_attn_weights`` false (batch, head, query, key), and
+    an empty tensor where none are needed.
+    """
+    # query, key and value have their weights, and biases, in one tensor each
     parts = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
     q, k, v = (_heads(functional.linear(x, weight, bias), num_head) for x, weight, bias in parts)
     scores = (q / math.sqrt(embed_dim // num_head)) @ k.transpose(-2, -1)
@@ -89,14 +100,14 @@ def attention(
         scores = scores.masked_fill(hidden.to(torch.bool), -math.inf)
     weights = scores.softmax(-1)
     joined = (weights @ v).transpose(1, 2).flatten(2)
-    made = functional.linear(joined, proj_weight, proj_bias)
+    projected = functional.linear(joined, proj_weight, proj_bias)
     if not need_weights:
-        return made, query.new_empty([0])
-    return made, weights.mean(1) if average_attn_weights else weights
+        return projected, query.new_empty([0])
+    return projected, weights.mean(1) if average_attn_weights else weights
 
 
 def _heads(x: Tensor, number: int) -> Tensor:
-    """Return (batch, head, position, part of the features)."""
+    """Return features (batch, position, feature) split as (batch, head, position, feature of the head)."""
     return x.unflatten(-1, (number, -1)).transpose(1, 2)
 
 
@@ -104,4 +115,4 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     _aten._transformer_encoder_layer_fwd.default: encoder_layer,  # noqa: SLF001 - torch's name
     _aten._native_multi_head_attention.default: attention,  # noqa: SLF001 - torch's name
 }
-"""Operator -> what takes its place in an export."""
+"""Operator -> the function that is exported in its place."""

@@ -20,7 +20,7 @@ from msdump.counters import ModelIdentity, RunCounter
 from msdump.frontends.acl import dumps
 from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
 from msdump.frontends.torchair.compiler_config import CompilerConfig
-from msdump.frontends.torchair.export import Exported, FixedOutput, Given, Result, export
+from msdump.frontends.torchair.export import Exported, FixedOutput, PassedInput, Result, export
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.plan import Context, DumpPlan, PrecisionMode
@@ -155,7 +155,7 @@ def _run(model: ShapeModel, arguments: Sequence[Any]) -> Mapping[str, Any]:
 def _value(result: Result, arguments: Sequence[Any], made: Mapping[str, Any]) -> Any:
     if isinstance(result, FixedOutput):
         return result.value
-    if isinstance(result, Given):
+    if isinstance(result, PassedInput):
         return arguments[result.position]
     return tensors.from_array(made[result.name], result.stride, result.device)
 

@@ -1,4 +1,4 @@
-"""CompilerConfig: what a torchair script sets before it compiles."""
+"""CompilerConfig: the settings that a torchair script passes to ``get_npu_backend``."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class CompilerConfig(Group):
     """The settings of ``get_npu_backend``; every option is checked when it is set.
 
     ``dump_config`` configures the dump, ``debug.graph_dump`` the files of the captured graphs,
-    ``debug.data_dump`` the dump of the graph that runs eagerly. The groups of options that are
-    about the real device's compiler take everything, with a warning.
+    ``debug.data_dump`` the dump of the graph that runs eagerly. The groups of options for the real
+    device's compiler accept everything, with a warning.
     """
 
     __slots__ = ()

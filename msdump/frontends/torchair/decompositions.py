@@ -1,4 +1,4 @@
-"""ATen operators that ONNX has no form for, most of them of backward passes, made of others."""
+"""ATen operators without a counterpart in ONNX, most of them of backward passes, decomposed into others."""
 # ruff: noqa: ARG001, FBT001, PLR0917 - the operators' own parameters
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of data, weight and bias; None where the mask asks for none."""
+    """Return the gradients of data, weight and bias; None where the mask asks for none.
+
+    The gradient of the data is the opposite convolution (transposed for plain) of the output's gradient;
+    that of the weight is a convolution of data and gradient.
+    """
     steps, pads, gaps = (spread(item, data.dim() - 2) for item in (stride, padding, dilation))
     window = Window(steps, pads, gaps, groups)
     of_data = of_weight = of_bias = None
@@ -47,7 +51,7 @@ def convolution_backward(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a convolution's kernel moves; one number for each spatial dimension."""
+    """How a convolution's kernel moves over the data; lists have one number for each spatial dimension."""
 
     stride: list[int]
     padding: list[int]
@@ -56,28 +60,33 @@ class Window:
 
 
 def _data_of_plain(grad: Tensor, data: Tensor, weight: Tensor, window: Window) -> Tensor:
-    """Spread the gradient back; what no window reached at the far end is added as padding."""
+    """Return the gradient of a plain convolution's data, by a transposed one.
+
+    Elements at the far ends that no window reached are added as output padding: their gradient is zero.
+    """
     reached = [
         (size - 1) * step - 2 * pad + gap * (kernel - 1) + 1
         for size, step, pad, gap, kernel in zip(
             grad.shape[2:], window.stride, window.padding, window.dilation, weight.shape[2:], strict=True
         )
     ]
-    missing = [size - got for size, got in zip(data.shape[2:], reached, strict=True)]
+    missing = [size - covered for size, covered in zip(data.shape[2:], reached, strict=True)]
     return _convolve(grad, weight, window, missing)
 
 
 def _data_of_transposed(grad: Tensor, data: Tensor, weight: Tensor, window: Window) -> Tensor:
+    """Return the gradient of a transposed convolution's data, by a plain one."""
+    # output padding may make room for one more window than the data has elements
     return _first(_convolve(grad, weight, window), data.shape[2:])
 
 
 def _weight(small: Tensor, large: Tensor, weight: Tensor, window: Window) -> Tensor:
-    """Convolve one side with the other: channels become the batch, stride and dilation swap roles.
+    """Return the gradient of the weight: channels become the batch, stride and dilation swap roles.
 
     Args:
-        small: What the kernel makes of ``large`` in a plain convolution.
-        large: The other side.
-        weight: Whose gradient is asked.
+        small: Gradient of a plain convolution's output, or data of a transposed one.
+        large: Data of a plain convolution, or gradient of a transposed one's output.
+        weight: The weight whose gradient is returned.
         window: How the kernel moves.
     """
     groups = window.groups
@@ -87,13 +96,13 @@ def _weight(small: Tensor, large: Tensor, weight: Tensor, window: Window) -> Ten
     kernels = small.transpose(0, 1)
     swapped = Window(window.dilation, window.padding, window.stride, groups)
     # large: (channels of a group, groups x N, ...); kernels of each group: (channels, N, ...)
-    made = _convolve(batch.flatten(1, 2), kernels, swapped)
-    return _first(made.transpose(0, 1), weight.shape[2:])
+    gradient = _convolve(batch.flatten(1, 2), kernels, swapped)
+    return _first(gradient.transpose(0, 1), weight.shape[2:])
 
 
 def _convolve(data: Tensor, weight: Tensor, window: Window, missing: list[int] | None = None) -> Tensor:
-    """Convolve; transposed where ``missing`` says what is added at the far ends."""
-    made: Tensor = _aten.convolution(
+    """Convolve without bias; with ``missing``, the output padding, by a transposed convolution."""
+    result: Tensor = _aten.convolution(
         data,
         weight,
         None,
@@ -104,7 +113,7 @@ def _convolve(data: Tensor, weight: Tensor, window: Window, missing: list[int] |
         missing or [0] * len(window.stride),
         window.groups,
     )
-    return made
+    return result
 
 
 def _first(tensor: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -131,4 +140,4 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     **pooling.DECOMPOSITIONS,
     _aten.convolution_backward.default: convolution_backward,
 }
-"""Operator -> what takes its place in an export."""
+"""Operator -> the function that is exported in its place."""

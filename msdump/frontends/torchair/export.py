@@ -1,7 +1,7 @@
-"""A graph that torch has captured -> an ONNX model with GE-like names.
+"""Export of a graph that torch has captured to an ONNX model with names like GE's.
 
-A captured graph may leave dimensions open. It is exported anew for every set of
-input shapes that it meets: numbers become constants, so that each model is static.
+A captured graph may leave dimensions open. It is exported anew for every set of input shapes that it meets:
+sizes become constants, so that each model is static.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _QUIET: Final = ("torch.onnx", "torch.onnx._internal.exporter._registration", "o
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """An output of the captured graph that no operator makes anew: the input at ``position``."""
+class PassedInput:
+    """An output of the captured graph that is one of its inputs, the one at ``position``."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutput:
-    """An output that the model makes.
+    """An output that the ONNX model computes.
 
     Attributes:
-        name: The model's output.
-        stride: Steps between elements in eager execution.
-        device: Where eager execution leaves it.
+        name: Name of the model's output.
+        stride: Stride of the tensor in eager execution, in elements.
+        device: Device of the tensor in eager execution.
     """
 
     name: str
@@ -59,7 +59,7 @@ class FixedOutput:
     value: Any
 
 
-Result = Given | ModelOutput | FixedOutput
+Result = PassedInput | ModelOutput | FixedOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Exported:
 
     @property
     def makes_tensors(self) -> bool:
-        """Tell whether there is anything to run."""
+        """Tell whether the model computes any output, so that there is anything to run."""
         return any(isinstance(result, ModelOutput) for result in self.results)
 
 
@@ -90,14 +90,14 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
     Args:
         gm: The captured graph of ATen operators, without mutation.
         arguments: Its inputs: tensors and numbers.
-        name: What the model is called.
+        name: Name of the model's graph.
 
     Raises:
         GraphError: An operator that ONNX has no form for, or an output that depends on data.
     """
     tensors = [item for item in arguments if isinstance(item, torch.Tensor)]
-    values: Values = {}
-    concrete = _Concrete(gm, arguments, values.update)
+    values: Values = {}  # filled while the exporter traces the module
+    concrete = _ConcreteModule(gm, arguments, values.update)
     program = _program(concrete, tuple(tensor.detach() for tensor in tensors), name)
     model = program.model
     model.graph.name = name
@@ -108,17 +108,21 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
 
 
 Values = dict[str, Any]
-"""What the nodes that a captured graph returns came to, by their names."""
+"""Values of the nodes that a captured graph returns, as traced, by the nodes' names."""
 
 
-class _Concrete(torch.nn.Module):
-    """The captured graph with its numbers filled in, giving only the tensors that it makes."""
+class _ConcreteModule(torch.nn.Module):
+    """The captured graph as a module of tensors alone.
+
+    Inputs that are numbers are constants of the module. It returns only tensors that operators compute,
+    each once, since an ONNX graph has neither numbers nor inputs among its outputs.
+    """
 
     def __init__(self, gm: GraphModule, arguments: Sequence[Any], note: Callable[[Values], None]) -> None:
         super().__init__()
         self.gm = gm
         self.arguments = [None if isinstance(item, torch.Tensor) else item for item in arguments]
-        self.slots = [at for at, item in enumerate(arguments) if isinstance(item, torch.Tensor)]
+        self.slots = _tensor_positions(arguments)
         self.note = note
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -126,7 +130,7 @@ class _Concrete(torch.nn.Module):
         for slot, tensor in zip(self.slots, tensors, strict=True):
             filled[slot] = tensor
         with fx_traceback.preserve_node_meta():
-            values = _Noting(self.gm).run(*filled)
+            values = _OriginInterpreter(self.gm).run(*filled)
         returned = {
             node.name: value
             for node, value in zip(output_nodes(self.gm), values, strict=True)
@@ -136,8 +140,8 @@ class _Concrete(torch.nn.Module):
         return tuple(returned[name] for name in made_names(self.gm, returned))
 
 
-class _Noting(Interpreter):
-    """Runs a graph; what is traced meanwhile carries the name of the node that it comes from."""
+class _OriginInterpreter(Interpreter):
+    """Runs a captured graph; every operator traced meanwhile carries the name of the node that called it."""
 
     def run_node(self, n: Node) -> Any:
         custom = n.meta.get("custom") or {}
@@ -149,22 +153,28 @@ class _Noting(Interpreter):
 
 
 def output_nodes(gm: GraphModule) -> tuple[Any, ...]:
-    """Return what a captured graph returns: nodes, None and numbers."""
+    """Return the outputs of a captured graph: nodes, None and numbers."""
     returned = gm.graph.output_node().args[0]
     return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
 
 
 def made_names(gm: GraphModule, values: Values) -> list[str]:
-    """Return the names of the nodes, each once, whose tensors a captured graph makes and returns."""
-    found = dict.fromkeys(node for node in output_nodes(gm) if isinstance(node, Node))
+    """Return the names of the nodes, each once, whose tensors a captured graph computes and returns."""
+    nodes = dict.fromkeys(node for node in output_nodes(gm) if isinstance(node, Node))
     return [
         node.name
-        for node in found
+        for node in nodes
         if node.op != "placeholder" and isinstance(values[node.name], torch.Tensor)
     ]
 
 
-def _program(concrete: _Concrete, tensors: tuple[torch.Tensor, ...], name: str) -> Any:
+def _tensor_positions(arguments: Sequence[Any]) -> list[int]:
+    """Return the positions of the tensors among a graph's inputs."""
+    return [position for position, item in enumerate(arguments) if isinstance(item, torch.Tensor)]
+
+
+def _program(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...], name: str) -> Any:
+    """Return the exporter's ONNXProgram of a module; GraphError as in ``export``."""
     try:
         with ThreadPoolExecutor(1) as fresh:  # a call of compiled code hides parts of torch's dispatch
             return fresh.submit(_translate, concrete, tensors).result()
@@ -176,7 +186,7 @@ def _program(concrete: _Concrete, tensors: tuple[torch.Tensor, ...], name: str) 
         ) from error
 
 
-def _translate(concrete: _Concrete, tensors: tuple[torch.Tensor, ...]) -> Any:
+def _translate(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...]) -> Any:
     with _quiet(), torch.no_grad():
         exported = torch.export.export(concrete, tensors, strict=False)
         exported = exported.run_decompositions(dict(DECOMPOSITIONS))
@@ -193,7 +203,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the exporter says about itself from the user's log."""
+    """Keep the exporter's warnings about itself out of the user's log."""
     loggers = [logging.getLogger(name) for name in _QUIET]
     levels = [logger.level for logger in loggers]
     try:
@@ -208,11 +218,12 @@ def _quiet() -> Iterator[None]:
 
 
 def _name_inputs(graph: Any, gm: GraphModule, arguments: Sequence[Any]) -> tuple[tuple[str, int], ...]:
-    """Call the model's inputs as the captured graph does; return their names and positions."""
+    """Rename the model's inputs to the captured graph's names; return these and their positions."""
     placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    slots = [at for at, item in enumerate(arguments) if isinstance(item, torch.Tensor)]
+    slots = _tensor_positions(arguments)
     named = []
     for value in graph.inputs:
+        # the exporter calls the arguments of ``forward`` tensors_0, tensors_1, ...
         position = slots[int(value.name.rpartition("_")[2])]
         value.name = placeholders[position]
         named.append((value.name, position))
@@ -220,7 +231,7 @@ def _name_inputs(graph: Any, gm: GraphModule, arguments: Sequence[Any]) -> tuple
 
 
 def _name_operators(graph: Any, exported: Any) -> dict[str, str]:
-    """Number the operators by type, as GE does: Add, Add_1, ...; return where each comes from."""
+    """Number the operators by type, as GE does: Add, Add_1, ...; return the captured node of each."""
     captured = {node.name: (node.meta.get("custom") or {}).get(ORIGIN, "") for node in exported.graph.nodes}
     counts: Counter[str] = Counter()
     origins = {}
@@ -236,18 +247,20 @@ def _name_operators(graph: Any, exported: Any) -> dict[str, str]:
 
 
 def _results(gm: GraphModule, values: Values, names: Sequence[str]) -> tuple[Result, ...]:
-    made = dict(zip(made_names(gm, values), names, strict=True))
+    model_outputs = dict(zip(made_names(gm, values), names, strict=True))
     placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    positions = {name: at for at, name in enumerate(placeholders)}
-    return tuple(_result(node, values, made, positions) for node in output_nodes(gm))
+    positions = {name: position for position, name in enumerate(placeholders)}
+    return tuple(_result(node, values, model_outputs, positions) for node in output_nodes(gm))
 
 
-def _result(node: Any, values: Values, made: dict[str, str], positions: dict[str, int]) -> Result:
+def _result(node: Any, values: Values, model_outputs: dict[str, str], positions: dict[str, int]) -> Result:
+    """Return where an output of the captured graph comes from: an input, the model, or the shapes."""
     if not isinstance(node, Node):
         return FixedOutput(node)
     if node.name in positions:
-        return Given(positions[node.name])
+        return PassedInput(positions[node.name])
     value = values[node.name]
-    if node.name in made:
-        return ModelOutput(made[node.name], tuple(int(step) for step in value.stride()), value.device)
+    if node.name in model_outputs:
+        stride = tuple(int(step) for step in value.stride())
+        return ModelOutput(model_outputs[node.name], stride, value.device)
     return FixedOutput(value)

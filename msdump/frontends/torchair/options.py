@@ -1,4 +1,4 @@
-"""The options of CompilerConfig: each is checked when it is set, with torchair's own words."""
+"""The options of CompilerConfig, each checked when it is set; errors and their texts are torchair's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Option:
     """One option; ``value`` is its text, as GE options are texts.
 
     Attributes:
-        default: What holds until it is set.
+        default: The value until another one is set.
     """
 
     __slots__ = ("_check", "_value", "default")
@@ -114,11 +114,11 @@ class Group:
         return sorted(self._members)
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        """Return what copies are made of."""
+        """Return name and members: copying and pickling must not go through ``__getattr__``."""
         return self._name, self._members
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
-        """Become a copy."""
+        """Take over the name and members of the original."""
         Group.__init__(self, *state)
 
 
@@ -128,7 +128,7 @@ class TolerantGroup(Group):
     __slots__ = ()
 
     def __setattr__(self, key: str, value: Any) -> None:
-        """Take whatever is set, with a warning."""
+        """Accept any option and value, with a warning."""
         if isinstance(self._members.get(key), Group):
             super().__setattr__(key, value)
             return

@@ -1,4 +1,4 @@
-"""``torchair.scope``: parts of a network that are dumped, chosen in its source."""
+"""``torchair.scope``: marks in a network's source on the operators that are dumped."""
 
 from __future__ import annotations
 

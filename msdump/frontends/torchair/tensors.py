@@ -1,4 +1,4 @@
-"""Tensors of torch to arrays and back, with the element types that numpy has from ``ml_dtypes``."""
+"""Conversion between torch's tensors and numpy's arrays, with the element types of ``ml_dtypes``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CARRIERS: Final[dict[torch.dtype, tuple[torch.dtype, Any]]] = {
 }
 """Types that torch does not hand to numpy: the integer that carries their bits, and numpy's type."""
 
-_BACK: Final = {np.dtype(there): here for here, (_, there) in _CARRIERS.items()}
+_TORCH_TYPES: Final = {np.dtype(dtype): torch_dtype for torch_dtype, (_, dtype) in _CARRIERS.items()}
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray:
@@ -34,12 +34,13 @@ def to_array(tensor: torch.Tensor) -> np.ndarray:
             f"a tensor of layout {tensor.layout} and type {tensor.dtype} cannot be fed; "
             "dense tensors are allowed: convert it with .to_dense() or .dequantize()"
         )
+    # a conjugate or negative may be a flag on the original's memory, which numpy does not know
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    carried = _CARRIERS.get(plain.dtype)
-    if carried is None:
+    carrier_and_dtype = _CARRIERS.get(plain.dtype)
+    if carrier_and_dtype is None:
         array: np.ndarray = plain.numpy()
         return array
-    carrier, dtype = carried
+    carrier, dtype = carrier_and_dtype
     bits: np.ndarray = plain.view(carrier).numpy()
     return bits.view(dtype)
 
@@ -52,7 +53,7 @@ def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -
         stride: Steps between elements, as eager execution lays the tensor out.
         device: Where the tensor lies.
     """
-    dtype = _BACK.get(array.dtype)
+    dtype = _TORCH_TYPES.get(array.dtype)
     own = np.array(array, order="C", copy=True)
     if dtype is None:
         plain = torch.from_numpy(own)
