@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,18 +38,62 @@ class OperatorRef:
     full_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TensorRecord:
+class DevicePart(Protocol):
+    """How and where the emulated device holds one tensor; an answer is worked out when it is asked for."""
+
+    @property
+    def slot(self) -> int:
+        """Index among the operator's inputs or outputs, absent ones included."""
+
+    @property
+    def format(self) -> str:
+        """Name of the format in which it lies in device memory; the default one: as on the host."""
+
+    @property
+    def groups(self) -> int:
+        """Groups that the format is laid out for."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies, 0 where that is not known; in the run that goes on, as it stands now."""
+
+    @property
+    def origin(self) -> str:
+        """Full name of the operator that gave an output before the graph was compiled, "" for inputs."""
+
+    def element_type(self, host: DType) -> DType:
+        """Return the device's element type of a tensor that has this one on the host."""
+
+    def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
+        """Return an array in the device's element type."""
+
+    def laid_out(self, array: np.ndarray) -> np.ndarray:
+        """Return an array in the device's layout.
+
+        Raises:
+            FormatError: The format cannot hold it.
+        """
+
+    def pinned(self) -> Self:
+        """Return the same with the address that it has now, for later."""
+
+
+class TensorRecord(NamedTuple):
     """One tensor of one operator at one moment.
+
+    One is made for every tensor, and another by most steps: a tuple is made in a third of the time
+    that a frozen dataclass takes.
 
     Attributes:
         operator: The operator that read or wrote it.
         io: Input or output.
-        slot: Index among the operator's inputs or outputs.
-        dtype: Its original element type.
-        array: Its elements, C order; a view that is valid while the operator's step runs.
+        slot: Index among the operator's inputs or outputs, as file names tell it.
+        dtype: Element type, packed ones included; that of the host until a step shows the device's.
+        array: Its elements; a view that is valid while the operator's step runs.
         timestamp: Microseconds since the epoch, strictly increasing in a process.
         format: Name of the memory format.
+        device: What the emulated device knows of it; None on CPU and GPU.
+        host: Its elements as the host holds them, where ``array`` shows others.
     """
 
     operator: OperatorRef
@@ -59,6 +103,13 @@ class TensorRecord:
     array: np.ndarray
     timestamp: int
     format: str = DEFAULT_FORMAT
+    device: DevicePart | None = None
+    host: np.ndarray | None = None
+
+    @property
+    def on_host(self) -> np.ndarray:
+        """Its elements as the host holds them."""
+        return self.array if self.host is None else self.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
-from msdump import dtypes
-from msdump.capture import device_steps, steps
-from msdump.capture.sampling import sample
+from msdump.capture.pipeline import operator_records, pipeline
 from msdump.capture.selection import Selection, drops_useless, is_useless
-from msdump.capture.statistics.rows import Statistics
-from msdump.capture.steps import Step
+from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
-from msdump.encode import npy
+from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Trigger
 from msdump.reasons import Reason
-from msdump.record import IO, Artifact, OperatorRef, TensorRecord
-from msdump.store import layouts, names, operator_names
+from msdump.record import IO, Artifact, OperatorRef
+from msdump.store import names, operator_names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink
 
-
-def compile_steps(plan: DumpPlan, device: Ascend | None) -> tuple[Step, ...]:
-    """Return what every tensor of a plan walks through.
-
-    Args:
-        plan: The plan.
-        device: The emulated device, None on CPU and GPU.
-    """
-    made: list[Step] = [steps.drop_text(), steps.drop_empty]
-    if device is not None:
-        made.append(
-            device_steps.to_device(device) if plan.what.keeps_device_format else device_steps.to_host(device)
-        )
-        if plan.what.sample_count is not None:
-            made.append(sample(plan.what.sample_count))
-    return tuple(made)
+_NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
 
 
 class Capture:
@@ -85,14 +68,13 @@ class Capture:
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
         self._sink = sink
-        self._clock = clock
+        self._now = clock.now
         self._trigger = trigger
-        self._steps = compile_steps(plan, device)
-        self._file_name = names.namer(plan.files.naming, plan.context.device_target)
-        self._statistics = _statistics(plan)
+        self._pipeline = pipeline(plan, sink)
+        self._records = operator_records(plan, device)
         self._drops_useless = drops_useless(plan)
         self._no_tensors = tuple(
-            steps.count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
+            count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
             for node in graph.nodes
         )
         self._directory = ""
@@ -120,13 +102,22 @@ class Capture:
             self._write_args(position)
         for _ in range(self._no_tensors[position]):
             self._sink.skip(Reason.NO_TENSOR)
-        for slot, array in _present(inputs):
-            self._write(operator, IO.INPUT, slot, array, self._directory)
-        for slot, array in _present(outputs):
-            if self._drops_useless and is_useless(operator, slot):
+        records = self._records.of_both(
+            operator, position, inputs, self._useful(operator, outputs), self._now
+        )
+        self._pipeline.take(self._directory, operator, _NO_TASK, records)
+
+    def _useful(self, operator: OperatorRef, outputs: Arrays) -> Arrays:
+        """Return the outputs of an operator without those that it declares useless."""
+        if not self._drops_useless:
+            return outputs
+        useful = []
+        for slot, array in enumerate(outputs):
+            is_dropped = array is not None and is_useless(operator, slot)
+            if is_dropped:
                 self._sink.skip(Reason.USELESS)
-            else:
-                self._write(operator, IO.OUTPUT, slot, array, self._directory)
+            useful.append(None if is_dropped else array)
+        return useful
 
     def enter(self, body: Graph) -> Capture | None:
         """Return what sees a branch or the body of a loop, which is about to run once."""
@@ -139,48 +130,24 @@ class Capture:
         """Write the inputs of an operator that has just failed (``op_debug_mode`` 4)."""
         if not self._takes_failures:
             return
-        for slot, array in _present(inputs):
-            self._write(self._operators[position], IO.INPUT, slot, array, self._directory)
+        operator = self._operators[position]
+        records = self._records.of(operator, position, IO.INPUT, inputs, self._now)
+        self._pipeline.take(self._directory, operator, _NO_TASK, records)
 
     def write_parameter(self, name: str, array: np.ndarray) -> None:
         """Write a weight or graph input as ``Parameter.{name}``."""
-        self._write(OperatorRef(names.PARAMETER, name), IO.OUTPUT, 0, array, self._directory)
+        self._write_value(OperatorRef(names.PARAMETER, name), name, array, self._directory)
 
     def write_constant(self, number: int, array: np.ndarray, directory: str) -> None:
         """Write a constant as ``Parameter.data-{number}``."""
-        self._write(names.constant(number), IO.OUTPUT, 0, array, directory)
+        self._write_value(names.constant(number), "", array, directory)
 
-    def _write(self, operator: OperatorRef, io: IO, slot: int, array: np.ndarray, directory: str) -> None:
-        dtype = dtypes.from_numpy(array.dtype)
-        record = TensorRecord(operator, io, slot, dtype, array, self._clock.now())
-        kept = steps.walk(record, self._steps)
-        if isinstance(kept, Reason):
-            self._sink.skip(kept)
-            return
-        if self._plan.files.keeps_tensors:
-            wide = steps.widened(kept)
-            buffers = npy.encode(wide.array)
-            self._sink.write(Artifact(directory, self._file_name(kept), buffers, wide.array.nbytes))
-        if self._statistics is not None:
-            self._write_row(self._statistics, kept, directory)
-
-    def _write_row(self, statistics: Statistics, record: TensorRecord, directory: str) -> None:
-        cells = statistics.measure(record)
-        if cells is not None:
-            path = f"{directory}/{layouts.STATISTICS}"
-            self._sink.append(path, statistics.row(record, cells), statistics.header)
+    def _write_value(self, operator: OperatorRef, name: str, array: np.ndarray, directory: str) -> None:
+        """Write a value of the graph as the output of the operator that stands for it."""
+        record = self._records.of_graph_input(operator, name, array, self._now())
+        self._pipeline.take(directory, operator, _NO_TASK, (record,))
 
     def _write_args(self, position: int) -> None:
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
         self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))
-
-
-def _statistics(plan: DumpPlan) -> Statistics | None:
-    if plan.statistics is None:
-        return None
-    return Statistics(plan.statistics, names.STYLES[plan.files.naming, plan.context.device_target])
-
-
-def _present(arrays: Arrays) -> Iterator[tuple[int, np.ndarray]]:
-    return ((slot, array) for slot, array in enumerate(arrays) if array is not None)

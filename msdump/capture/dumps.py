@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from msdump.capture.compiled.dump import CompiledDump
-from msdump.capture.compiled.held import Memory
 from msdump.capture.compiled.single_dump import SingleDump, SingleOperator
 from msdump.capture.network_dump import NetworkDump
 from msdump.capture.process import Process
+from msdump.capture.steps.records import Memory
 from msdump.counters import ModelIdentity, Run
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph

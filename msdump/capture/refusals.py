@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from msdump.capture import steps
 from msdump.capture.compiled import watcher
 from msdump.capture.compiled.dump import select_compiled
 from msdump.capture.compiled.model_selection import Slot
+from msdump.capture.pipeline import compile_drops, unit
 from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
-from msdump.capture.steps import Step
+from msdump.capture.steps.drops import is_no_tensor
+from msdump.capture.steps.step import Step
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph, Node
-from msdump.plan import DeviceTarget, DumpPlan, FileFormat, Scene, Tree, Trigger
+from msdump.plan import DeviceTarget, DumpPlan, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO
 
@@ -78,15 +79,12 @@ class GraphRefusals:
             return Reason.BLACKLISTED
         if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node.operator, slot):
             return Reason.USELESS
-        return Reason.NO_TENSOR if steps.is_no_tensor(self.graph, name) else None
+        return Reason.NO_TENSOR if is_no_tensor(self.graph, name) else None
 
 
 def dropping(plan: DumpPlan) -> tuple[Step, ...]:
     """Return those of the steps that every tensor walks through that may drop it."""
-    if plan.compiled.operator_statistics is not None:
-        return ()
-    is_npy = plan.files.tree is Tree.RANKS or plan.files.file_format is FileFormat.NPY
-    return (steps.drop_text(), *((steps.drop_empty,) if is_npy else ()))
+    return compile_drops(unit(plan))
 
 
 def refusals(

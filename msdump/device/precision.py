@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from msdump.dtypes import BFLOAT16, DType
-from msdump.graph.kernel.emulation import FLOAT16, FLOAT16_MOST, FLOAT32, OVERFLOWS_FROM, Rounding
+from msdump.graph.kernel.emulation import FLOAT16, FLOAT16_MOST, FLOAT32, HALVES, OVERFLOWS_FROM, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
 
 # types of cube operators only; force_fp16, which every operator obeys, is none of these
@@ -33,6 +33,8 @@ _NARROW: Final[Mapping[PrecisionMode, DType]] = {
     PrecisionMode.ALLOW_FP32_TO_FP16: FLOAT16,
     PrecisionMode.ALLOW_FP32_TO_BF16: BFLOAT16,
 }
+
+_CONVERTED: Final = (FLOAT32, *HALVES)
 
 CUBE_OPS: Final = frozenset(
     {
@@ -75,6 +77,20 @@ def numpy_cast(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 cast: Callable[[np.ndarray, DType], np.ndarray] = numpy_cast
 """Converts between float types; replaced where something faster than numpy is at hand."""
+
+
+def held_type(device: DType | None, host: DType) -> DType:
+    """Return the element type in which the device holds a tensor of a host type.
+
+    Only float types are converted between host and device; the others travel as they are.
+
+    Args:
+        device: The type in which the operator reads or writes it, None where that is not known.
+        host: The type of its elements on the host.
+    """
+    if device is None or device is host or device not in _CONVERTED or host not in _CONVERTED:
+        return host
+    return device
 
 
 def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.ndarray:

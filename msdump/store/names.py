@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef
@@ -170,8 +169,11 @@ def constant(number: int) -> OperatorRef:
     return OperatorRef(PARAMETER, f"data-{number}")
 
 
-NameTensor = Callable[["TensorRecord"], str]
-"""Gives the file name of a tensor."""
+class NameTensor(Protocol):
+    """Gives the file name of a tensor."""
+
+    def __call__(self, record: TensorRecord, task_id: int = 0, stream_id: int = 0, /) -> str:
+        """Return the name, given the task and the stream of a compiled graph's operator."""
 
 
 def namer(naming: Naming, device_target: DeviceTarget) -> NameTensor:
@@ -181,26 +183,26 @@ def namer(naming: Naming, device_target: DeviceTarget) -> NameTensor:
     from the second step on.
     """
     style = STYLES[naming, device_target]
-    heads: dict[OperatorRef, str] = {}
+    heads: dict[tuple[OperatorRef, int, int], str] = {}
     input_tails: dict[tuple[int, str, str], str] = {}
     output_tails: dict[tuple[int, str, str], str] = {}
 
-    def file_name(record: TensorRecord) -> str:
-        head = heads.get(record.operator)
+    def file_name(record: TensorRecord, task_id: int = 0, stream_id: int = 0, /) -> str:
+        place = (record.operator, task_id, stream_id)
+        head = heads.get(place)
         if head is None:
-            head = heads[record.operator] = _HEAD.format(_of_record(record, style))
+            head = heads[place] = _HEAD.format(_of_record(record, style, task_id, stream_id))
         tails = input_tails if record.io is IO.INPUT else output_tails
         key = (record.slot, record.format, record.dtype.name)
         tail = tails.get(key)
         if tail is None:
-            tail = tails[key] = _TAIL.format(_of_record(record, style))
+            tail = tails[key] = _TAIL.format(_of_record(record, style, task_id, stream_id))
         return f"{head}{record.timestamp}{tail}"
 
     return file_name
 
 
-def _of_record(record: TensorRecord, style: Style) -> TensorName:
-    """Return the name of a tensor that no task of a compiled graph made."""
+def _of_record(record: TensorRecord, style: Style, task_id: int, stream_id: int) -> TensorName:
     return TensorName(
         sanitize(record.operator.op_type),
         op_name(record.operator, style),
@@ -209,4 +211,6 @@ def _of_record(record: TensorRecord, style: Style) -> TensorName:
         record.slot,
         record.format,
         dtype_field(record.dtype, style),
+        task_id,
+        stream_id,
     )

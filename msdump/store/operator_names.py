@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msdump.encode import op_debug
 from msdump.record import OperatorRef
 from msdump.store import names
-from msdump.store.names import DIGITS, Style, TensorName
+from msdump.store.names import DIGITS, Style
 from msdump.store.templates import TEXT, Field, Template
-
-if TYPE_CHECKING:
-    from msdump.record import TensorRecord
 
 OP_DEBUG: Final = OperatorRef(op_debug.OP_TYPE, op_debug.NODE)
 """The identity of the file that tells of an overflow (``op_debug_mode`` 3 under O2, acl ``dump_debug``)."""
@@ -134,21 +131,6 @@ def of(operator: OperatorRef, style: Style, task_id: int, stream_id: int, timest
     """Return the name of the file with an operator's tensors."""
     op_type, op_name = names.sanitize(operator.op_type), names.op_name(operator, style)
     return OperatorName(op_type, op_name, task_id, stream_id, timestamp)
-
-
-def of_tensor(name: OperatorName, record: TensorRecord, style: Style) -> TensorName:
-    """Return the name of one tensor of an operator's file (``file_format`` npy under O2)."""
-    return TensorName(
-        name.op_type,
-        name.op_name,
-        name.timestamp,
-        record.io,
-        record.slot,
-        record.format,
-        names.dtype_field(record.dtype, style),
-        name.task_id,
-        name.stream_id,
-    )
 
 
 def norm_exception(operator: OperatorRef, task_id: int, time: str) -> str:

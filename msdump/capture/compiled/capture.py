@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.capture import steps
-from msdump.capture.compiled.exception_files import ExceptionWriter
-from msdump.capture.compiled.held import Held, Holder
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.capture.compiled.operator_writer import OperatorWriter
-from msdump.capture.steps import Skip
+from msdump.capture.pipeline import Pipeline
+from msdump.capture.steps.drops import count_no_tensors
+from msdump.capture.steps.records import OperatorRecords, unwritten
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task, is_collective
@@ -22,7 +20,6 @@ from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, OperatorRef
-from msdump.store import names, operator_names
 from msdump.store.clock import CLOCK
 
 _DATA: Final = "Data"
@@ -40,13 +37,13 @@ class CompiledCapture:
         plan: DumpPlan,
         device: Ascend,
         selection: ModelSelection,
-        holder: Holder,
-        writer: OperatorWriter,
+        records: OperatorRecords,
+        pipeline: Pipeline,
         *,
         input_tasks: Mapping[str, Task],
-        skip: Skip,
+        skip: Callable[[Reason], None],
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
-        failure: ExceptionWriter | None = None,
+        failure: Pipeline | None = None,
     ) -> None:
         """Compile a plan for a graph.
 
@@ -54,12 +51,13 @@ class CompiledCapture:
             plan: What is dumped.
             device: The emulated device with the compiled graph.
             selection: Its operators and tensors that are dumped.
-            holder: Shows tensors as the device holds them.
-            writer: Writes operators.
+            records: Makes the records of its tensors.
+            pipeline: What they walk through into files.
             input_tasks: The task that each input of the model goes with.
             skip: Told of every sequence and map, which no file holds.
             overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
-            failure: Writes the operator that fails, under ``op_debug_mode`` 4 and acl's exception scenes.
+            failure: What the operator that fails is handed to, under ``op_debug_mode`` 4 and acl's
+                exception scenes.
         """
         self._no_tensors = _count_no_tensors(plan, device, selection)
         self.watched: Sequence[bool] = tuple(
@@ -72,15 +70,15 @@ class CompiledCapture:
         self._tasks = device.tasks
         self._data = selection.data if plan.what.keeps_outputs and plan.when.trigger is Trigger.ALWAYS else {}
         self._blocked = selection.blocked
-        self._holder = holder
-        self._writer = writer
+        self._device = device
+        self._records = records
+        self._pipeline = pipeline
         self._input_tasks = input_tasks
         self._skip = skip
         self._overflow = overflow
         self._failure = failure
         # MindSpore's op_debug_mode 4 promises the inputs alone.
         self._shows_unwritten = plan.files.tree is Tree.MODELS or plan.when.trigger is not Trigger.EXCEPTION
-        self._style = names.STYLES[plan.files.naming, plan.context.device_target]
         self._directory = ""
         self._iteration = 0
         self._inputs: dict[str, Any] = {}
@@ -123,13 +121,14 @@ class CompiledCapture:
             op_debug.write(self._directory, task, CLOCK.now())
         for name in self._data.get(position, ()):
             self._write_data(name)
-        read = list(self._kept(position, IO.INPUT, inputs))
-        made = list(self._kept(position, IO.OUTPUT, outputs))
+        read = self._unblocked(position, IO.INPUT, inputs)
+        made = self._unblocked(position, IO.OUTPUT, outputs)
+        files: tuple[tuple[Arrays, Arrays], ...] = ((read, made),)
         if is_collective(operator.op_type):
-            self._write(operator, task, read)
-            self._write(operator, task, made)
-        else:
-            self._write(operator, task, read + made)
+            files = (read, ()), ((), made)
+        for of_file in files:
+            records = self._records.at_once(operator, position, *of_file, CLOCK.now())
+            self._pipeline.take(self._directory, operator, task, records)
 
     def enter(self, body: Graph) -> CompiledCapture | None:
         """Return what sees a branch or the body of a loop, which is about to run once."""
@@ -143,27 +142,25 @@ class CompiledCapture:
         task = self._tasks[position]
         if self._failure is None or task is None:
             return
-        read = list(self._holder.hold(position, IO.INPUT, inputs))
-        made = list(self._holder.unwritten(position)) if self._shows_unwritten else []
-        self._failure.write(self._nodes[position], task, read, made)
+        operator = self._nodes[position].operator
+        made = unwritten(self._device, position) if self._shows_unwritten else ()
+        records = self._records.at_once(operator, position, inputs, made, CLOCK.now())
+        self._failure.take(self._directory, operator, task, records)
 
-    def _kept(self, position: int, io: IO, arrays: Arrays) -> Iterator[Held]:
-        blocked = self._blocked.get(position, frozenset())
-        shown = [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
-        return self._holder.hold(position, io, shown)
+    def _unblocked(self, position: int, io: IO, arrays: Arrays) -> Arrays:
+        """Return the inputs or outputs of an operator without those on a black list."""
+        blocked = self._blocked.get(position)
+        if not blocked:
+            return arrays
+        return [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
 
     def _write_data(self, name: str) -> None:
         """Write the ``Data`` operator of a graph input, once in an execution."""
         array = self._inputs.pop(name, None)
         if isinstance(array, np.ndarray):
-            held = self._holder.given(name, array)
-            self._write(OperatorRef(_DATA, name), self._input_tasks[name], [held])
-
-    def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
-        if not tensors:
-            return
-        name = operator_names.of(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
-        self._writer.write(self._directory, operator, name, tensors)
+            operator = OperatorRef(_DATA, name)
+            record = self._records.of_graph_input(operator, name, array, CLOCK.now())
+            self._pipeline.take(self._directory, operator, self._input_tasks[name], (record,))
 
 
 def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
@@ -171,9 +168,7 @@ def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection)
     if plan.when.trigger is not Trigger.ALWAYS:
         return (0,) * len(device.graph.nodes)
     return tuple(
-        steps.count_no_tensors(
-            device.graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs
-        )
+        count_no_tensors(device.graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs)
         if is_asked and not node.bodies
         else 0
         for node, is_asked in zip(device.graph.nodes, selection.asked, strict=True)

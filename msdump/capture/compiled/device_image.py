@@ -8,19 +8,21 @@ from typing import Final
 
 import numpy as np
 
-from msdump.capture.compiled.held import Held, Holder
-from msdump.capture.compiled.operator_writer import device_tensor
+from msdump.capture.steps.device import to_device_memory
+from msdump.capture.steps.records import Memory, OperatorRecords
+from msdump.capture.writers import device_tensor
 from msdump.device import formats
+from msdump.device.ascend import Ascend
 from msdump.device.contents import Contents
 from msdump.device.tasks import moves_nothing
 from msdump.encode import dump_data
 from msdump.encode.dump_data import TensorInfo
-from msdump.graph.graph import Graph
 from msdump.graph.kernel.stomp import stomped_bytes
 from msdump.observer import Arrays
-from msdump.record import IO
+from msdump.record import IO, Buffer, TensorRecord
 
 _STOMP: Final = 0x5A  # what a faulty kernel writes
+_NO_TIME: Final = 0  # of results in memory; a file of them has a time of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,28 @@ class Lying:
     Attributes:
         graph: Index of its graph.
         value: Its name there.
-        held: How it was when it was made.
+        record: How it was when it was made, as the host holds it; its address stays what it was then.
         info: What a file's header says of it.
     """
 
     graph: int
     value: str
-    held: Held
+    record: TensorRecord
     info: TensorInfo
+
+    @property
+    def start(self) -> int:
+        """Address of its first byte."""
+        return self.info.address
 
     @property
     def end(self) -> int:
         """Address behind its last byte."""
-        return self.held.address + self.info.size
+        return self.info.address + self.info.size
 
     def overlaps(self, start: int, end: int) -> bool:
         """Tell whether it has bytes in a range of addresses."""
-        return self.held.address < end and start < self.end
+        return self.start < end and start < self.end
 
 
 class DeviceImage:
@@ -63,11 +70,14 @@ class DeviceImage:
         self._overwritten: list[dict[str, np.ndarray]] = []
         self._untold: dict[int, dict[str, np.ndarray]] = {}
 
-    def write(self, lying: Lying, *, is_view: bool) -> None:
-        """Put a result where it lies; what lay there is gone, unless the result is a view of it."""
-        self._contents.write(lying.held.address, device_tensor(lying.held)[1])
-        for old in self._overlapping(lying.held.address, lying.end):
-            if not (is_view and old.held.address == lying.held.address):
+    def write(self, lying: Lying, data: Buffer, *, is_view: bool) -> None:
+        """Put the bytes of a result where it lies.
+
+        What lay there is gone, unless the result is a view of it.
+        """
+        self._contents.write(lying.start, data)
+        for old in self._overlapping(lying.start, lying.end):
+            if not (is_view and old.start == lying.start):
                 del self._lying[old.graph, old.value]
         self._lying[lying.graph, lying.value] = lying
 
@@ -90,35 +100,38 @@ class DeviceImage:
     def _overlapping(self, start: int, end: int) -> list[Lying]:
         return [lying for lying in self._lying.values() if lying.overlaps(start, end)]
 
-    def array(self, lying: Lying) -> np.ndarray:
-        """Return what lies where a result was put, in the device's type and the host's layout."""
-        held, info = lying.held, lying.info
-        data = self._contents.read(held.address, info.size)
-        array = dump_data.tensor(info, memoryview(data))
-        if held.placed is None or info.shape == held.array.shape:
-            return array.reshape(held.array.shape)
-        return formats.decode(held.placed.format, array, held.array.shape, held.placed.groups)
+    def record(self, lying: Lying) -> TensorRecord:
+        """Return a result as memory reads now, in the device's type and the host's layout."""
+        record = lying.record
+        dtype = record.dtype if record.device is None else record.device.element_type(record.dtype)
+        return record._replace(array=self._array(lying), dtype=dtype, host=record.array)
+
+    def _array(self, lying: Lying) -> np.ndarray:
+        info, part = lying.info, lying.record.device
+        array = dump_data.tensor(info, memoryview(self._contents.read(info.address, info.size)))
+        if part is None or info.shape == info.original_shape:
+            return array.reshape(info.original_shape)
+        return formats.decode(part.format, array, info.original_shape, part.groups)
 
     def _host_array(self, lying: Lying) -> np.ndarray:
-        array, host = self.array(lying), lying.held.host
-        return array if host is None else array.astype(host.numpy, copy=False)
+        return self._array(lying).astype(lying.record.dtype.numpy, copy=False)
 
 
 class GraphImage:
     """The results of one graph's operators in device memory."""
 
-    def __init__(self, graph: Graph, holder: Holder, image: DeviceImage) -> None:
+    def __init__(self, device: Ascend, memory: Memory, image: DeviceImage) -> None:
         """Look at a graph.
 
         Args:
-            graph: The graph.
-            holder: Shows its tensors as the device holds them, and where.
+            device: The emulated device with the graph.
+            memory: Gives the addresses of the run that goes on.
             image: The memory.
         """
-        self._index = graph.index
-        self._nodes = graph.nodes
-        self._stomps = tuple(map(stomped_bytes, graph.nodes))
-        self._holder = holder
+        self._index = device.graph.index
+        self._nodes = device.graph.nodes
+        self._stomps = tuple(map(stomped_bytes, self._nodes))
+        self._records = OperatorRecords(device, memory)
         self._image = image
 
     @property
@@ -129,15 +142,17 @@ class GraphImage:
     def put(self, position: int, outputs: Arrays) -> tuple[Lying, ...]:
         """Write the results of an operator to their addresses; return those that have one."""
         node = self._nodes[position]
-        made = tuple(
-            Lying(self._index, node.outputs[held.slot], held, device_tensor(held)[0])
-            for held in self._holder.hold(position, IO.OUTPUT, outputs)
-            if held.address
-        )
         is_view = moves_nothing(node)  # what lies there is the input, by another name
-        for lying in made:
-            self._image.write(lying, is_view=is_view)
-        return made
+        made = []
+        for record in self._records.of(node.operator, position, IO.OUTPUT, outputs, lambda: _NO_TIME):
+            if record.device is None or not record.device.address:
+                continue
+            pinned = record._replace(device=record.device.pinned())
+            shown = to_device_memory(pinned)
+            lying = Lying(self._index, node.outputs[record.slot], pinned, device_tensor.info(shown))
+            self._image.write(lying, device_tensor.contents(shown), is_view=is_view)
+            made.append(lying)
+        return tuple(made)
 
     def stomp(self, position: int, made: Sequence[Lying]) -> dict[str, np.ndarray]:
         """Let a faulty kernel write past its last result; return what faults have changed in the graph."""

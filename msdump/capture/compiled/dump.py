@@ -9,30 +9,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from msdump.capture import device_steps
 from msdump.capture.compiled import acl_json, model_selection, watcher
 from msdump.capture.compiled.capture import CompiledCapture
-from msdump.capture.compiled.exception_files import EXCEPTIONS, ExceptionWriter
-from msdump.capture.compiled.held import Holder, Memory, memory_of
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.capture.compiled.operator_statistics import StatisticsWriter
-from msdump.capture.compiled.operator_writer import DumpDataWriter, NpyWriter, OperatorWriter
 from msdump.capture.compiled.watcher import Sight, WatcherCapture
+from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
 from msdump.capture.process import Process
 from msdump.capture.selection import used_items
-from msdump.capture.statistics.rows import Statistics
+from msdump.capture.steps.device import reader
+from msdump.capture.steps.records import Memory, memory_of
 from msdump.capture.triggers import OverflowTrigger
 from msdump.counters import ModelIdentity, Run
 from msdump.device import tasks
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph, Node
-from msdump.plan import DumpLevel, DumpPlan, ExceptionDump, FileFormat, Scene, Tree, Trigger
+from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import Artifact
 from msdump.selector import Selector
-from msdump.store import layouts, names
+from msdump.store import names
 from msdump.store.clock import CLOCK
 from msdump.store.existing import free_time
 from msdump.store.layouts import ModelLayout
@@ -84,10 +81,10 @@ class CompiledDump:
         self._memory = memory
         self._devices = tuple(device.walk())
         self._input_tasks = tasks.of_inputs((inner.graph, inner.tasks) for inner in self._devices)
-        self._writer = operator_writer(plan, self.sink)
+        self._pipeline = pipeline(plan, self.sink)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
         self._failures = {
-            inner.graph.index: failure_writer(plan, inner.graph, self.sink) for inner in self._devices
+            inner.graph.index: failure_pipeline(plan, inner.graph, self.sink) for inner in self._devices
         }
         self._capture: CompiledCapture | WatcherCapture
         self.mark(frozenset())
@@ -108,15 +105,17 @@ class CompiledDump:
         watcher.warn_of_unknown(*_whole(self._devices), self.plan)
         sight = Sight()
         found = {
-            device.graph.index: WatcherCapture(self.plan, device, self._holder(device), self._writer, sight)
+            device.graph.index: WatcherCapture(
+                self.plan, device, self._memory_of(device), self._pipeline, sight
+            )
             for device in self._devices
         }
         for capture in found.values():
             capture.bodies = found
         return found[self._devices[0].graph.index]
 
-    def _holder(self, device: Ascend) -> Holder:
-        return Holder(device, memory_of(device, self._devices[0], self._memory))
+    def _memory_of(self, device: Ascend) -> Memory:
+        return memory_of(device, self._devices[0], self._memory)
 
     def _main_capture(self, marked: frozenset[str]) -> CompiledCapture:
         selections = select_compiled(self._devices, self.plan, marked, self._file_name)
@@ -128,8 +127,8 @@ class CompiledDump:
             self.plan,
             device,
             selections[device],
-            self._holder(device),
-            self._writer,
+            operator_records(self.plan, device, self._memory_of(device)),
+            self._pipeline,
             input_tasks=self._input_tasks,
             skip=self.sink.skip,
             overflow=self._trigger(device),
@@ -142,7 +141,7 @@ class CompiledDump:
         if self._op_debug is None:
             return None
         limit = self._process.overflow_limit(self.plan)
-        return OverflowTrigger(limit, device_steps.reader(device)), self._op_debug
+        return OverflowTrigger(limit, reader(device)), self._op_debug
 
     def write_graph_files(self) -> None:
         """Tell whether the files of the compilation were written; O2 saves no .ir files by itself."""
@@ -281,30 +280,8 @@ def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
     return name[:LONGEST_NAME] or _UNNAMED  # its number tells two of the same beginning apart
 
 
-def operator_writer(plan: DumpPlan, sink: Sink) -> OperatorWriter:
-    """Return what writes the operators of a plan: files of CANN, statistics, or .npy files."""
-    if plan.compiled.operator_statistics is not None:
-        return StatisticsWriter(sink, plan.compiled.operator_statistics)
-    if plan.files.file_format is FileFormat.BIN:
-        return DumpDataWriter(sink)
-    style = names.STYLES[plan.files.naming, plan.context.device_target]
-    statistics = None if plan.statistics is None else Statistics(plan.statistics, style)
-    return NpyWriter(sink, style, statistics, keeps_tensors=plan.files.keeps_tensors)
-
-
 def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
     if plan.when.trigger is not Trigger.OVERFLOW:
         return None
     known = [task for device in devices for task in device.tasks]
     return OpDebugWriter(sink, known, model_id, is_json=plan.files.file_format is FileFormat.NPY)
-
-
-def failure_writer(plan: DumpPlan, graph: Graph, sink: Sink) -> ExceptionWriter | None:
-    """Return what writes the operator that fails, None where no exception dump is on."""
-    scene = plan.compiled.scene
-    if scene is None and plan.context.exception_dump is ExceptionDump.FULL:
-        scene = Scene.NORM_EXCEPTION
-    if scene is None or scene not in EXCEPTIONS:
-        return None
-    directory = layouts.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
-    return ExceptionWriter(sink, directory, scene, graph)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from msdump.capture.compiled.dump import failure_writer, operator_writer
-from msdump.capture.compiled.held import Held, Holder, Memory
+from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
 from msdump.capture.process import Process
+from msdump.capture.steps.records import Memory, unwritten
 from msdump.counters import Run, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
@@ -17,8 +17,8 @@ from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays
 from msdump.plan import DumpLevel, DumpPlan
-from msdump.record import IO, OperatorRef
-from msdump.store import layouts, names, operator_names
+from msdump.record import OperatorRef
+from msdump.store import layouts
 from msdump.store.clock import CLOCK
 
 
@@ -75,11 +75,10 @@ class SingleDump:
         self.wants_outputs = plan.what.keeps_outputs
         self._device = device
         self._single = single
-        self._holder = Holder(device, memory)
-        self._writer = operator_writer(plan, self.sink)
-        self._failure = failure_writer(plan, device.graph, self.sink)
+        self._records = operator_records(plan, device, memory)
+        self._pipeline = pipeline(plan, self.sink)
+        self._failure = failure_pipeline(plan, device.graph, self.sink)
         self._directory = layouts.single_operators(plan.files.path, single.time, plan.context.device_id)
-        self._style = names.STYLES[plan.files.naming, plan.context.device_target]
 
     def mark(self, marked: frozenset[str]) -> None:
         """Change nothing: no marks choose operators that are called alone."""
@@ -95,12 +94,9 @@ class SingleDump:
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the operator that has just run, once for each level."""
         del saturated
-        tensors = [
-            *self._holder.hold(position, IO.INPUT, inputs),
-            *self._holder.hold(position, IO.OUTPUT, outputs),
-        ]
         for operator in self._operators(position):
-            self._write(operator, self._task(position), tensors)
+            records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
+            self._pipeline.take(self._directory, operator, self._task(position), records)
 
     def enter(self, body: Graph) -> None:
         """See nothing of branches and loops."""
@@ -108,9 +104,10 @@ class SingleDump:
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""
         if self._failure is not None and self._device.tasks[position] is not None:
-            read = list(self._holder.hold(position, IO.INPUT, inputs))
-            made = list(self._holder.unwritten(position))
-            self._failure.write(self._device.graph.nodes[position], self._task(position), read, made)
+            operator = self._device.graph.nodes[position].operator
+            made = unwritten(self._device, position)
+            records = self._records.at_once(operator, position, inputs, made, CLOCK.now())
+            self._failure.take(self._directory, operator, self._task(position), records)
 
     def end(self) -> None:
         """Finish a call: its files are complete."""
@@ -141,8 +138,3 @@ class SingleDump:
         task = self._device.tasks[position]
         assert task is not None
         return Task(self._single.first_task + task.task_id, self._single.stream_id)
-
-    def _write(self, operator: OperatorRef, task: Task, tensors: Sequence[Held]) -> None:
-        if tensors:
-            name = operator_names.of(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
-            self._writer.write(self._directory, operator, name, tensors)

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from msdump.capture.compiled import model_names
 from msdump.capture.compiled.device_image import DeviceImage, GraphImage, Lying
-from msdump.capture.compiled.held import Holder
 from msdump.capture.compiled.model_warnings import warn_of_watch
-from msdump.capture.compiled.operator_writer import OperatorWriter
+from msdump.capture.pipeline import Pipeline
+from msdump.capture.steps.records import Memory
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task, is_collective
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays
 from msdump.plan import DumpPlan, ModelItem
 from msdump.record import OperatorRef
-from msdump.store import names, operator_names
 from msdump.store.clock import CLOCK
 
 _log = logging.getLogger("msdump.capture")
@@ -142,15 +141,15 @@ class WatcherCapture:
     wants_outputs = True
 
     def __init__(
-        self, plan: DumpPlan, device: Ascend, holder: Holder, writer: OperatorWriter, sight: Sight
+        self, plan: DumpPlan, device: Ascend, memory: Memory, pipeline: Pipeline, sight: Sight
     ) -> None:
         """Compile a plan for a graph.
 
         Args:
             plan: What is dumped.
             device: The emulated device with the compiled graph.
-            holder: Shows tensors as the device holds them.
-            writer: Writes operators.
+            memory: Gives the addresses of the run that goes on.
+            pipeline: What tensors walk through into files.
             sight: What the watchers of all graphs of the model see.
         """
         self._index = device.graph.index
@@ -158,10 +157,9 @@ class WatcherCapture:
         self._tasks = device.tasks
         self.watched: Sequence[bool] = (True,) * len(self._nodes)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
-        self._image = GraphImage(device.graph, holder, sight.memory)
+        self._image = GraphImage(device, memory, sight.memory)
         self._sight = sight
-        self._writer = writer
-        self._style = names.STYLES[plan.files.naming, plan.context.device_target]
+        self._pipeline = pipeline
         self.bodies: Mapping[int, WatcherCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
@@ -214,7 +212,8 @@ class WatcherCapture:
                 self._write(OperatorRef(watched.operator.op_type, name), task, watched.made)
 
     def _write(self, operator: OperatorRef, task: Task, made: Sequence[Lying]) -> None:
-        tensors = [replace(lying.held, array=self._sight.memory.array(lying)) for lying in made]
-        if tensors:
-            name = operator_names.of(operator, self._style, task.task_id, task.stream_id, CLOCK.now())
-            self._writer.write(self._sight.directory, operator, name, tensors)
+        moment = CLOCK.now()
+        records = (
+            self._sight.memory.record(lying)._replace(operator=operator, timestamp=moment) for lying in made
+        )
+        self._pipeline.take(self._sight.directory, operator, task, records)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from msdump import dtypes
-from msdump.capture.compiled.operator_writer import host_format
+from msdump.capture.steps.device import host_format
 from msdump.device.placement import DeviceTensor, host_tensor
 from msdump.device.tasks import Task
 from msdump.dtypes import DType

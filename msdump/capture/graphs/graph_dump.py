@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.capture import device_steps
 from msdump.capture.capture import Capture
 from msdump.capture.process import Process
 from msdump.capture.selection import select
+from msdump.capture.steps.device import reader
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.graph.files import ir_proto, ir_text
@@ -52,7 +52,7 @@ class GraphDump:
         self._device = device
         self._trigger = None
         if plan.when.trigger is Trigger.OVERFLOW:
-            read = None if device is None else device_steps.reader(device)
+            read = None if device is None else reader(device)
             self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
         self._wrote_constants = False
         self.mark(frozenset())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from msdump.capture.compiled.device_image import DeviceImage, GraphImage
-from msdump.capture.compiled.held import Holder, Memory, memory_of
+from msdump.capture.steps.records import Memory, memory_of
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 from msdump.graph.kernel.stomp import stomped_bytes
@@ -27,9 +27,7 @@ class FaultyMemory:
         self._image = DeviceImage()
         self._main = device.graph.index
         self._graphs = {
-            inner.graph.index: GraphImage(
-                inner.graph, Holder(inner, memory_of(inner, device, memory)), self._image
-            )
+            inner.graph.index: GraphImage(inner, memory_of(inner, device, memory), self._image)
             for inner in device.walk()
         }
 

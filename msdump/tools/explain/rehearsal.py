@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture import steps
 from msdump.capture.refusals import GraphRefusals, dropping
+from msdump.capture.steps.step import walk
 from msdump.reasons import Reason
 from msdump.record import TensorRecord
 from msdump.tools.explain.account import SlotAccount
@@ -30,7 +30,7 @@ def slots(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
         array = None if reason is not None else unfilled(table, name)
         if array is not None:
             record = TensorRecord(node.operator, io, slot, dtypes.from_numpy(array.dtype), array, 0)
-            kept = steps.walk(record, walked)
+            kept = walk(record, walked)
             reason = kept if isinstance(kept, Reason) else None
         yield SlotAccount(io, slot, name, reason=reason)
 

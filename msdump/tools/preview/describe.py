@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from msdump.capture.compiled.exception_files import EXCEPTIONS
+from msdump.capture.writers.failures import EXCEPTIONS
 from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store.layouts import exceptions

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from msdump.capture.compiled.capture import CompiledCapture
-from msdump.capture.compiled.held import Holder
 from msdump.capture.compiled.model_selection import ModelSelection
+from msdump.capture.pipeline import Pipeline
+from msdump.capture.steps.records import OperatorRecords
 from msdump.device.memory import Block
 from msdump.device.tasks import Task
 from msdump.plan import Context, DeviceTarget, JitLevel
@@ -28,11 +29,15 @@ class Recorder:
     def __init__(self):
         """Keep nothing yet."""
         self.files = []
+        self.times = []
 
-    def write(self, directory, operator, name, tensors):
-        """Keep the directory, the operator, its name, and its tensors as (side, slot, address)."""
-        slots = [(str(held.io), held.slot, held.address) for held in tensors]
-        self.files.append((directory, operator.full_name, name, slots))
+    def write(self, directory, operator, task, tensors):
+        """Keep the directory, the operator, its task, and its tensors as (side, slot, address), if any."""
+        records = list(tensors)
+        if records:
+            slots = [(str(record.io), record.slot, record.device.address) for record in records]
+            self.files.append((directory, operator, task, slots))
+            self.times.append({record.timestamp for record in records})
 
 
 class Memory:
@@ -67,7 +72,13 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
     selection = ModelSelection((None,), {0: tuple(data)}, {0: frozenset(blocked)})
     recorder = Recorder()
     made = CompiledCapture(
-        plan, device, selection, Holder(device, Memory), recorder, input_tasks=INPUT_TASKS, skip=print
+        plan,
+        device,
+        selection,
+        OperatorRecords(device, Memory),
+        Pipeline((), recorder, print),
+        input_tasks=INPUT_TASKS,
+        skip=print,
     )
     made.begin("/d", 0, {"x": ARRAYS[0]})
     return made, recorder
@@ -75,7 +86,10 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
 
 def slots(recorder):
     """Return operator and slots of each file."""
-    return [(name, [(io, slot) for io, slot, _ in tensors]) for _, name, _, tensors in recorder.files]
+    return [
+        (operator.full_name, [(io, slot) for io, slot, _ in tensors])
+        for _, operator, _, tensors in recorder.files
+    ]
 
 
 IN0, IN1, OUT0 = ("input", 0), ("input", 1), ("output", 0)
@@ -87,9 +101,10 @@ def test_operator_is_one_file():
 
     observer.ran(0, ARRAYS, RESULTS)
 
-    ((directory, _, name, tensors),) = recorder.files
+    ((directory, operator, task, tensors),) = recorder.files
     assert "/d" == directory
-    assert (4, 7, "Default_Add-op0") == (name.task_id, name.stream_id, name.op_name)
+    assert (4, 7, "Default/Add-op0") == (task.task_id, task.stream_id, operator.full_name)
+    assert [1] == list(map(len, recorder.times))
     assert [("input", 0, 0), ("input", 1, 1), ("output", 0, 100)] == tensors
 
 
@@ -101,7 +116,8 @@ def test_collective_is_two_files():
 
     full_name = "Default/HcomAllReduce-op0"
     assert [(full_name, [IN0, IN1]), (full_name, [OUT0])] == slots(recorder)
-    assert recorder.files[0][2].timestamp < recorder.files[1][2].timestamp
+    (first,), (second,) = recorder.times
+    assert first < second
 
 
 def test_operator_without_task_has_no_file():
@@ -154,14 +170,14 @@ def test_data_has_the_task_of_the_input():
 
     observer.ran(0, ARRAYS, RESULTS)
 
-    (_, full_name, name, tensors), (_, reader, _, _) = recorder.files
+    (_, operator, task, tensors), (_, reader, _, _) = recorder.files
     assert ("x", "Data", 2, 3, [("output", 0, 512)]) == (
-        *(full_name, name.op_type),
-        *(name.task_id, name.stream_id, tensors),
+        *(operator.full_name, operator.op_type),
+        *(task.task_id, task.stream_id, tensors),
     )
-    assert "Default/Add-op0" == reader
+    assert "Default/Add-op0" == reader.full_name
     observer.ran(0, ARRAYS, RESULTS)
-    assert "Default/Add-op0" == recorder.files[2][1]
+    assert "Default/Add-op0" == recorder.files[2][1].full_name
 
 
 def test_inputs_are_let_go():

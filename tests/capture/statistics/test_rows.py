@@ -163,8 +163,7 @@ def test_sizes_are_those_of_packed_bytes(array, expected):
 def test_names_are_spelled_as_in_file_names():
     """Type and name of an operator lose what no file name may hold."""
     statistics = Statistics(StatisticSpec(("count",)), STYLE)
-    tensor = record(MATRIX)
-    object.__setattr__(tensor, "operator", OperatorRef("ai.x/Odd,Op", 'Default/a.b "c"/Odd-op0'))
+    tensor = record(MATRIX)._replace(operator=OperatorRef("ai.x/Odd,Op", 'Default/a.b "c"/Odd-op0'))
 
     row = statistics.row(tensor, (6,))
 

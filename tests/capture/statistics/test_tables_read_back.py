@@ -11,21 +11,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from msdump import dtypes
-from msdump.capture.compiled.held import Held
-from msdump.capture.compiled.operator_statistics import StatisticsWriter
 from msdump.capture.statistics.rows import Statistics
+from msdump.capture.writers.operator_table import OperatorTableWriter
 from msdump.encode.operator_csv import DEFAULT, TITLES
-from msdump.plan import DeviceTarget, Naming, StatisticSpec
+from msdump.plan import DeviceTarget, Naming, StatisticSpec, Tree
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics.table import BY_CATEGORY
-from msdump.store import names, operator_names
+from msdump.store import names
 from msdump.store.clock import CLOCK
 from msdump.store.read import texts
+from tests.capture.records import compiled_plan, record, take
 
 ODD_VALUES = [0, 1, -1, np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 255, 1e300]
 TYPES = [row for row in dtypes.DTYPES if row is not dtypes.STRING]
 SETTINGS = settings(deadline=None, max_examples=150)
 NAMES = ["Default/a,b", 'quote"d', "Größe/名前", "line\nbreak", "tab\t", ",,,", "'", "=1+1", "", " "]
+TABLE = compiled_plan(tree=Tree.MODELS, operator_statistics=DEFAULT)
 STYLE = names.STYLES[Naming.V2_5, DeviceTarget.ASCEND]
 
 
@@ -35,6 +36,10 @@ class Sink:
     def __init__(self):
         """Begin with nothing."""
         self.data = b""
+
+    def skip(self, reason):
+        """Expect to write every tensor."""
+        raise AssertionError(reason)
 
     def write(self, artifact):
         """Take a file."""
@@ -82,14 +87,13 @@ def test_statistics_of_operators_read_back(tensors, chosen, name):
     """Acl's csv file has a row for each tensor, read under the titles that were written."""
     sink = Sink()
     operator = OperatorRef("Odd,type", name)
-    held = [
-        Held(io, slot, array, dtype, lambda array, _: array)
-        for io in (IO.INPUT, IO.OUTPUT)
-        for slot, (dtype, array) in enumerate(tensors)
+    records = [
+        record(array, side, slot, operator=operator)
+        for side in (IO.INPUT, IO.OUTPUT)
+        for slot, (_, array) in enumerate(tensors)
     ]
 
-    named = operator_names.of(operator, STYLE, 1, 2, CLOCK.now())
-    StatisticsWriter(sink, tuple(chosen)).write("/d", operator, named, held)
+    take(TABLE, OperatorTableWriter(sink, STYLE, tuple(chosen)), sink, records, operator=operator)
 
     rows = read(sink.data)
     both = [*tensors, *tensors]

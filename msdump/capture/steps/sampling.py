@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msdump.dtypes import DType
 from msdump.record import TensorRecord
 
 if TYPE_CHECKING:
-    from msdump.capture.steps import Step
+    from msdump.capture.steps.step import Step
 
 _log = logging.getLogger("msdump.capture")
 
@@ -36,7 +35,7 @@ def sample(count: int) -> Step:
                 "sample_num %d: %d elements of %s share a byte; %d are kept",
                 *(count, record.dtype.per_byte, record.dtype.name, kept),
             )
-        return replace(record, array=record.array.reshape(-1)[:kept])
+        return record._replace(array=record.array.reshape(-1)[:kept])
 
     return step
 

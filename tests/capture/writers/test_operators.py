@@ -10,71 +10,63 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.capture.compiled.held import Held
-from msdump.capture.compiled.operator_statistics import StatisticsWriter
-from msdump.capture.compiled.operator_writer import DumpDataWriter, NpyWriter, described
+from msdump.capture.steps.device import to_device_memory
+from msdump.capture.writers import device_tensor
+from msdump.capture.writers.operator_table import OperatorTableWriter
+from msdump.capture.writers.operators import OperatorWriter
+from msdump.capture.writers.tensors import TensorWriter
 from msdump.device import formats
-from msdump.device.placement import DeviceTensor
 from msdump.encode import dump_data, operator_csv
-from msdump.plan import DeviceTarget, Naming
-from msdump.record import IO, OperatorRef
-from msdump.store import names
-from msdump.store.operator_names import OperatorName
+from msdump.plan import DeviceTarget, FileFormat, Naming, Tree
+from msdump.record import IO
+from msdump.store import names, operator_names
 from msdump.store.write.sinks import MemorySink
+from tests.capture.records import CONV, TASK, TIME, compiled_plan, record, take
 
-CONV = OperatorRef("Conv2D", "Default/conv1/Conv2D-op0")
-NAME = OperatorName("Conv2D", "Default_conv1_Conv2D-op0", 2, 7, 1_600_000_000_000_000)
-STYLE = names.STYLES[Naming.V2_5, DeviceTarget.ASCEND]
+NAMING = (Naming.V2_5, DeviceTarget.ASCEND)
+STYLE = names.STYLES[NAMING]
+NAME = operator_names.of(CONV, STYLE, TASK.task_id, TASK.stream_id, TIME)
 ALL = tuple(operator_csv.TITLES)
-
-
-def held(array, side=IO.INPUT, slot=0, *, layout=None, groups=1, address=0):
-    """Return a tensor as the device holds it."""
-    dtype = dtypes.from_numpy(array.dtype)
-    placed = None
-    if layout is not None:
-        placed = DeviceTensor(layout, dtype, formats.shape(layout, array.shape, dtype, groups), groups)
-    return Held(side, slot, array, dtype, lay, placed, address, "Default/conv1/Conv2D-op0", dtype)
-
-
-def lay(array, tensor):
-    """Return an array as it lies in device memory."""
-    return formats.encode(tensor.format, array, tensor.groups)
-
-
-def written(writer, *tensors):
-    """Return the one file that a writer makes of tensors."""
-    sink = MemorySink()
-    writer(sink).write("/d", CONV, NAME, tensors)
-    ((_, data),) = sink.files.contents.items()
-    return data
+BIN = compiled_plan(tree=Tree.STEPS, file_format=FileFormat.BIN)
+NPY = compiled_plan(tree=Tree.STEPS, file_format=FileFormat.NPY)
+TABLE = compiled_plan(tree=Tree.MODELS, file_format=FileFormat.BIN, operator_statistics=ALL)
 
 
 def read(*tensors):
     """Return the header of the dump file of tensors, and its bytes behind the header."""
-    data = written(DumpDataWriter, *tensors)
+    sink = MemorySink()
+    take(BIN, OperatorWriter(sink, STYLE), sink, tensors)
+    ((_, data),) = sink.files.contents.items()
     header, offset = dump_data.read_header(memoryview(data))
     return header, data[offset:]
+
+
+def table(statistics, *tensors):
+    """Return path and contents of the csv file of tensors."""
+    sink = MemorySink()
+    take(TABLE, OperatorTableWriter(sink, STYLE, statistics), sink, tensors)
+    ((path, data),) = sink.files.contents.items()
+    return path, io.StringIO(data.decode())
 
 
 IMAGE = np.arange(24, dtype=np.float16).reshape(1, 3, 2, 4)
 WEIGHT = np.arange(4 * 2 * 1 * 1, dtype=np.float16).reshape(4, 2, 1, 1)
 
 DEVICE = {
-    "host image": (held(IMAGE), ("FLOAT16", "NCHW", (1, 3, 2, 4), 0)),
-    "host matrix": (held(IMAGE[0, 0]), ("FLOAT16", "ND", (2, 4), 0)),
-    "image": (held(IMAGE, layout="NC1HWC0"), ("FLOAT16", "NC1HWC0", (1, 1, 2, 4, 16), 0)),
-    "matrix": (held(IMAGE[0, 0], layout="FRACTAL_NZ"), ("FLOAT16", "FRACTAL_NZ", (1, 1, 16, 16), 0)),
+    "host image": (record(IMAGE), ("FLOAT16", "NCHW", (1, 3, 2, 4), 0)),
+    "host matrix": (record(IMAGE[0, 0]), ("FLOAT16", "ND", (2, 4), 0)),
+    "image": (record(IMAGE, layout="NC1HWC0"), ("FLOAT16", "NC1HWC0", (1, 1, 2, 4, 16), 0)),
+    "matrix": (record(IMAGE[0, 0], layout="FRACTAL_NZ"), ("FLOAT16", "FRACTAL_NZ", (1, 1, 16, 16), 0)),
     "grouped weight": (
-        held(WEIGHT, layout="FRACTAL_Z", groups=2),
+        record(WEIGHT, layout="FRACTAL_Z", groups=2),
         ("FLOAT16", "FRACTAL_Z", formats.shape("FRACTAL_Z", WEIGHT.shape, None, 2), 2),
     ),
-    "as on the host": (held(IMAGE, layout="DefaultFormat"), ("FLOAT16", "NCHW", (1, 3, 2, 4), 0)),
-    "ChannelLast": (held(IMAGE, layout="ChannelLast"), ("FLOAT16", "NCHW", (1, 3, 2, 4), 0)),
-    "scalar": (held(np.float32(3).reshape(())), ("FLOAT", "ND", (), 0)),
-    "no elements": (held(np.zeros((0, 3), np.int64)), ("INT64", "ND", (0, 3), 0)),
-    "bfloat16": (held(np.ones(3, ml_dtypes.bfloat16)), ("BF16", "ND", (3,), 0)),
-    "type without a number": (held(np.ones(3, ml_dtypes.float8_e5m2fnuz)), ("UNDEFINED", "ND", (3,), 0)),
+    "as on the host": (record(IMAGE, layout="DefaultFormat"), ("FLOAT16", "NCHW", (1, 3, 2, 4), 0)),
+    "ChannelLast": (record(IMAGE, layout="ChannelLast"), ("FLOAT16", "NCHW", (1, 3, 2, 4), 0)),
+    "scalar": (record(np.float32(3).reshape(())), ("FLOAT", "ND", (), 0)),
+    "no elements": (record(np.zeros((0, 3), np.int64)), ("INT64", "ND", (0, 3), 0)),
+    "bfloat16": (record(np.ones(3, ml_dtypes.bfloat16)), ("BF16", "ND", (3,), 0)),
+    "type without a number": (record(np.ones(3, ml_dtypes.float8_e5m2fnuz)), ("UNDEFINED", "ND", (3,), 0)),
 }
 
 
@@ -83,7 +75,8 @@ def test_tensor_in_device_memory(tensor, expected):
     """A tensor is told in the device's type, format and shape, beside the shape that it has on the host."""
     dtype, layout, shape, groups = expected
 
-    info, array = described(tensor)
+    shown = to_device_memory(tensor)
+    info, array = device_tensor.info(shown), shown.array
 
     assert (dump_data.dump_enums.DATA_TYPES[dtype], dump_data.dump_enums.FORMATS[layout], shape, groups) == (
         *(info.data_type, info.format),
@@ -94,7 +87,7 @@ def test_tensor_in_device_memory(tensor, expected):
 
 def test_dump_file():
     """A dump file has inputs before outputs, each as it lies in device memory, right behind the header."""
-    image, result = held(IMAGE, layout="NC1HWC0", address=4096), held(np.float32([1, 2]), IO.OUTPUT)
+    image, result = record(IMAGE, layout="NC1HWC0", address=4096), record(np.float32([1, 2]), IO.OUTPUT)
 
     header, data = read(image, result)
 
@@ -110,12 +103,12 @@ def test_dump_file():
 
 STRIDED = np.arange(12, dtype=np.int32).reshape(3, 4)
 BYTES = {
-    "transposed": (held(STRIDED.T), STRIDED.T.tobytes()),
-    "big endian": (held(STRIDED.astype(">i4")), STRIDED.tobytes()),
-    "int4": (held(np.array([1, -2, 3], ml_dtypes.int4)), b"\xe1\x03"),
-    "bool": (held(np.array([True, False])), b"\x01\x00"),
-    "complex": (held(np.array([1j], np.complex64)), np.array([1j], np.complex64).tobytes()),
-    "no elements": (held(np.zeros((0, 2), np.float32)), b""),
+    "transposed": (record(STRIDED.T), STRIDED.T.tobytes()),
+    "big endian": (record(STRIDED.astype(">i4")), STRIDED.tobytes()),
+    "int4": (record(np.array([1, -2, 3], ml_dtypes.int4)), b"\xe1\x03"),
+    "bool": (record(np.array([True, False])), b"\x01\x00"),
+    "complex": (record(np.array([1j], np.complex64)), np.array([1j], np.complex64).tobytes()),
+    "no elements": (record(np.zeros((0, 2), np.float32)), b""),
 }
 
 
@@ -129,10 +122,10 @@ def test_text_is_left_out(caplog):
     """Text is no tensor of a dump file; it is counted and told."""
     sink = MemorySink()
     text = np.array(["a"], object)
-    tensors = [Held(IO.INPUT, 0, text, dtypes.STRING, lay), held(np.float32([1]), slot=1)]
+    tensors = [record(text), record(np.float32([1]), slot=1)]
 
-    DumpDataWriter(sink).write("/d", CONV, NAME, tensors)
-    DumpDataWriter(sink).write("/d", CONV, NAME, tensors[:1])
+    take(BIN, OperatorWriter(sink, STYLE), sink, tensors)
+    take(BIN, OperatorWriter(sink, STYLE), sink, tensors[:1])
 
     ((_, data),) = sink.files.contents.items()
     assert 1 == len(dump_data.read_header(memoryview(data))[0].inputs)
@@ -144,9 +137,8 @@ def test_npy_files_have_the_host_layout():
     """Each tensor is a file of its own in the host's layout and the device's type."""
     sink = MemorySink()
 
-    NpyWriter(sink, STYLE, None).write(
-        "/d", CONV, NAME, [held(IMAGE, layout="NC1HWC0"), held(np.ones(3, ml_dtypes.bfloat16), IO.OUTPUT)]
-    )
+    tensors = [record(IMAGE, layout="NC1HWC0"), record(np.ones(3, ml_dtypes.bfloat16), IO.OUTPUT)]
+    take(NPY, TensorWriter(sink, names.namer(*NAMING), None), sink, tensors)
 
     found = {path.rsplit("/", 1)[1]: np.load(io.BytesIO(data)) for path, data in sink.files.contents.items()}
     first, second = f"{NAME}.input.0.NCHW.float16.npy", f"{NAME}.output.0.ND.bfloat16.npy"
@@ -157,8 +149,7 @@ def test_npy_files_have_the_host_layout():
 
 def cells(array, chosen=ALL):
     """Return the cells of the statistics of a tensor by their titles."""
-    data = written(lambda sink: StatisticsWriter(sink, chosen), held(array))
-    (row,) = csv.DictReader(io.StringIO(data.decode()))
+    (row,) = csv.DictReader(table(chosen, record(array))[1])
     return list(row.values())[6:]
 
 
@@ -184,9 +175,8 @@ def test_statistics(values, dtype, expected):
 
 def test_statistics_count_padding():
     """The zeros that fill a device format are elements too."""
-    data = written(lambda sink: StatisticsWriter(sink, ("Max", "Min")), held(IMAGE + 1, layout="NC1HWC0"))
+    (row,) = csv.DictReader(table(("Max", "Min"), record(IMAGE + 1, layout="NC1HWC0"))[1])
 
-    (row,) = csv.DictReader(io.StringIO(data.decode()))
     assert ("128", "24", "0") == (row["Count"], row["Max Value"], row["Min Value"])
 
 
@@ -207,13 +197,11 @@ def test_types_without_statistics(array):
 
 def test_statistics_file_has_a_row_for_each_tensor():
     """The file is named after the operator; indices count within inputs and within outputs."""
-    sink = MemorySink()
-    tensors = [held(IMAGE, slot=0), held(IMAGE, slot=2), held(IMAGE, IO.OUTPUT)]
+    tensors = [record(IMAGE, slot=0), record(IMAGE, slot=2), record(IMAGE, IO.OUTPUT)]
 
-    StatisticsWriter(sink, ("Max",)).write("/d", CONV, NAME, tensors)
+    path, text = table(("Max",), *tensors)
 
-    ((path, data),) = sink.files.contents.items()
     assert f"/d/{NAME}.csv" == path
     assert [("Input", "0"), ("Input", "1"), ("Output", "0")] == [
-        (row["Input/Output"], row["Index"]) for row in csv.DictReader(io.StringIO(data.decode()))
+        (row["Input/Output"], row["Index"]) for row in csv.DictReader(text)
     ]

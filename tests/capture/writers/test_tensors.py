@@ -1,4 +1,4 @@
-"""The steps that every tensor walks through, on hand-made tensors."""
+"""What the files of tensors hold, on hand-made tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from msdump.capture.steps import widened
+from msdump.capture.writers.tensors import widened
 from tests.capture.statistics.cases import record
 
 STORED = {

@@ -6,18 +6,17 @@ workspace, so that there is none to dump.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
-from msdump.capture.compiled.held import Held
-from msdump.capture.compiled.operator_writer import device_tensor
+from msdump.capture.writers import device_tensor
 from msdump.device.tasks import Task
 from msdump.encode import dump_data, dump_enums
 from msdump.encode.dump_data import DumpData, TensorInfo
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Scene
-from msdump.record import Artifact, Buffer, OperatorRef
+from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import operator_names
 from msdump.store.clock import CLOCK
 from msdump.store.write.sinks import Sink
@@ -28,7 +27,7 @@ EXCEPTIONS: Final = frozenset(
 """The scenes in which a failing operator is dumped."""
 
 
-class ExceptionWriter:
+class FailureWriter:
     """Writes the operators that fail.
 
     ``norm`` keeps types, shapes and formats; the others keep the bytes and their number alone.
@@ -47,21 +46,29 @@ class ExceptionWriter:
         self._directory = directory
         self._is_norm = scene is Scene.NORM_EXCEPTION
         self._graph = graph
+        self._nodes = {node.operator: node for node in graph.nodes}
 
-    def write(self, node: Node, task: Task, inputs: Sequence[Held], outputs: Sequence[Held] = ()) -> None:
-        """Write the tensors of an operator that has just failed; the file is read-only at once."""
-        read, made = ([device_tensor(held) for held in tensors] for tensors in (inputs, outputs))
+    def write(
+        self,
+        directory: str,  # noqa: ARG002 - failures of all models stand in one of their own
+        operator: OperatorRef,
+        task: Task,
+        tensors: Iterable[TensorRecord],
+    ) -> None:
+        """Write the tensors of an operator that has just failed, if any; the file is read-only at once."""
+        records = list(tensors)
+        described = [(record, device_tensor.info(record)) for record in records]
         header = dump_data.header(
             DumpData(
-                node.operator.full_name,
-                CLOCK.now(),
-                inputs=tuple(self._info(info) for info, _ in read),
-                outputs=tuple(self._info(info) for info, _ in made),
-                dfx_message=self._text(node, task),
+                operator.full_name,
+                records[0].timestamp if records else CLOCK.now(),
+                inputs=tuple(self._info(info) for record, info in described if record.io is IO.INPUT),
+                outputs=tuple(self._info(info) for record, info in described if record.io is IO.OUTPUT),
+                dfx_message=self._text(self._nodes[operator], task),
             )
         )
-        buffers: list[Buffer] = [header, *(buffer for info, buffer in read + made if info.size)]
-        self._sink.replace(Artifact(self._directory, self._name(node.operator, task), buffers))
+        contents = (device_tensor.contents(record) for record, info in described if info.size)
+        self._sink.replace(Artifact(self._directory, self._name(operator, task), (header, *contents)))
 
     def _text(self, node: Node, task: Task) -> str:
         operator = node.operator

@@ -1,21 +1,24 @@
-"""Statistics in place of an operator's tensors, as CANN computes them (acl.json's ``dump_data`` stats)."""
+"""An artifact for each operator: its csv file of statistics as CANN computes them (``dump_data`` stats)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
-from msdump.capture.compiled.held import Held
-from msdump.capture.compiled.operator_writer import described
 from msdump.capture.statistics.passes import measure
+from msdump.capture.writers import device_tensor
+from msdump.device.tasks import Task
 from msdump.dtypes import DType
 from msdump.encode import operator_csv
-from msdump.record import Artifact, OperatorRef
+from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
-from msdump.store.operator_names import OperatorFileKind, OperatorName
+from msdump.store import operator_names
+from msdump.store.names import Style
+from msdump.store.operator_names import OperatorFileKind
 from msdump.store.write.sinks import Sink
 
 _NEED: Final = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
@@ -28,35 +31,40 @@ _MEASURED: Final = frozenset(
 """Element types that have statistics."""
 
 
-class StatisticsWriter:
+class OperatorTableWriter:
     """Writes the csv file of an operator instead of its tensors; padding of the device's format counts."""
 
-    def __init__(self, sink: Sink, chosen: Sequence[str]) -> None:
+    def __init__(self, sink: Sink, style: Style, statistics: Sequence[str]) -> None:
         """Write into a sink.
 
         Args:
             sink: Where files go.
-            chosen: Names of ``dump_stats``.
+            style: How names are spelled.
+            statistics: Names of ``dump_stats``.
         """
         self._sink = sink
-        self._chosen = tuple(chosen)
+        self._style = style
+        self._statistics = tuple(statistics)
 
     def write(
-        self, directory: str, operator: OperatorRef, name: OperatorName, tensors: Sequence[Held]
+        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
     ) -> None:
-        """Write the file of an operator."""
-        del operator
-        lines = [operator_csv.header(self._chosen)]
-        counts = dict.fromkeys((held.io for held in tensors), 0)
-        for held in tensors:
-            lines.append(self._row(held, counts[held.io]))
-            counts[held.io] += 1
-        self._sink.write(Artifact(directory, name.file_name(OperatorFileKind.STATISTICS), (b"".join(lines),)))
+        """Write the file of an operator; nothing where it has no tensors."""
+        records = list(tensors)
+        if not records:
+            return
+        lines = [operator_csv.header(self._statistics)]
+        counts: Counter[IO] = Counter()
+        for record in records:
+            lines.append(self._row(record, counts[record.io]))
+            counts[record.io] += 1
+        stem = operator_names.of(operator, self._style, task.task_id, task.stream_id, records[0].timestamp)
+        self._sink.write(Artifact(directory, stem.file_name(OperatorFileKind.STATISTICS), (b"".join(lines),)))
 
-    def _row(self, held: Held, index: int) -> bytes:
-        info, array = described(held)
-        cells = _cells(array, held.dtype) if held.dtype.name in _MEASURED and array.size else None
-        return operator_csv.row(held.io, index, info, cells, self._chosen)
+    def _row(self, record: TensorRecord, index: int) -> bytes:
+        is_measured = record.dtype.name in _MEASURED and record.array.size
+        cells = _cells(record.array, record.dtype) if is_measured else None
+        return operator_csv.row(record.io, index, device_tensor.info(record), cells, self._statistics)
 
 
 def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:

@@ -1,0 +1,168 @@
+"""From a plan to what its tensors walk through: the list of steps, and the writer at their end.
+
+    OperatorRecords --steps--> TensorRecord --writer--> Artifact
+
+Every door has its pipeline from here, so that a step that is added to ``compile_steps`` reaches them all.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msdump.capture.statistics.rows import Statistics
+from msdump.capture.steps import device as device_steps
+from msdump.capture.steps import drops
+from msdump.capture.steps.records import Memory, OperatorRecords
+from msdump.capture.steps.sampling import sample
+from msdump.capture.steps.step import Step, walk
+from msdump.capture.writers.failures import EXCEPTIONS, FailureWriter
+from msdump.capture.writers.operator_table import OperatorTableWriter
+from msdump.capture.writers.operators import OperatorWriter
+from msdump.capture.writers.tensors import TensorWriter
+from msdump.capture.writers.writer import Writer
+from msdump.device.ascend import Ascend
+from msdump.device.tasks import Task
+from msdump.graph.graph import Graph
+from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
+from msdump.reasons import Reason
+from msdump.record import OperatorRef, TensorRecord
+from msdump.store import layouts, names
+from msdump.store.write.sinks import Sink
+
+
+class Unit(enum.Enum):
+    """What one artifact holds."""
+
+    TENSOR = enum.auto()
+    OPERATOR = enum.auto()
+    OPERATOR_TABLE = enum.auto()
+    FAILURE = enum.auto()
+
+
+_DROPS: Final[Mapping[Unit, Callable[[], Sequence[Step]]]] = {
+    Unit.TENSOR: lambda: (drops.drop_text(), drops.drop_empty),
+    # A dump file tells of a tensor without elements, and a table has a row even for text.
+    Unit.OPERATOR: lambda: (drops.drop_text(),),
+    Unit.OPERATOR_TABLE: lambda: (),
+    Unit.FAILURE: lambda: (drops.drop_text(),),
+}
+"""The steps that drop what an artifact cannot hold."""
+
+
+def unit(plan: DumpPlan) -> Unit:
+    """Return what one artifact of a plan holds."""
+    if plan.compiled.operator_statistics is not None:
+        return Unit.OPERATOR_TABLE
+    is_compiled = plan.files.tree is not Tree.RANKS
+    return Unit.OPERATOR if is_compiled and plan.files.file_format is FileFormat.BIN else Unit.TENSOR
+
+
+def compile_steps(plan: DumpPlan, of: Unit) -> tuple[Step, ...]:
+    """Return what every tensor walks through on its way into an artifact.
+
+    Args:
+        plan: The plan.
+        of: What the artifact holds.
+    """
+    return (*compile_drops(of), *_showing(plan, of))
+
+
+def compile_drops(of: Unit) -> tuple[Step, ...]:
+    """Return those of the steps that drop a tensor for which an artifact has no place."""
+    return tuple(_DROPS[of]())
+
+
+def _showing(plan: DumpPlan, of: Unit) -> Iterator[Step]:
+    """Yield the steps that show a tensor as its artifact holds it."""
+    if of is not Unit.TENSOR:
+        yield device_steps.to_device_memory
+    elif plan.files.tree is not Tree.RANKS:
+        yield device_steps.to_device_type
+    elif plan.context.device_target is DeviceTarget.ASCEND:
+        yield device_steps.to_device() if plan.what.keeps_device_format else device_steps.to_host
+        if plan.what.sample_count is not None:
+            yield sample(plan.what.sample_count)
+
+
+class Pipeline:
+    """The steps of a plan, and the writer behind them."""
+
+    def __init__(self, steps: Sequence[Step], writer: Writer, skip: Callable[[Reason], None]) -> None:
+        """Join steps and writer.
+
+        Args:
+            steps: What every tensor walks through, in order.
+            writer: Takes what is left.
+            skip: Told why a tensor was dropped.
+        """
+        self._steps = tuple(steps)
+        self._writer = writer
+        self._skip = skip
+
+    def take(
+        self, directory: str, operator: OperatorRef, task: Task, records: Iterable[TensorRecord]
+    ) -> None:
+        """Let the tensors of an operator walk through the steps into files and rows.
+
+        Args:
+            directory: Absolute directory.
+            operator: The operator.
+            task: The task that runs it.
+            records: Its tensors, inputs first.
+        """
+        self._writer.write(directory, operator, task, self._kept(records))
+
+    def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
+        """Yield what the steps keep, a tensor at a time: a copy that a step makes is not held for long."""
+        for record in records:
+            kept = walk(record, self._steps)
+            if isinstance(kept, Reason):
+                self._skip(kept)
+            else:
+                yield kept
+
+
+def pipeline(plan: DumpPlan, sink: Sink) -> Pipeline:
+    """Return what the tensors of a plan walk through, into a sink."""
+    return Pipeline(compile_steps(plan, unit(plan)), _writer(plan, sink), sink.skip)
+
+
+def _writer(plan: DumpPlan, sink: Sink) -> Writer:
+    style = names.STYLES[plan.files.naming, plan.context.device_target]
+    if plan.compiled.operator_statistics is not None:
+        return OperatorTableWriter(sink, style, plan.compiled.operator_statistics)
+    if unit(plan) is Unit.OPERATOR:
+        return OperatorWriter(sink, style)
+    return TensorWriter(
+        sink,
+        names.namer(plan.files.naming, plan.context.device_target),
+        None if plan.statistics is None else Statistics(plan.statistics, style),
+        keeps_tensors=plan.files.keeps_tensors,
+        measures_saved=plan.files.tree is not Tree.RANKS,
+    )
+
+
+def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | None:
+    """Return what the tensors of an operator that fails walk through, None where no exception dump is on."""
+    scene = plan.compiled.scene
+    if scene is None and plan.context.exception_dump is ExceptionDump.FULL:
+        scene = Scene.NORM_EXCEPTION
+    if scene is None or scene not in EXCEPTIONS:
+        return None
+    directory = layouts.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
+    writer = FailureWriter(sink, directory, scene, graph)
+    return Pipeline(compile_steps(plan, Unit.FAILURE), writer, sink.skip)
+
+
+def operator_records(plan: DumpPlan, device: Ascend | None, memory: Memory = lambda: None) -> OperatorRecords:
+    """Return what makes the records of a graph's operators, numbered as the artifacts of a plan do.
+
+    Args:
+        plan: The plan.
+        device: The emulated device with the graph, None on CPU and GPU.
+        memory: Gives the addresses of the run that goes on.
+    """
+    counts_present = unit(plan) is Unit.TENSOR and plan.files.tree is not Tree.RANKS
+    return OperatorRecords(device, memory, counts_present=counts_present)

@@ -1,0 +1,115 @@
+"""The steps that show a tensor as the emulated device holds it: in its type, and in its memory's layout.
+
+They ask the record's own device part; a tensor that has none is as the host holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture.steps.step import Step
+from msdump.device import precision
+from msdump.device.ascend import Ascend
+from msdump.device.precision import held_type, rounded
+from msdump.dtypes import DType
+from msdump.encode import dump_enums
+from msdump.errors import FormatError
+from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
+
+_log = logging.getLogger("msdump.capture")
+
+_IMAGE: Final = 4
+
+
+def to_host(record: TensorRecord) -> TensorRecord:
+    """Show values as the device rounded them, in host shape and type (``trans_flag`` true)."""
+    part = record.device
+    if part is None:
+        return record
+    dtype = part.element_type(record.dtype)
+    if dtype is record.dtype:
+        return record
+    return record._replace(array=precision.cast(part.held(record.array, dtype), record.dtype))
+
+
+def to_device() -> Step:
+    """Show tensors in device type, format and shape (``trans_flag`` false)."""
+    told: set[str] = set()
+
+    def step(record: TensorRecord) -> TensorRecord:
+        array, dtype = _held(record)
+        part = record.device
+        if part is None or part.format == DEFAULT_FORMAT:
+            return record._replace(array=array, dtype=dtype, host=record.on_host)
+        try:
+            return record._replace(
+                array=part.laid_out(array), dtype=dtype, format=part.format, host=record.on_host
+            )
+        except FormatError:  # a format of which only the shape is known, or a shape that it cannot hold
+            _tell_once(record, part.format, told)
+            return record._replace(array=array, dtype=dtype, host=record.on_host)
+
+    return step
+
+
+def to_device_type(record: TensorRecord) -> TensorRecord:
+    """Show tensors in the device's type and the host's layout, whose format has CANN's name."""
+    array, dtype = _held(record)
+    return record._replace(array=array, dtype=dtype, format=host_format(array.shape), host=record.on_host)
+
+
+def to_device_memory(record: TensorRecord) -> TensorRecord:
+    """Show tensors as they lie in device memory, in formats that the headers of dump files can tell."""
+    array, dtype = _held(record)
+    part, format_name = record.device, host_format(array.shape)
+    if part is not None and part.format in dump_enums.FORMATS:
+        # A shape that only the run told may be one that the format cannot hold.
+        with contextlib.suppress(FormatError):
+            array, format_name = part.laid_out(array), part.format
+    return record._replace(array=array, dtype=dtype, format=format_name, host=record.on_host)
+
+
+def host_format(shape: Sequence[int]) -> str:
+    """Return the format of a tensor that lies in memory as on the host (MindSpore's O2 dump)."""
+    return "NCHW" if len(shape) == _IMAGE else "ND"
+
+
+def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
+    """Return what gives an input of an operator in the type that the device reads, never saturated."""
+    tensors = {
+        (node.operator, slot): tensor
+        for position, node in enumerate(device.graph.nodes)
+        for slot in range(len(node.inputs))
+        if (tensor := device.tensor(position, IO.INPUT, slot)) is not None
+    }
+
+    def read(operator: OperatorRef, slot: int, array: np.ndarray) -> np.ndarray:
+        tensor = tensors.get((operator, slot))
+        if tensor is None:
+            return array
+        return rounded(array, held_type(tensor.dtype, dtypes.from_numpy(array.dtype)))
+
+    return read
+
+
+def _held(record: TensorRecord) -> tuple[np.ndarray, DType]:
+    """Return the elements in the type that the device holds, in the host's layout, and the type."""
+    part = record.device
+    dtype = record.dtype if part is None else part.element_type(record.dtype)
+    if part is None or dtype is record.dtype:
+        return record.array, dtype
+    return part.held(record.array, dtype), dtype
+
+
+def _tell_once(record: TensorRecord, format_name: str, told: set[str]) -> None:
+    name = record.operator.full_name
+    if name not in told:
+        told.add(name)
+        message = "%s: %s.%d is saved as on the host: trans_flag false cannot show it in %s"
+        _log.warning(message, name, record.io, record.slot, format_name)

@@ -1,0 +1,229 @@
+"""Makes the records that walk through the steps: one for each tensor that an operator reads or writes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device.ascend import Ascend
+from msdump.device.memory import Block
+from msdump.device.placement import DeviceTensor
+from msdump.device.precision import held_type
+from msdump.dtypes import STRING, DType
+from msdump.graph.graph import Node, ValueType
+from msdump.observer import Array, Arrays
+from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
+
+
+class Addresses(Protocol):
+    """Tells where tensors lie in device memory."""
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Where each value lay as it was made, by its name in the graph."""
+
+    def block(self, position: int, io: IO, slot: int) -> Block | None:
+        """Return where an operator's input or output lies; None for what has no memory."""
+
+    def inside(self, index: int, /) -> Addresses | None:
+        """Return the same of the branch or loop body of an index; None before it runs."""
+
+
+Memory = Callable[[], Addresses | None]
+"""Gives the device memory of the run that goes on, None where there is none."""
+
+
+def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
+    """Return what gives the addresses of a device's graph.
+
+    Args:
+        device: The device with the main graph, or with a branch or loop body of it.
+        main: The device with the main graph.
+        memory: Gives the addresses of the main graph.
+    """
+
+    def inner() -> Addresses | None:
+        use = memory()
+        return None if use is None else use.inside(device.graph.index)
+
+    return memory if device is main else inner
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSlot:
+    """One input or output of an operator of a graph on the emulated device, the same in every run.
+
+    Attributes:
+        device: The device with the graph.
+        placed: How the operator holds it, None: as on the host.
+        slot: Index among the operator's inputs or outputs.
+        origin: Full name of the operator that gave an output before the graph was compiled.
+        block: Gives its block in the run that goes on.
+    """
+
+    device: Ascend
+    placed: DeviceTensor | None
+    slot: int
+    origin: str
+    block: Callable[[], Block | None]
+
+    @property
+    def format(self) -> str:
+        """Name of the format in which it lies in device memory."""
+        return DEFAULT_FORMAT if self.placed is None else self.placed.format
+
+    @property
+    def groups(self) -> int:
+        """Groups that the format is laid out for."""
+        return 1 if self.placed is None else self.placed.groups
+
+    @property
+    def address(self) -> int:
+        """Where it lies, 0 where that is not known."""
+        block = self.block()
+        return 0 if block is None else block.address
+
+    def element_type(self, host: DType) -> DType:
+        """Return the device's element type of a tensor that has this one on the host."""
+        placed = self.placed
+        return host if placed is None or placed.dtype is host else held_type(placed.dtype, host)
+
+    def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
+        """Return an array in the device's element type."""
+        return self.device.held(array, dtype)
+
+    def laid_out(self, array: np.ndarray) -> np.ndarray:
+        """Return an array in the device's layout.
+
+        Raises:
+            FormatError: The format cannot hold it.
+        """
+        return array if self.placed is None else self.device.laid_out(array, self.placed)
+
+    def pinned(self) -> Self:
+        """Return the same with the block that it has now: a loop's next iteration may have another."""
+        block = self.block()
+        return replace(self, block=lambda: block)
+
+
+class OperatorRecords:
+    """Makes records of the tensors of one graph's operators; their device parts are shared by all runs."""
+
+    def __init__(
+        self, device: Ascend | None, memory: Memory = lambda: None, *, counts_present: bool = False
+    ) -> None:
+        """Look at a graph.
+
+        Args:
+            device: The emulated device with the graph, None on CPU and GPU.
+            memory: Gives the addresses of the run that goes on.
+            counts_present: Number the tensors that are there in place of their slots, as a dump file
+                does, which knows of no absent optional ones; text is passed over.
+        """
+        self._device = device
+        self._memory = memory
+        self._counts_present = counts_present
+        self._inputs: dict[int, Sequence[DeviceSlot]] = {}
+        self._outputs: dict[int, Sequence[DeviceSlot]] = {}
+
+    def of(
+        self, operator: OperatorRef, position: int, io: IO, arrays: Arrays, now: Callable[[], int]
+    ) -> Iterator[TensorRecord]:
+        """Yield the inputs or outputs of an operator that are tensors, as the host holds them.
+
+        Args:
+            operator: The operator, as files name it.
+            position: Its place in the graph's execution order.
+            io: What the arrays are.
+            arrays: One for each slot, None for what is no tensor.
+            now: Gives each record its timestamp.
+        """
+        parts = None if self._device is None else self._parts(self._device, position, io)
+        count = 0
+        for slot, array in enumerate(arrays):
+            if array is None:
+                continue
+            dtype = dtypes.from_numpy(array.dtype)
+            number = count if self._counts_present else slot
+            part = None if parts is None else parts[slot]
+            yield TensorRecord(operator, io, number, dtype, array, now(), device=part)
+            count += dtype is not STRING
+
+    def of_both(
+        self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
+    ) -> Iterator[TensorRecord]:
+        """Yield the inputs of an operator, then its outputs; see ``of``."""
+        yield from self.of(operator, position, IO.INPUT, inputs, now)
+        yield from self.of(operator, position, IO.OUTPUT, outputs, now)
+
+    def at_once(
+        self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, timestamp: int
+    ) -> Iterator[TensorRecord]:
+        """Yield the inputs of an operator, then its outputs, all of one moment; see ``of``."""
+        return self.of_both(operator, position, inputs, outputs, lambda: timestamp)
+
+    def of_graph_input(
+        self, operator: OperatorRef, name: str, array: np.ndarray, timestamp: int
+    ) -> TensorRecord:
+        """Return a graph input as the output of the operator that stands for it."""
+        part = None
+        if self._device is not None:
+            part = DeviceSlot(self._device, None, 0, name, functools.partial(self._block_of_value, name))
+        return TensorRecord(
+            operator, IO.OUTPUT, 0, dtypes.from_numpy(array.dtype), array, timestamp, device=part
+        )
+
+    def _parts(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
+        known = self._inputs if io is IO.INPUT else self._outputs
+        parts = known.get(position)
+        if parts is None:
+            parts = known[position] = self._made(device, position, io)
+        return parts
+
+    def _made(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
+        node = device.graph.nodes[position]
+        values, origin = (node.inputs, "") if io is IO.INPUT else (node.outputs, _origin(node))
+        return tuple(
+            DeviceSlot(
+                device,
+                device.tensor(position, io, slot),
+                slot,
+                origin,
+                functools.partial(self._block, position, io, slot),
+            )
+            for slot in range(len(values))
+        )
+
+    def _block(self, position: int, io: IO, slot: int) -> Block | None:
+        use = self._memory()
+        return None if use is None else use.block(position, io, slot)
+
+    def _block_of_value(self, name: str) -> Block | None:
+        use = self._memory()
+        return None if use is None else use.blocks.get(name)
+
+
+def unwritten(device: Ascend, position: int) -> list[Array]:
+    """Return the outputs of an operator that has made none; memory that nobody wrote reads as zero.
+
+    None stands for those whose type or shape only a run tells.
+    """
+    graph = device.graph
+    types = [graph.types.get(name) for name in graph.nodes[position].outputs]
+    return [None if value_type is None else _zeros(value_type) for value_type in types]
+
+
+def _zeros(value_type: ValueType) -> Array:
+    if value_type.dtype is None or value_type.shape is None or value_type.kind != "tensor":
+        return None
+    dims = [dim for dim in value_type.shape if isinstance(dim, int)]
+    return None if len(dims) < len(value_type.shape) else np.zeros(dims, value_type.dtype.numpy)
+
+
+def _origin(node: Node) -> str:
+    return node.members[-1].operator.full_name

@@ -1,0 +1,82 @@
+"""An artifact for each tensor: its .npy file, its row of ``statistic.csv``, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msdump import dtypes
+from msdump.capture.statistics.rows import Statistics
+from msdump.device.tasks import Task
+from msdump.dtypes import widen
+from msdump.encode import npy
+from msdump.record import Artifact, OperatorRef, TensorRecord
+from msdump.store import layouts
+from msdump.store.names import NameTensor
+from msdump.store.write.sinks import Sink
+
+_FLOAT32: Final = dtypes.from_name("float32")
+
+
+class TensorWriter:
+    """Writes tensors as .npy files and rows of ``statistic.csv``."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        name: NameTensor,
+        statistics: Statistics | None,
+        *,
+        keeps_tensors: bool = True,
+        measures_saved: bool = False,
+    ) -> None:
+        """Write into a sink.
+
+        Args:
+            sink: Where files and rows go.
+            name: Names the files.
+            statistics: What is measured, None: nothing.
+            keeps_tensors: Whether .npy files are written.
+            measures_saved: Measure tensors as the files hold them: bfloat16 as float32 (Ascend O2).
+        """
+        self._sink = sink
+        self._name = name
+        self._statistics = statistics
+        self._keeps_tensors = keeps_tensors
+        self._measures_saved = measures_saved
+
+    def write(
+        self,
+        directory: str,
+        operator: OperatorRef,  # noqa: ARG002 - every record names it
+        task: Task,
+        tensors: Iterable[TensorRecord],
+    ) -> None:
+        """Write the files and rows of an operator, one tensor after the other."""
+        for record in tensors:
+            saved = widened(record) if self._keeps_tensors or self._measures_saved else record
+            if self._keeps_tensors:
+                name = self._name(record, task.task_id, task.stream_id)
+                self._sink.write(Artifact(directory, name, npy.encode(saved.array), saved.array.nbytes))
+            if self._statistics is not None:
+                shown = saved if self._measures_saved else record
+                self._write_row(self._statistics, directory, task, shown)
+
+    def _write_row(self, statistics: Statistics, directory: str, task: Task, record: TensorRecord) -> None:
+        cells = statistics.measure(self._measured(record))
+        if cells is not None:
+            row = statistics.row(record, cells, task.task_id, task.stream_id)
+            self._sink.append(f"{directory}/{layouts.STATISTICS}", row, statistics.header)
+
+    def _measured(self, record: TensorRecord) -> TensorRecord:
+        # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.
+        if self._measures_saved and record.dtype is dtypes.BFLOAT16:
+            return record._replace(dtype=_FLOAT32)
+        return record
+
+
+def widened(record: TensorRecord) -> TensorRecord:
+    """Store types that numpy lacks in the next larger one: bfloat16 as float32, int4 as int8."""
+    if record.dtype.saved == record.array.dtype:
+        return record
+    return record._replace(array=widen(record.array, record.dtype))

@@ -1,0 +1,25 @@
+"""What a writer is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from msdump.device.tasks import Task
+from msdump.record import OperatorRef, TensorRecord
+
+
+class Writer(Protocol):
+    """Writes what is left of an operator's tensors behind the steps."""
+
+    def write(
+        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+    ) -> None:
+        """Write the files and rows of an operator.
+
+        Args:
+            directory: Absolute directory.
+            operator: The operator.
+            task: The task that runs it; 0 on stream 0 where no graph is compiled.
+            tensors: Its tensors, inputs first; each walks through the steps when it is taken.
+        """
