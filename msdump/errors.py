@@ -69,7 +69,7 @@ class ConfigError(MsdumpError, RuntimeError):
     def __init__(self, source: str, problems: tuple[Problem, ...]) -> None:
         """Join the rendered problems, sorted by line, into one message."""
         self.source = source
-        self.problems = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
         super().__init__("\n".join(problem.render(source) for problem in self.problems))
 
 
@@ -160,7 +160,7 @@ class DumpWriteError(MsdumpError, OSError):
 
 
 class ToolError(MsdumpError):
-    """A command over finished dumps that cannot do what it is asked for.
+    """A failure of a command over finished dumps, with the return code that msaccucmp has for it.
 
     Attributes:
         code: msaccucmp's return code for it (``tools/return_codes.py``).

@@ -1,4 +1,4 @@
-"""What a configuration means: the one plan behind every door.
+"""The plan of a dump: what a configuration means, whichever door it came through.
 
 Nothing here knows which file format, environment variable or API a plan came
 through (one engine, several doors).
@@ -38,7 +38,7 @@ class Naming(enum.StrEnum):
 
 
 class Trigger(enum.IntEnum):
-    """What makes an operator worth dumping (``op_debug_mode``)."""
+    """The event upon which an operator is dumped (``op_debug_mode``)."""
 
     ALWAYS = 0
     OVERFLOW = 3
@@ -273,7 +273,7 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class ModelDump:
-    """What only dumps of compiled models know: Ascend O2, GE and acl.json.
+    """Settings that only dumps of compiled models have: Ascend O2, GE and acl.json.
 
     Attributes:
         models: Which operators of which models are dumped (acl.json), None: as the selector says.
@@ -308,7 +308,7 @@ class DumpPlan:
         what: Which tensors are dumped.
         when: In which iterations, upon which event.
         statistics: Statistics to write, or None.
-        compiled: What only dumps of compiled models know.
+        compiled: Settings that only dumps of compiled models have.
         is_enabled: False where ``support_device`` leaves this device out.
         precision_mode: Precision mode of the emulated device, None: not said here.
     """

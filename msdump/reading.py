@@ -100,7 +100,7 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
 
 
 def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    """Refuse what is no regular file.
+    """Raise unless an open file is a regular one.
 
     Args:
         status: Of the open file.

@@ -71,8 +71,8 @@ class Ascend:
             self._insert_transfers(rounding("", PrecisionMode.FORCE_FP32, overflow, reports=reports), numbers)
         self.tasks: tuple[Task | None, ...] = assign(self.graph)
 
-    def _insert_transfers(self, usual: Rounding, numbers: Numbers) -> None:
-        inserted = transfers.insert(self.graph, self.placement, usual, numbers)
+    def _insert_transfers(self, rounding_of_casts: Rounding, numbers: Numbers) -> None:
+        inserted = transfers.insert(self.graph, self.placement, rounding_of_casts, numbers)
         self.graph, self.placement = inserted.graph, inserted.placement
         self._roundings |= inserted.roundings
 

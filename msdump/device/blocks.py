@@ -247,7 +247,7 @@ class _Compiled:
         else:
             # np.pad would copy the whole tensor once more: blocks are written where they end up, and only
             # those that the tensor does not fill are cleared.
-            device = np.empty([sizes[at] for at in self._to_device], host.dtype)
+            device = np.empty([sizes[position] for position in self._to_device], host.dtype)
             device_in_host_order = device.transpose(self._to_host)
             self._clear_padding(device_in_host_order, host.shape)
             for part, place in self._pieces(host, device_in_host_order):
@@ -256,7 +256,7 @@ class _Compiled:
 
     def decode(self, device: np.ndarray, dims: Dims) -> np.ndarray:
         sizes = self._sub_sizes(dims)
-        source = device.reshape([sizes[at] for at in self._to_device])
+        source = device.reshape([sizes[position] for position in self._to_device])
         if self._is_full(dims):
             return _moved(source, self._to_host).reshape(dims)
         host = np.empty(dims, device.dtype)
@@ -308,7 +308,7 @@ class _Compiled:
 def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
     """Return a C-ordered array with its axes permuted, by the way that suits the permutation."""
     if order[-1] == len(order) - 1:  # rows stay whole, which _assign copies in one piece each
-        device = np.empty([array.shape[at] for at in order], array.dtype)
+        device = np.empty([array.shape[axis] for axis in order], array.dtype)
         _assign(device, array.transpose(order))
         return device
     # below, the faster transposition's own cost exceeds what it saves
@@ -319,7 +319,9 @@ def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
 def _moves_one(order: Dims) -> bool:
     """Tell whether a permutation only moves one axis elsewhere."""
     others = range(len(order) - 1)
-    return any(tuple(at - (at > axis) for at in order if at != axis) == tuple(others) for axis in order)
+    return any(
+        tuple(other - (other > axis) for other in order if other != axis) == tuple(others) for axis in order
+    )
 
 
 def _assign(target: np.ndarray, source: np.ndarray) -> None:

@@ -254,11 +254,11 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
     """
     stages, shapes = _steps(name, array.shape, host_shape, groups)
     if shapes[-1] != array.shape:
-        usual = _shape(find(name), host_shape, c0(dtypes.from_numpy(array.dtype)), groups, None)
+        expected_shape = _shape(find(name), host_shape, c0(dtypes.from_numpy(array.dtype)), groups, None)
         split = f" in {groups} groups" if groups > 1 else ""
         raise FormatError(
             f"a {array.dtype} array of shape {array.shape} is not the {name} form of {host_shape}{split};"
-            f" that has shape {usual}"
+            f" that has shape {expected_shape}"
         )
     if not stages:
         return array

@@ -156,13 +156,15 @@ def habit(node: Node) -> Habit:
         if not isinstance(part, Elementwise):
             return HOST
         if part.formats is not None:
-            formats = part.formats if formats is None else tuple(f for f in formats if f in part.formats)
+            formats = (
+                part.formats if formats is None else tuple(name for name in formats if name in part.formats)
+            )
     return Elementwise(formats)
 
 
-def _of_first(node: Node, usual: Fixed) -> Fixed:
+def _of_first(node: Node, first: Fixed) -> Fixed:
     """Return the formats of a fused operator whose first part holds these."""
-    last = len(usual.inputs) - 1
-    held = {name: usual.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
-    inputs = tuple(held.get(name, DEFAULT_FORMAT) for name in node.inputs)
-    return Fixed(inputs, usual.outputs, usual.rank)
+    last = len(first.inputs) - 1
+    format_of = {name: first.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
+    inputs = tuple(format_of.get(name, DEFAULT_FORMAT) for name in node.inputs)
+    return Fixed(inputs, first.outputs, first.rank)

@@ -101,7 +101,7 @@ class DeviceMemory:
         return block
 
     def release(self, key: Hashable) -> None:
-        """Give the memory of a tensor back.
+        """Release the memory of a tensor.
 
         Raises:
             KeyError: The key has no memory.

@@ -207,7 +207,9 @@ class Meter:
         return meter
 
     def _note_types(self, arrays: Iterable[tuple[str, object]]) -> None:
-        self._host_types |= {name: (a.shape, a.dtype) for name, a in arrays if isinstance(a, np.ndarray)}
+        self._host_types |= {
+            name: (array.shape, array.dtype) for name, array in arrays if isinstance(array, np.ndarray)
+        }
 
     def _place(self, forms: Iterable[Form], position: int) -> None:
         for form in forms:

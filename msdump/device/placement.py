@@ -101,7 +101,7 @@ def host_tensor(graph: Graph, name: str) -> DeviceTensor:
 def host_shape(graph: Graph, name: str) -> Dims | None:
     """Return the dimensions of a value, -1 where one is not known; None where the rank is not."""
     shape = graph.type_of(name).shape
-    return None if shape is None else tuple(d if isinstance(d, int) else DYNAMIC for d in shape)
+    return None if shape is None else tuple(size if isinstance(size, int) else DYNAMIC for size in shape)
 
 
 def place(graph: Graph, dtype_of: SlotDType | None = None) -> Placement:
@@ -212,22 +212,22 @@ class _Placer:
     def _host_shape(self, name: str) -> Dims | None:
         return host_shape(self._graph, name)
 
-    def _formats(self, node: Node, usual: Habit) -> Fixed:
+    def _formats(self, node: Node, rule: Habit) -> Fixed:
         """Return the format of each slot under an operator's habit."""
-        if isinstance(usual, Fixed):
-            return usual if self._has_rank(node, usual.rank) else HOST
-        if isinstance(usual, Follows):
-            return self._followed(node, usual)
-        return self._elementwise(node, usual)
+        if isinstance(rule, Fixed):
+            return rule if self._has_rank(node, rule.rank) else HOST
+        if isinstance(rule, Follows):
+            return self._followed(node, rule)
+        return self._elementwise(node, rule)
 
     def _has_rank(self, node: Node, rank: int) -> bool:
         first = self._host_shape(node.inputs[0]) if node.inputs else None
         return rank == 0 or first is None or len(first) == rank
 
-    def _followed(self, node: Node, usual: Follows) -> Fixed:
+    def _followed(self, node: Node, rule: Follows) -> Fixed:
         arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
         # one tensor that the format cannot hold makes the operator compute as on the host
-        if arriving not in usual.formats or not self._all_fit(node, arriving):
+        if arriving not in rule.formats or not self._all_fit(node, arriving):
             return HOST
         return Fixed((arriving,), (arriving,))
 
@@ -235,9 +235,9 @@ class _Placer:
         tensors = [self._tensor(value, None, name) for value in (*node.inputs, *node.outputs) if value]
         return all(tensor.format == name for tensor in tensors)
 
-    def _elementwise(self, node: Node, usual: Elementwise) -> Fixed:
+    def _elementwise(self, node: Node, rule: Elementwise) -> Fixed:
         arriving = next(self._device_formats(node), DEFAULT_FORMAT)
-        if arriving == DEFAULT_FORMAT or (usual.formats is not None and arriving not in usual.formats):
+        if arriving == DEFAULT_FORMAT or (rule.formats is not None and arriving not in rule.formats):
             return HOST
         if not self._has_one_c0(node) or not self._all_broadcast(node, arriving):
             return HOST

@@ -126,10 +126,10 @@ class _Walk:
     def run(self, placed: Sequence[NodePlacement], stays: Iterable[str]) -> Residence:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
         kept = {form for form in self._first if form.value in self._graph.weights}
-        asked = frozenset(self._owner(self._produced[name]) for name in stays)
-        kept |= asked
+        staying = frozenset(self._owner(self._produced[name]) for name in stays)
+        kept |= staying
         kept |= set(map(self._result, self._outputs))
-        return Residence(self._first, tuple(self._with_last_readers(steps, kept)), asked)
+        return Residence(self._first, tuple(self._with_last_readers(steps, kept)), staying)
 
     def _step(self, node: Node, placed: NodePlacement) -> Step:
         read_forms = _forms(node.inputs, placed.inputs)

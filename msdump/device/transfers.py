@@ -1,4 +1,4 @@
-"""TransData and Cast: where a tensor is read in another format or element type than it was made in.
+"""Inserts TransData and Cast where a tensor is read in another format or element type than it was written in.
 
 A compiled graph has them as operators of their own. Constants need none: they are
 brought into the form in which they are read when the graph is compiled. Tensors
@@ -45,7 +45,7 @@ class Inserted:
     roundings: Mapping[str, tuple[Rounding, ...]]
 
 
-def insert(graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers) -> Inserted:
+def insert(graph: Graph, placement: Placement, rounding: Rounding, numbers: Numbers) -> Inserted:
     """Return a graph in which every operator finds its inputs in the form in which it reads them.
 
     Graph outputs, and what branches and loops read of the graph around them, have the host's form.
@@ -53,19 +53,19 @@ def insert(graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers
     Args:
         graph: The compiled graph.
         placement: How its operators hold their tensors.
-        usual: Whether inserted casts saturate, and whether that is to be told.
+        rounding: Whether inserted casts saturate, and whether that is to be told.
         numbers: Numbers of the inserted operators.
     """
-    return _Inserter(graph, placement, usual, numbers).run()
+    return _Inserter(graph, placement, rounding, numbers).run()
 
 
 class _Inserter:
     """Rewrites one graph in execution order, with conversions before the operators that need them."""
 
-    def __init__(self, graph: Graph, placement: Placement, usual: Rounding, numbers: Numbers) -> None:
+    def __init__(self, graph: Graph, placement: Placement, rounding: Rounding, numbers: Numbers) -> None:
         self._graph = graph
         self._placed = placement.nodes
-        self._usual = usual
+        self._rounding = rounding
         self._numbers = numbers
         self._types = dict(graph.types)
         self._read_on_host = {value.name for value in graph.outputs} | set().union(
@@ -122,7 +122,7 @@ class _Inserter:
         return self._host_value(name) if node.bodies else self._in_form(name, wanted)
 
     def _hand_out(self, name: str) -> None:
-        """Insert what brings a value into the host's form, for readers outside the device."""
+        """Insert the operators that bring a value into the host's form, for readers outside the device."""
         if name in self._produced:
             self._host_value(name)
 
@@ -167,7 +167,7 @@ class _Inserter:
         stays = name in self._widened
         self._types.setdefault(target, host_type if stays else replace(host_type, dtype=after.dtype))
         reads_as = after.dtype if stays else FLOAT32
-        self._roundings[node_name] = (replace(self._usual, reads=reads_as, writes=FLOAT32),)
+        self._roundings[node_name] = (replace(self._rounding, reads=reads_as, writes=FLOAT32),)
         return rewiring.cast(node_name, source, target, None if stays else after.dtype)
 
     def _type_of(self, name: str) -> ValueType:

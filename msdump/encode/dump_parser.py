@@ -70,9 +70,9 @@ class Parser:
             raise self.fault(error.start, _FAULTS[error.fault].format(error)) from None
         return fields
 
-    def _merge(self, message: str, at: int, end: int, into: dict[str, Any]) -> None:
+    def _merge(self, message: str, offset: int, end: int, into: dict[str, Any]) -> None:
         by_number = _BY_NUMBER[message]
-        for tag, value, body, stop in self._fields(at, end):
+        for tag, value, body, stop in self._fields(offset, end):
             field = by_number.get(tag >> 3)
             if field is None:
                 continue
@@ -81,55 +81,55 @@ class Parser:
             elif tag & 7 == VARINT and field.kind in RANGES:
                 into[field.attribute] = _fitted(value, field.kind)
 
-    def _fields(self, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    def _fields(self, offset: int, end: int) -> Iterator[tuple[int, int, int, int]]:
         """Yield (tag, number that it holds, start of the value, end) of each field, and count it."""
-        for tag, value, start, body, stop in wire_fields.fields(self.view, at, end):
+        for tag, value, start, body, stop in wire_fields.fields(self.view, offset, end):
             self.fields_left -= 1
             if self.fields_left < 0:
                 raise self.fault(start, f"more than the {MOST_FIELDS} fields allowed")
             yield tag, value, body, stop
 
-    def _read_field(self, field: Field, at: int, stop: int, into: dict[str, Any]) -> None:
+    def _read_field(self, field: Field, offset: int, stop: int, into: dict[str, Any]) -> None:
         name = field.attribute
         match field.kind:
             case FieldKind.BYTES:
-                into[name] = (at, stop)
+                into[name] = (offset, stop)
             case FieldKind.TEXT:
-                into[name] = self._text(name, at, stop)
+                into[name] = self._text(name, offset, stop)
             case FieldKind.SHAPE:
-                into[name] = self._dims(at, stop, into.get(name, ()))
+                into[name] = self._dims(offset, stop, into.get(name, ()))
             case FieldKind.MESSAGE:  # a message that comes twice is merged
-                self._merge(field.of, at, stop, into.setdefault(name, {}))
+                self._merge(field.of, offset, stop, into.setdefault(name, {}))
             case FieldKind.MESSAGES:
-                into.setdefault(name, []).append(self.read(field.of, at, stop))
+                into.setdefault(name, []).append(self.read(field.of, offset, stop))
 
-    def _text(self, name: str, at: int, stop: int) -> str:
-        self.text_left -= stop - at
+    def _text(self, name: str, offset: int, stop: int) -> str:
+        self.text_left -= stop - offset
         if self.text_left < 0:
-            raise self.fault(at, f"{name} goes beyond the {MOST_TEXT} bytes of text allowed")
+            raise self.fault(offset, f"{name} goes beyond the {MOST_TEXT} bytes of text allowed")
         try:
-            return str(self.view[at:stop], "utf-8")
+            return str(self.view[offset:stop], "utf-8")
         except UnicodeDecodeError:
-            raise self.fault(at, f"{name} is no UTF-8 text") from None
+            raise self.fault(offset, f"{name} is no UTF-8 text") from None
 
-    def _dims(self, at: int, end: int, before: tuple[int, ...]) -> tuple[int, ...]:
+    def _dims(self, offset: int, end: int, before: tuple[int, ...]) -> tuple[int, ...]:
         """Return the dimensions of a Shape message, after those of an earlier one."""
         dims = list(before)
-        for tag, _, body, stop in self._fields(at, end):
+        for tag, _, body, stop in self._fields(offset, end):
             if tag in _DIMENSIONS:
                 self._packed(body, stop, dims)
         return tuple(dims)
 
-    def _packed(self, at: int, end: int, dims: list[int]) -> None:
-        while at < end:
+    def _packed(self, offset: int, end: int, dims: list[int]) -> None:
+        while offset < end:
             if len(dims) == MOST_DIMENSIONS:
-                raise self.fault(at, f"a shape of more than {MOST_DIMENSIONS} dimensions")
-            size, at = read_varint(self.view, at, end)
+                raise self.fault(offset, f"a shape of more than {MOST_DIMENSIONS} dimensions")
+            size, offset = read_varint(self.view, offset, end)
             dims.append(size)
 
-    def fault(self, at: int, message: str) -> DumpReadError:
+    def fault(self, offset: int, message: str) -> DumpReadError:
         """Return an error that names the file and the offset of the fault."""
-        return DumpReadError(self.source, message, at)
+        return DumpReadError(self.source, message, offset)
 
 
 def _fitted(value: int, kind: FieldKind) -> int:

@@ -107,7 +107,7 @@ class DebugRecord:
     reserved: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON files hold, in msaccucmp's order."""
+        """Return the content of the record's JSON file, in msaccucmp's order."""
         values: dict[str, Any] = _shown(self.fields, FIELDS[self.unit][:-1])
         values["status"] = self.status[0] if len(self.status) == 1 else list(self.status)
         details = {
@@ -137,7 +137,7 @@ class OldRecord:
     sections: Mapping[str, Mapping[str, int]]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON files hold, in msaccucmp's order."""
+        """Return the content of the record's JSON file, in msaccucmp's order."""
         return {
             name: _shown(self.sections.get(name, {}), (*_OLD_INFO, *status))
             for name, _, _, status in _OLD_SECTIONS
@@ -253,16 +253,16 @@ def _status_words(unit: Unit, version: int) -> int:
     return _STATUS_WORDS if version == 1 and FIELDS[unit] is _CORE else 1
 
 
-def _read_words(data: memoryview, at: int, names: tuple[str, ...]) -> dict[str, int]:
-    return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", data, at), strict=True))
+def _read_words(data: memoryview, offset: int, names: tuple[str, ...]) -> dict[str, int]:
+    return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", data, offset), strict=True))
 
 
-def _write_words(body: bytearray, at: int, values: Mapping[str, int], names: Iterable[str]) -> None:
+def _write_words(body: bytearray, offset: int, values: Mapping[str, int], names: Iterable[str]) -> None:
     for place, name in enumerate(names):
         value = values.get(name, 0)
         if not 0 <= value < 1 << 64:
             raise FormatError(f"{name} {value} of an overflow record does not fit 64 bits")
-        struct.pack_into("<Q", body, at + _WORD * place, value)
+        struct.pack_into("<Q", body, offset + _WORD * place, value)
 
 
 def _check_names(owner: str, names: Iterable[str], allowed: Iterable[str]) -> None:

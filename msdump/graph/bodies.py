@@ -67,7 +67,7 @@ def _scan_obstacle(node: onnx.NodeProto, opset: int) -> str:
 
 
 def _scan_input_count(node: onnx.NodeProto) -> int:
-    return next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 0)
+    return next((attribute.i for attribute in node.attribute if attribute.name == "num_scan_inputs"), 0)
 
 
 def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) -> str:
@@ -81,7 +81,7 @@ def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) ->
 
 
 def _counts(node: onnx.NodeProto) -> tuple[int, int]:
-    """Return how many values a body takes, and the least that it gives."""
+    """Return how many inputs a body must have, and the least number of its outputs."""
     input_count, output_count = len(node.input), len(node.output)
     # branches take nothing: they read outer values by name
     if node.op_type == "If":

@@ -127,7 +127,7 @@ class Builder:
             name=self._proto.name,
             nodes=tuple(self._with_bodies(node) for node in nodes),
             inputs=tuple(Value(name, self._type(name)) for name in self._inputs),
-            outputs=tuple(Value(o.name, self._type(o.name)) for o in self._proto.output),
+            outputs=tuple(Value(value.name, self._type(value.name)) for value in self._proto.output),
             weights=self._weights,
             constants=tuple(name for name in self._weights if name not in self._parameters),
             overridable=self._overridable,
@@ -213,12 +213,12 @@ class Builder:
 
         Operators are numbered graph by graph, so all nodes around a body have their names before.
         """
-        held = bodies.protos(node.proto)
-        if not held or bodies.obstacle(node.proto, validity.opsets(self._shared.model).get("", 1)):
+        graphs = bodies.protos(node.proto)
+        if not graphs or bodies.obstacle(node.proto, validity.opsets(self._shared.model).get("", 1)):
             return node
         inferred = bodies.protos(self._inferred[node.name])
         return replace(
-            node, bodies={name: self._body(body, inferred[name]).graph() for name, body in held.items()}
+            node, bodies={name: self._body(body, inferred[name]).graph() for name, body in graphs.items()}
         )
 
     def _body(self, body: onnx.GraphProto, inferred: onnx.GraphProto) -> Builder:

@@ -87,9 +87,11 @@ class _CallCopies:
         versions = {opset.domain: opset.version for opset in model.opset_import}
         # onnx's inliner does not convert operators of other versions
         self._inlinable = {
-            (f.domain, f.name, f.overload): f
-            for f in model.functions
-            if all(versions.get(opset.domain, opset.version) == opset.version for opset in f.opset_import)
+            (function.domain, function.name, function.overload): function
+            for function in model.functions
+            if all(
+                versions.get(opset.domain, opset.version) == opset.version for opset in function.opset_import
+            )
         }
         self.functions: list[onnx.FunctionProto] = []
 

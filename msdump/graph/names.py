@@ -89,7 +89,7 @@ class FullNames:
 
 
 def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True) -> str | None:
-    """Return the scope of a node, ``Default/conv1-Conv2d``; None where nothing tells it.
+    """Return the scope of a node, ``Default/conv1-Conv2d``; None where neither metadata nor name has one.
 
     Args:
         name: ONNX node name; its last component is the node itself.

@@ -44,7 +44,9 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
                 heapq.heappush(ready, reader)
     # nodes of a cycle never become ready
     if len(ordered) < len(nodes):
-        raise GraphError(_cycle_message(nodes, producers, {p for p, count in enumerate(missing) if count}))
+        raise GraphError(
+            _cycle_message(nodes, producers, {position for position, count in enumerate(missing) if count})
+        )
     return ordered
 
 
@@ -56,7 +58,7 @@ def _cycle_message(nodes: list[onnx.NodeProto], producers: dict[str, int], block
         before = (producers[name] for name in used_values(nodes[position]) if name in producers)
         position = next(producer for producer in before if producer in blocked)
     cycle = [*path[path.index(position) :], position]
-    return "nodes wait for each other: " + " reads from ".join(repr(nodes[p].name) for p in cycle)
+    return "nodes wait for each other: " + " reads from ".join(repr(nodes[member].name) for member in cycle)
 
 
 def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, int]:

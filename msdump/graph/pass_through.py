@@ -85,6 +85,6 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         for inner in subgraphs(node):
             # a body may have a value of the same name, which hides the outer one
             own = {value.name for value in inner.input} | {
-                name for each in inner.node for name in each.output
+                name for inner_node in inner.node for name in inner_node.output
             }
             _rename(inner, {name: source for name, source in names.items() if name not in own})

@@ -81,12 +81,12 @@ They compare it with the golden tensor of that input, whatever else the operator
 """
 
 
-def _by_rank(usual: str, others: Mapping[int, str]) -> Rule:
+def _by_rank(default: str, others: Mapping[int, str]) -> Rule:
     """Choose by the rank of the data."""
 
     def choose(use: Use) -> str:
         rank = use.rank()
-        return usual if rank is None else others.get(rank, usual)
+        return default if rank is None else others.get(rank, default)
 
     return choose
 

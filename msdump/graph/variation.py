@@ -116,7 +116,7 @@ class _Walk:
         else:
             states = len(node.inputs) - int(str(node.attributes["num_scan_inputs"]))
             pairs = [*zip(node.inputs, inputs, strict=False), *zip(outputs[:states], inputs, strict=False)]
-        self._dependent.update(taken for source, taken in pairs if source in self._dependent)
+        self._dependent.update(target for source, target in pairs if source in self._dependent)
 
     def _leave(self, node: Node, body: Graph) -> bool:
         """Mark the outputs that dependent values of a body reach; tell whether a loop's condition is one."""

@@ -217,7 +217,7 @@ _CONSTANTS: Final[Mapping[str, Callable[[onnx.AttributeProto], np.ndarray]]] = {
 
 
 def forget_pages(array: np.ndarray) -> None:
-    """Give the memory of a mapped weight back; it is read from the file again when next used.
+    """Release the memory of a mapped weight; its pages are read from the file again when they are next used.
 
     Does nothing for an array that does not lie in a read-only file mapping.
     """

@@ -30,7 +30,7 @@ def weight_shape(node: Node, graph: Graph) -> tuple[int, ...] | None:
 
 
 def axes(node: Node, graph: Graph) -> int:
-    """Return the number of spatial axes, 2 where nothing tells."""
+    """Return the number of spatial axes: of the window, else of the data, else 2."""
     extents = window(node, graph)
     if extents is not None:
         return len(extents)

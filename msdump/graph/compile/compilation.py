@@ -125,7 +125,9 @@ def _with_ge_type(node: Node, taken: set[str]) -> Node:
 
 
 def _with_node_names(graph: Graph) -> Graph:
-    nodes = tuple(replace(n, operator=OperatorRef(n.operator.op_type, n.name)) for n in graph.nodes)
+    nodes = tuple(
+        replace(node, operator=OperatorRef(node.operator.op_type, node.name)) for node in graph.nodes
+    )
     return with_bodies(replace(graph, nodes=nodes), _with_node_names)
 
 

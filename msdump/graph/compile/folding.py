@@ -79,7 +79,9 @@ class _Search:
     def run(self) -> None:
         """Walk the graph in execution order."""
         graph = self.graph
-        self.constant_bytes = {n: a.nbytes for n, a in graph.weights.items() if n not in graph.overridable}
+        self.constant_bytes = {
+            name: array.nbytes for name, array in graph.weights.items() if name not in graph.overridable
+        }
         kept = set(_needed_values(graph))
         for node in graph.nodes:
             if kept.isdisjoint(node.outputs) and self._folds(node):

@@ -46,7 +46,9 @@ def kernel_args(node: Node, graph: Graph) -> dict[str, str]:
 
     The texts are ``True``, ``0``, ``[1 2]`` (MindSpore dump, kernel arguments).
     """
-    texts = {_CONSTRUCTOR_NAMES.get(k, k): _text(v) for k, v in arguments(node, graph).items()}
+    texts = {
+        _CONSTRUCTOR_NAMES.get(name, name): _text(value) for name, value in arguments(node, graph).items()
+    }
     return dict(sorted(texts.items()))
 
 
@@ -272,7 +274,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
         _renamed("beta", "beta", 0.75),
     ),
     "Softmax": (_computed("axis", _softmax_axis, "axis"),),
-    "LogSoftmax": (_computed("axis", lambda n, g: _softmax_axis(n, g)[0], "axis"),),
+    "LogSoftmax": (_computed("axis", lambda node, graph: _softmax_axis(node, graph)[0], "axis"),),
     "LeakyRelu": (_renamed("negative_slope", "alpha", 0.01),),
     "Elu": (_renamed("alpha", "alpha", 1.0),),
     "Celu": (_renamed("alpha", "alpha", 1.0),),

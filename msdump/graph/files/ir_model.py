@@ -170,18 +170,21 @@ class _Builder:
         self._graph = graph
         self._parameters = parameters(graph)
         self._constants = [
-            Constant(n, name, graph.weights[name]) for n, name in enumerate(graph.constants, 1)
+            Constant(number, name, graph.weights[name]) for number, name in enumerate(graph.constants, 1)
         ]
         self._statements: list[Statement] = []
         self._counts: Counter[str] = Counter()
         self._read = {name for node in graph.nodes for name in _operand_names(node)}
         self._read |= {value.name for value in graph.outputs}
         self._operands = {
-            p.name: StatementOperand("parameter", p.number, p.name, p.type) for p in self._parameters
+            parameter.name: StatementOperand("parameter", parameter.number, parameter.name, parameter.type)
+            for parameter in self._parameters
         }
         self._operands |= {
-            c.name: StatementOperand("constant", c.number, c.name, graph.type_of(c.name))
-            for c in self._constants
+            constant.name: StatementOperand(
+                "constant", constant.number, constant.name, graph.type_of(constant.name)
+            )
+            for constant in self._constants
         }
 
     def build(self) -> GraphStatements:

@@ -153,9 +153,9 @@ def _indexed(call: CallBody, shape: tuple[int, ...], index: list[object]) -> str
     """Append what numpy's index chooses, slices along the axes and a Reshape; return its value."""
     # axes that the index names; an Ellipsis stands for all others
     spent = sum(item is not None and item is not Ellipsis for item in index)
-    at = index.index(Ellipsis) if Ellipsis in index else len(index)
+    position = index.index(Ellipsis) if Ellipsis in index else len(index)
     whole: list[object] = [slice(None)] * (len(shape) - spent)
-    items = [*index[:at], *whole, *index[at + 1 :]]
+    items = [*index[:position], *whole, *index[position + 1 :]]
     starts, ends, steps, result, axis = [], [], [], [], 0
     for item in items:
         if item is None:

@@ -89,7 +89,7 @@ def described(call: CallBody, rank: int, slot: int = 0) -> AxisOrder:
 
 
 def filters(call: CallBody, images: AxisOrder, slot: int = 1) -> AxisOrder:
-    """Return the layout of a convolution's filters: as described, else what goes with that of the images."""
+    """Return the layout of a convolution's filters: as described, else the one that goes with the images'."""
     stated, rank = call.inputs[slot].format, len(images.host)
     if sorted(stated) == sorted(images.host):
         return AxisOrder(stated, images.host)

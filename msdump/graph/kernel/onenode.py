@@ -88,7 +88,7 @@ class NodeModel:
 
 
 def result_names(outputs: Sequence[tuple[str, int]], *, has_status: bool) -> list[str]:
-    """Return the names of everything that a one-node model gives back."""
+    """Return the names of all outputs of a one-node model."""
     return [name for name, _ in outputs] + [STATUS] * has_status
 
 
@@ -135,7 +135,11 @@ def build(
 def _model_names(node: Node) -> dict[str, str]:
     """Return the name in the model of every value that the operator reads or writes; "" stays ""."""
     # subgraphs refer to outer values by name
-    if any(a.HasField("g") or a.graphs for part in node.members for a in part.proto.attribute):
+    if any(
+        attribute.HasField("g") or attribute.graphs
+        for part in node.members
+        for attribute in part.proto.attribute
+    ):
         return {name: name for name in (*reads(node), *node.proto.output, "")}
     names = {"": ""}
     # setdefault: a value that is read twice is one input

@@ -1,4 +1,4 @@
-"""A model of one Identity, stamped with any version, to ask a runtime what it reads."""
+"""A model of one Identity with any IR version and opset, to find out which ones a runtime reads."""
 
 from __future__ import annotations
 
