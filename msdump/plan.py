@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Final
 
 from msdump.iterations import IterationSet
 from msdump.selector import Selector
@@ -117,6 +118,22 @@ class DumpLevel(enum.StrEnum):
     OP = "op"
     KERNEL = "kernel"
     ALL = "all"
+
+
+class OperatorStatistic(enum.StrEnum):
+    """What acl.json's ``dump_stats`` takes, in the order of the columns of an operator's csv file."""
+
+    MAX = "Max"
+    MIN = "Min"
+    AVG = "Avg"
+    NAN = "Nan"
+    NEGATIVE_INF = "Negative Inf"
+    POSITIVE_INF = "Positive Inf"
+    L2NORM = "L2norm"
+
+
+DEFAULT_STATISTICS: Final = tuple(name for name in OperatorStatistic if name != OperatorStatistic.L2NORM)
+"""What is computed where ``dump_stats`` says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +309,7 @@ class ModelDump:
     level: DumpLevel = DumpLevel.ALL
     scene: Scene | None = None
     exception_path: str = ""
-    operator_statistics: tuple[str, ...] | None = None
+    operator_statistics: tuple[OperatorStatistic, ...] | None = None
     shows_graph: bool = False
 
 

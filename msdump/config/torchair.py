@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from msdump.config.acl import plan as acl
-from msdump.config.acl.rules import STATISTICS
 from msdump.config.faults import GrammarError, did_you_mean
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
 from msdump.iterations import IterationSet
 from msdump.plan import (
+    DEFAULT_STATISTICS,
     Context,
     DumpPlan,
     FileFormat,
@@ -189,7 +189,7 @@ def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
         ),
         compiled=ModelDump(
             models=(ModelItem(layers=layers),),
-            operator_statistics=STATISTICS[:-1] if has_statistics else None,
+            operator_statistics=DEFAULT_STATISTICS if has_statistics else None,
             shows_graph=True,
         ),
     )

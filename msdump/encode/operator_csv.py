@@ -24,26 +24,24 @@ from typing import Final
 
 from msdump.encode import dump_enums
 from msdump.encode.dump_data import TensorInfo
+from msdump.plan import DEFAULT_STATISTICS, OperatorStatistic
 
 _FIXED: Final = ("Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape")
 
 COUNT: Final = "Count"
 
-TITLES: Final = MappingProxyType(
+TITLES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "Max": "Max Value",
-        "Min": "Min Value",
-        "Avg": "Avg Value",
-        "Nan": "Nan Count",
-        "Negative Inf": "Negative Inf Count",
-        "Positive Inf": "Positive Inf Count",
-        "L2norm": "l2norm",
+        OperatorStatistic.MAX: "Max Value",
+        OperatorStatistic.MIN: "Min Value",
+        OperatorStatistic.AVG: "Avg Value",
+        OperatorStatistic.NAN: "Nan Count",
+        OperatorStatistic.NEGATIVE_INF: "Negative Inf Count",
+        OperatorStatistic.POSITIVE_INF: "Positive Inf Count",
+        OperatorStatistic.L2NORM: "l2norm",
     }
 )
-"""Title of the column of each name of ``dump_stats``, in the order of the columns."""
-
-DEFAULT: Final = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
-"""What is computed where ``dump_stats`` says nothing."""
+"""Title of the column of each statistic, in the order of the columns."""
 
 _BEFORE_COUNT: Final = 3  # of the default columns: Max, Min and Avg
 _MISSING: Final = "NA"  # vendor: the default columns are left empty instead
@@ -56,7 +54,7 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the columns behind the shape, in their order."""
     ordered = tuple(name for name in TITLES if name in chosen)
     # vendor: CANN's older engine knew these six only, and its header is kept for them
-    if ordered == DEFAULT:
+    if ordered == DEFAULT_STATISTICS:
         return (*ordered[:_BEFORE_COUNT], COUNT, *ordered[_BEFORE_COUNT:])
     return (COUNT, *ordered)
 

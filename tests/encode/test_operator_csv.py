@@ -8,16 +8,17 @@ import pytest
 
 from msdump.encode import operator_csv
 from msdump.encode.dump_data import TensorInfo
+from msdump.plan import DEFAULT_STATISTICS
 
 FIXED = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 
 HEADERS = {
     "default": (
-        operator_csv.DEFAULT,
+        DEFAULT_STATISTICS,
         "Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count",
     ),
     "default in another order": (
-        operator_csv.DEFAULT[::-1],
+        DEFAULT_STATISTICS[::-1],
         "Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count",
     ),
     "one": (("Max",), "Count,Max Value"),
@@ -40,7 +41,7 @@ IMAGE = TensorInfo(2, 3, (1, 1, 2, 4, 16), (1, 3, 2, 4), 256)
 SCALAR = TensorInfo(1, 2, (), (), 4)
 ROWS = {
     "device format": (
-        ("input", 0, IMAGE, CELLS, operator_csv.DEFAULT),
+        ("input", 0, IMAGE, CELLS, DEFAULT_STATISTICS),
         "Input,0,256,DT_FLOAT16,NC1HWC0,1x1x2x4x16,1.5,-1e+09,0.333333,6,0,1,2",
     ),
     "scalar": (("output", 3, SCALAR, CELLS, ("Max",)), "Output,3,4,DT_FLOAT,ND,-,6,1.5"),
@@ -55,7 +56,7 @@ ROWS = {
         "Input,0,4,DT_FLOAT,ND,-,6,inf,-inf,nan",
     ),
     "unmeasured default": (
-        ("input", 0, SCALAR, None, operator_csv.DEFAULT),
+        ("input", 0, SCALAR, None, DEFAULT_STATISTICS),
         "Input,0,4,DT_FLOAT,ND,-,,,,,,,",
     ),
     "unmeasured choice": (("input", 0, SCALAR, None, ("Max",)), "Input,0,4,DT_FLOAT,ND,-,NA,NA"),

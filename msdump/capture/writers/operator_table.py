@@ -14,6 +14,7 @@ from msdump.capture.writers import device_tensor
 from msdump.device.tasks import Task
 from msdump.dtypes import DType
 from msdump.encode import operator_csv
+from msdump.plan import OperatorStatistic
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import operator_names
@@ -72,13 +73,13 @@ def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:
     high, low = _extremes(array, dtype, totals)
     return {
         operator_csv.COUNT: totals.count,
-        "Max": high,
-        "Min": low,
-        "Avg": totals.mean,
-        "Nan": totals.nan,
-        "Negative Inf": totals.negative_inf,
-        "Positive Inf": totals.positive_inf,
-        "L2norm": math.sqrt(totals.squares),
+        OperatorStatistic.MAX: high,
+        OperatorStatistic.MIN: low,
+        OperatorStatistic.AVG: totals.mean,
+        OperatorStatistic.NAN: totals.nan,
+        OperatorStatistic.NEGATIVE_INF: totals.negative_inf,
+        OperatorStatistic.POSITIVE_INF: totals.positive_inf,
+        OperatorStatistic.L2NORM: math.sqrt(totals.squares),
     }
 
 

@@ -13,7 +13,7 @@ from msdump.config.acl import environment, file
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import AclFaults
 from msdump.config.acl.models import BlackListEntry, DumpListItem, DumpSection, typed
-from msdump.config.acl.rules import STATISTICS, check_constraints, check_values, iterations, remote_path
+from msdump.config.acl.rules import check_constraints, check_values, iterations, remote_path
 from msdump.config.faults import FaultReport, did_you_mean, show
 from msdump.config.models import Allowed, MsdumpSettings
 from msdump.config.source import Document, Path
@@ -21,6 +21,7 @@ from msdump.config.source import parse as parse_json
 from msdump.errors import AclError, ConfigSyntaxError
 from msdump.iterations import IterationSet
 from msdump.plan import (
+    DEFAULT_STATISTICS,
     Blocked,
     Context,
     DumpLevel,
@@ -31,6 +32,7 @@ from msdump.plan import (
     ModelDump,
     ModelItem,
     OnWriteError,
+    OperatorStatistic,
     PrecisionMode,
     Scene,
     Tree,
@@ -41,7 +43,6 @@ from msdump.plan import (
 
 _MSDUMP_BLOCK: Final = "msdump"
 _MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has no meaning here
-_DEFAULT_STATISTICS: Final = STATISTICS[:-1]
 _EVERYTHING: Final = (ModelItem(),)
 
 
@@ -213,11 +214,11 @@ def _precision_mode(settings: MsdumpSettings) -> PrecisionMode | None:
     return PrecisionMode(settings.precision_mode)
 
 
-def _statistics(section: DumpSection) -> tuple[str, ...] | None:
+def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:
     if section.dump_data != "stats":
         return None
-    asked = section.dump_stats or _DEFAULT_STATISTICS
-    return tuple(name for name in STATISTICS if name in asked)
+    asked = section.dump_stats or DEFAULT_STATISTICS
+    return tuple(name for name in OperatorStatistic if name in asked)
 
 
 def _models(section: DumpSection) -> tuple[ModelItem, ...]:

@@ -14,10 +14,7 @@ from typing import Final
 from msdump.config.acl.faults import EMPTY, NOT_FOUND, AclFaults
 from msdump.config.acl.models import DumpListItem, DumpSection
 from msdump.iterations import IterationSet
-from msdump.plan import DumpLevel, Scene
-
-STATISTICS: Final = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
-"""What ``dump_stats`` takes, in the order of the columns."""
+from msdump.plan import DumpLevel, OperatorStatistic, Scene
 
 _KERNEL_DATA: Final = ("all", "printf", "tensor", "assert", "timestamp")
 _CHOICES: Final = {
@@ -55,7 +52,7 @@ def check_values(section: DumpSection, faults: AclFaults) -> None:
         for kind in section.dump_kernel_data.split(","):
             _check_choice(kind, "dump_kernel_data", _KERNEL_DATA, faults)
     for index, statistic in enumerate(section.dump_stats):
-        _check_choice(statistic, f"dump_stats[{index}]", STATISTICS, faults)
+        _check_choice(statistic, f"dump_stats[{index}]", tuple(OperatorStatistic), faults)
 
 
 def check_constraints(section: DumpSection, faults: AclFaults) -> None:

@@ -16,6 +16,9 @@ from typing import Final
 
 DIRECTORY_MODE: Final = 0o700
 
+LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How a file that stands there is opened to be judged: through no link, and waiting for no pipe."""
+
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 

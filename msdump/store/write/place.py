@@ -156,12 +156,10 @@ class OpenDirectory:
         self._clear()
         fd, temporary = temporaries.create(self._fd, mode)
         try:
-            os.fchmod(fd, mode)
-            write(fd)
-            self._rename(temporary, name)
-        except BaseException:
-            temporaries.release(self._fd, temporary, fd)
-            raise
+            with temporaries.released_on_failure(self._fd, temporary, fd):
+                os.fchmod(fd, mode)
+                write(fd)
+                self._rename(temporary, name)
         finally:
             os.close(fd)
 
@@ -174,11 +172,8 @@ class OpenDirectory:
             # a link never replaces a name, a rename does: readers see the old file or the new one
             self._clear()
             temporary = temporaries.link(self._fd, fd)
-            try:
+            with temporaries.released_on_failure(self._fd, temporary, fd):
                 self._rename(temporary, name)
-            except BaseException:
-                temporaries.release(self._fd, temporary, fd)
-                raise
 
     def _rename(self, temporary: str, name: str) -> None:
         os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
@@ -205,7 +200,7 @@ class OpenDirectory:
     def _link(self, fd: int, name: str) -> bool:
         """Give a nameless file its name; False where the file system knows no way, now and later."""
         try:
-            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
+            temporaries.give_name(self._fd, name, fd)
         except FileExistsError:
             raise
         except OSError:

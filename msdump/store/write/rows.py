@@ -14,10 +14,10 @@ import stat
 from typing import Final
 
 from msdump.reading import check_regular
+from msdump.store.write.directories import LOOK
 
 # O_APPEND: rows of two processes in one file follow each other, none overwrites another
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TAIL: Final = 1 << 16  # bytes from the end that are read at once in search of a line feed
 
 
@@ -135,7 +135,7 @@ def _open(directory: int, name: str, mode: int) -> int:
 
 def _make_writable(directory: int, name: str, mode: int) -> None:
     # by its descriptor, once it is known to be a plain file: chmod of a name could hit another file
-    fd = _open_as(_LOOK, directory, name)
+    fd = _open_as(LOOK, directory, name)
     try:
         _check(fd, name)
         os.fchmod(fd, mode | stat.S_IWUSR)

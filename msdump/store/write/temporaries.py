@@ -14,13 +14,15 @@ import itertools
 import os
 import stat
 import time
+from collections.abc import Iterator
 from typing import Final
+
+from msdump.store.write.directories import LOOK
 
 _MOST: Final = 64
 _GAP: Final = 4  # so many free names in a row end the search: names are taken from the lowest on
 _NUMBERS: Final = itertools.count()  # threads may ask for a name in the same nanosecond
 # O_NONBLOCK: opening a pipe that somebody has put there must not wait for a writer
-_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -60,7 +62,7 @@ def link(directory: int, fd: int) -> str:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     for name in map(_name, range(_MOST)):
         try:
-            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=directory, follow_symlinks=True)
+            give_name(directory, name, fd)
         except FileExistsError:
             continue
         except BaseException:  # an interrupt may come after the name
@@ -70,10 +72,29 @@ def link(directory: int, fd: int) -> str:
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), _name(_MOST - 1))
 
 
+def give_name(directory: int, name: str, fd: int) -> None:
+    """Give a nameless file a name.
+
+    Raises:
+        OSError: The file system gives it none; FileExistsError where the name is taken.
+    """
+    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=directory, follow_symlinks=True)
+
+
 def release(directory: int, name: str, fd: int) -> None:
     """Remove a name if it still stands for the open file."""
     if _names_file(directory, name, fd):
         os.unlink(name, dir_fd=directory)
+
+
+@contextlib.contextmanager
+def released_on_failure(directory: int, name: str, fd: int) -> Iterator[None]:
+    """Remove a name if it still stands for the open file once what is done with it has failed."""
+    try:
+        yield
+    except BaseException:
+        release(directory, name, fd)
+        raise
 
 
 def _name(number: int) -> str:
@@ -106,7 +127,7 @@ def _create(directory: int, name: str, mode: int) -> int | None:
 def _remove_if_left(directory: int, name: str) -> None:
     """Remove a file that no living process holds."""
     try:
-        fd = os.open(name, _LOOK, dir_fd=directory)
+        fd = os.open(name, LOOK, dir_fd=directory)
     except OSError:  # it is gone, or it is no file that msdump made
         return
     try:

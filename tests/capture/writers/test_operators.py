@@ -17,7 +17,7 @@ from msdump.capture.writers.operators import OperatorWriter
 from msdump.capture.writers.tensors import TensorWriter
 from msdump.device import formats
 from msdump.encode import dump_data, operator_csv
-from msdump.plan import DeviceTarget, FileFormat, Naming, Tree
+from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, FileFormat, Naming, Tree
 from msdump.record import IO
 from msdump.store import names, operator_names
 from msdump.store.write.sinks import MemorySink
@@ -192,7 +192,7 @@ def test_statistics_of_integers():
 def test_types_without_statistics(array):
     """What cannot be measured has cells that say so."""
     assert ["NA", "NA"] == cells(array, ("Max",))
-    assert [""] * 7 == cells(array, operator_csv.DEFAULT)
+    assert [""] * 7 == cells(array, DEFAULT_STATISTICS)
 
 
 def test_statistics_file_has_a_row_for_each_tensor():
