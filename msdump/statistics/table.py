@@ -1,8 +1,8 @@
 """The statistics: what each is called, what it means, how host and device get it.
 
 The only definition of each: the names that a configuration takes and the messages, schema and reference
-page that list them, the columns of ``statistic.csv`` and what is measured for them all derive from
-``STATISTICS``. A statistic of what a pass over the elements finds anyway is one row:
+page that list them, the columns of ``statistic.csv``, what is measured for them and how two of them are
+compared all derive from ``STATISTICS``. A statistic of what a pass over the elements finds anyway is one row:
 
     Statistic(
         "range",
@@ -15,6 +15,7 @@ page that list them, the columns of ``statistic.csv`` and what is measured for t
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,21 @@ class DeviceTotals(Protocol):
         """The square root of the sum of squares."""
 
 
+class Nature(enum.Enum):
+    """What a statistic is, and so how far two of them are apart when dumps are compared."""
+
+    VALUE = enum.auto()
+    """About as large as a value of the tensor: the scale is the largest of them."""
+    AMOUNT = enum.auto()
+    """As large as it is: the scale is its own."""
+    COUNT = enum.auto()
+    """A number that has to be the same."""
+    SIGN_COUNT = enum.auto()
+    """A number that may differ, since a value beside zero may change its sign."""
+    DIGEST = enum.auto()
+    """Tells only whether tensors are the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceStatistic:
     """How the emulated device computes a statistic.
@@ -78,6 +94,7 @@ class Statistic:
         need: What has to be known of the elements.
         value: The cell, from that and from the elements' bytes.
         device: None where only the host computes it.
+        nature: How two of them are compared.
         names: What ``statistic_category`` calls it where that is not the category.
     """
 
@@ -87,6 +104,7 @@ class Statistic:
     need: StatisticNeed
     value: Callable[[Totals, Octets], Cell]
     device: DeviceStatistic | None = None
+    nature: Nature = Nature.AMOUNT
     names: tuple[str, ...] = ()
 
     @property
@@ -109,6 +127,7 @@ STATISTICS: Final = (
         _EXTREMES,
         lambda totals, _: totals.high,
         DeviceStatistic(lambda tensor: tensor.largest, _NUMBERS | {"bool"}, _NUMBERS),
+        nature=Nature.VALUE,
     ),
     Statistic(
         "min",
@@ -117,6 +136,7 @@ STATISTICS: Final = (
         _EXTREMES,
         lambda totals, _: totals.low,
         DeviceStatistic(lambda tensor: tensor.smallest, _NUMBERS | {"bool"}, _NUMBERS),
+        nature=Nature.VALUE,
     ),
     Statistic(
         "avg",
@@ -125,6 +145,7 @@ STATISTICS: Final = (
         _TOTAL,
         lambda totals, _: totals.mean,
         DeviceStatistic(lambda tensor: tensor.mean, _NUMBERS, _NUMBERS),
+        nature=Nature.VALUE,
     ),
     Statistic(
         "l2norm",
@@ -140,6 +161,7 @@ STATISTICS: Final = (
         "The number of elements.",
         NOTHING,
         lambda totals, _: totals.count,
+        nature=Nature.COUNT,
     ),
     Statistic(
         "negative zero count",
@@ -147,6 +169,7 @@ STATISTICS: Final = (
         "The number of elements below zero, -inf included.",
         _COUNTS,
         lambda totals, _: totals.negative,
+        nature=Nature.SIGN_COUNT,
     ),
     Statistic(
         "positive zero count",
@@ -154,6 +177,7 @@ STATISTICS: Final = (
         "The number of elements above zero, inf included.",
         _COUNTS,
         lambda totals, _: totals.positive,
+        nature=Nature.SIGN_COUNT,
     ),
     Statistic(
         "zero count",
@@ -161,6 +185,7 @@ STATISTICS: Final = (
         "The number of elements that are zero, of either sign.",
         _COUNTS,
         lambda totals, _: totals.zero,
+        nature=Nature.SIGN_COUNT,
     ),
     Statistic(
         "nan count",
@@ -168,6 +193,7 @@ STATISTICS: Final = (
         "The number of elements that are NaN.",
         _COUNTS,
         lambda totals, _: totals.nan,
+        nature=Nature.COUNT,
     ),
     Statistic(
         "negative inf count",
@@ -175,6 +201,7 @@ STATISTICS: Final = (
         "The number of elements that are -inf.",
         _COUNTS,
         lambda totals, _: totals.negative_inf,
+        nature=Nature.COUNT,
     ),
     Statistic(
         "positive inf count",
@@ -182,6 +209,7 @@ STATISTICS: Final = (
         "The number of elements that are inf.",
         _COUNTS,
         lambda totals, _: totals.positive_inf,
+        nature=Nature.COUNT,
     ),
     Statistic(
         "md5",
@@ -189,6 +217,7 @@ STATISTICS: Final = (
         "The MD5 of the elements' bytes, in lower-case hexadecimal digits.",
         NOTHING,
         lambda _, octets: hashlib.md5(octets(), usedforsecurity=False).hexdigest(),
+        nature=Nature.DIGEST,
         names=("md5", "hash:md5"),
     ),
     Statistic(
@@ -197,6 +226,7 @@ STATISTICS: Final = (
         'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; what "hash" stands for.',
         NOTHING,
         lambda _, octets: hashlib.sha1(octets(), usedforsecurity=False).hexdigest(),
+        nature=Nature.DIGEST,
         names=("hash", "hash:sha1"),
     ),
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msdump.statistics.table import STATISTICS, Nature
 from msdump.store.read import timeline
 from msdump.store.read.cells import Cell, Row
 from msdump.store.read.reader import open_iteration
@@ -21,12 +22,8 @@ from msdump.tools.compare.verdict.verdicts import Verdict
 Place = tuple[str, str, int, int]
 """The tensor of a row: operator, "input" or "output", its number, and the number of the operator's pass."""
 
-# Counts are exact on both sides; digests tell only whether tensors are the same.
-_EXACT: Final = frozenset({"NaN Count", "Negative Inf Count", "Positive Inf Count", "Count"})
-_DIGESTS: Final = frozenset({"MD5", "SHA1"})
-_OF_SIGNS: Final = frozenset({"Zero Count", "Negative Zero Count", "Positive Zero Count"})
-_NUMBERS: Final = ("Max Value", "Min Value", "Avg Value")
-_NORM: Final = "L2Norm Value"
+_NATURES: Final = {statistic.title: statistic.nature for statistic in STATISTICS}
+_NUMBERS: Final = frozenset({Nature.VALUE, Nature.AMOUNT})
 _PRINTED: Final = 1e-5  # six significant digits on either side
 
 
@@ -140,8 +137,7 @@ def _result(label: str, place: Place, dumped: Row, golden: Row, limits: Limits) 
 
 def _statistics(dumped: Row, golden: Row) -> dict[str, tuple[Cell, Cell]]:
     """Return the statistics that both rows have; two configurations may choose different ones."""
-    titles = {*_NUMBERS, _NORM, *_EXACT, *_OF_SIGNS, *_DIGESTS}
-    both = ((title, dumped.get(title), golden.get(title)) for title in dumped if title in titles)
+    both = ((title, dumped.get(title), golden.get(title)) for title in dumped if title in _NATURES)
     return {
         title: (dumped_cell, golden_cell)
         for title, dumped_cell, golden_cell in both
@@ -163,18 +159,22 @@ def _relative_difference(title: str, shared: Mapping[str, tuple[Cell, Cell]]) ->
     >>> round(_relative_difference("Max Value", shared), 4), _relative_difference("NaN Count", shared)
     (0.0125, inf)
     """
-    dumped, golden = shared[title]
-    if _is_same(dumped, golden) or title in _OF_SIGNS:  # a value beside zero may change its sign
+    (dumped, golden), nature = shared[title], _NATURES[title]
+    if _is_same(dumped, golden) or nature is Nature.SIGN_COUNT:  # a value beside zero may change its sign
         return 0.0
-    if title in _DIGESTS:  # digests of unequal tensors tell no distance; the numbers do, where there are some
-        return 0.0 if any(number in shared for number in (*_NUMBERS, _NORM)) else math.inf
-    if title in _EXACT or not (_is_finite(dumped) and _is_finite(golden)):
+    if nature is Nature.DIGEST:  # no distance: the numbers tell one
+        return 0.0 if any(_NATURES[name] in _NUMBERS for name in shared) else math.inf
+    if nature is Nature.COUNT or not (_is_finite(dumped) and _is_finite(golden)):
         return math.inf
     # A norm grows with the number of elements, so its scale is its own; minimum and average share theirs.
-    cells = [golden] if title == _NORM else [shared[name][1] for name in _NUMBERS if name in shared]
+    cells = [golden] if nature is Nature.AMOUNT else _golden_values(shared)
     scale = max(abs(float(cell)) for cell in cells if _is_finite(cell))  # type: ignore[arg-type]
     difference = abs(float(dumped) - float(golden))  # type: ignore[arg-type]
     return difference / scale if scale else math.inf
+
+
+def _golden_values(shared: Mapping[str, tuple[Cell, Cell]]) -> list[Cell]:
+    return [golden for title, (_, golden) in shared.items() if _NATURES[title] is Nature.VALUE]
 
 
 def _is_finite(cell: Cell) -> bool:
