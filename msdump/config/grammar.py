@@ -151,5 +151,7 @@ def _expression(text: str) -> tuple[str, str]:
         return expression, translate(expression)
     except GrammarError as error:
         # the translator counts from the start of the expression, a message shows the whole item
-        faults_in_item = [TextFault(f.start + offset, f.end + offset, f.message) for f in error.faults]
+        faults_in_item = [
+            TextFault(fault.start + offset, fault.end + offset, fault.message) for fault in error.faults
+        ]
         raise GrammarError(text, *faults_in_item) from None

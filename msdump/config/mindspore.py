@@ -66,6 +66,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
         report.error((), f"= {show(document.value)}: the file must hold one JSON object")
         report.close()
     top = document.value
+    # the level decides the mode, the mode the rules: both before any value is looked at
     context = replace(context, jit_level=_level(context, top))
     mode = _mode(context)
     _warn_of_keys(document, top, report)
@@ -98,7 +99,7 @@ def _mode(context: Context) -> Mode:
 
 
 def _warn_of_keys(document: Document, top: Mapping[str, Any], report: FaultReport) -> None:
-    """Warn of keys that stand twice and of keys that nobody knows."""
+    """Warn of keys that stand twice and of unknown keys, which MindSpore ignores without a word."""
     for path in document.duplicates:
         report.warn_of_key(path, "stands more than once in its object; the last one counts")
     _warn_of_unknown((), top, _TOP_KEYS, report)
@@ -106,11 +107,11 @@ def _warn_of_keys(document: Document, top: Mapping[str, Any], report: FaultRepor
         _warn_of_unknown((name,), top.get(name), tuple(model.model_fields), report)
 
 
-def _warn_of_unknown(path: Path, block: Any, known: tuple[str, ...], report: FaultReport) -> None:
+def _warn_of_unknown(path: Path, block: Any, known_keys: tuple[str, ...], report: FaultReport) -> None:
     if not isinstance(block, dict):
         return
-    for key in block.keys() - set(known):
-        hint = f" (it belongs into $.{_BLOCK_OF[key]})" if key in _BLOCK_OF else did_you_mean(key, known)
+    for key in block.keys() - set(known_keys):
+        hint = f" (it belongs into $.{_BLOCK_OF[key]})" if key in _BLOCK_OF else did_you_mean(key, known_keys)
         report.warn_of_key((*path, key), f"is unknown and ignored{hint}")
 
 

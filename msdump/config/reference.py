@@ -88,7 +88,7 @@ def _modes(rule: rules.Rule) -> str:
     return (
         "all"
         if rule.modes == frozenset(rules.Mode)
-        else ", ".join(m.value for m in rules.Mode if m in rule.modes)
+        else ", ".join(mode.value for mode in rules.Mode if mode in rule.modes)
     )
 
 

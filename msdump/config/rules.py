@@ -94,8 +94,8 @@ def disable(rule: Rule, settings: Settings, report: FaultReport) -> None:
 
 def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) -> None:
     """Warn and drop the statistics that the device does not compute."""
-    kept = [category for category in settings[rule.key] if category in ON_DEVICE]
-    use(kept)(rule, settings, report)
+    supported = [category for category in settings[rule.key] if category in ON_DEVICE]
+    use(supported)(rule, settings, report)
 
 
 # The order counts: a rule sees the values that those before it have put in place of the file's.

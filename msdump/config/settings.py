@@ -104,7 +104,7 @@ class Settings:
         self._unusable.add(key)
 
     def load(self, name: str, model: type[Section], block: Any, report: FaultReport) -> None:
-        """Take in one block: its values, the defaults of its other keys, its faults.
+        """Read one block: the values of its keys, defaults for those that it lacks, its faults.
 
         Args:
             name: Key of the block.
@@ -117,7 +117,7 @@ class Settings:
         if isinstance(block, dict):
             self._keys_in_file.add(name)
             self._take(name, model, block, report)
-        elif block is not ABSENT:
+        elif block is not ABSENT:  # one fault for the block, none for each of its keys
             report.error((name,), f"= {show(block)}: must be an object")
             self._keys_in_file.add(name)
             self._unusable |= model.model_fields.keys()

@@ -27,6 +27,7 @@ _WORTH_IT_FROM: Final = 1 << 14  # elements; below, numpy's cast costs less than
 @functools.cache
 def install() -> None:
     """Let the emulated device use the runtime, once in a process."""
+    # the device's room may not import this one; readers of dumps do without the runtime
     blocks.transpose = transposed
     precision.cast = cast
 

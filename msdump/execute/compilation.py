@@ -55,6 +55,7 @@ def emulated(
         keeps_node_names=context.keeps_node_names,
         note=note,
     )
+    # one count over the graph and its bodies: task numbers of a compiled model are unique
     built = device(compiled, numbers=itertools.count())
     if note is not None:
         for stage in (INSERTED, BUILT, ENDED):

@@ -76,20 +76,21 @@ class RunnableBody:
             observer: The observer of the graph around it.
         """
         program = self._program
+        # at each run: the observer of a body belongs to one run of the graph around it
         inner = None if observer is None else observer.enter(program.graph)
-        own = program.frame()
+        own_frame = program.frame()
         for source, target in self._captured:
             if frame[source] is not None:  # a weight that nobody overrides: the body's program has it itself
-                own[target] = frame[source]
+                own_frame[target] = frame[source]
         for target, value in zip(self._inputs, inputs, strict=True):
-            own[target] = value
-        program.execute(own, inner)
-        return program.results(own)
+            own_frame[target] = value
+        program.execute(own_frame, inner)
+        return program.results(own_frame)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A control flow node and what it stands in.
+    """A control flow node with its bodies and the program around it.
 
     Attributes:
         node: The node.
@@ -103,7 +104,7 @@ class Site:
     read: Callable[[str, Frame], OrtValue | None]
     whole: Callable[[Frame], Sequence[OrtValue | None]]
 
-    def scalar(self, value: OrtValue | None, dtype: np.dtype, what: str) -> Any:
+    def scalar(self, value: OrtValue | None, dtype: np.dtype, role: str) -> Any:
         """Return the one element of a tensor.
 
         Raises:
@@ -111,9 +112,9 @@ class Site:
         """
         array = values.to_python(value)
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            self.fail(f"{what} is no tensor of {dtypes.from_numpy(dtype).name}")
+            self.fail(f"{role} is no tensor of {dtypes.from_numpy(dtype).name}")
         if array.size != 1:
-            self.fail(f"{what} has {array.size} elements; exactly one is expected")
+            self.fail(f"{role} has {array.size} elements; exactly one is expected")
         return array.item()
 
     def fail(self, reason: str) -> NoReturn:
@@ -156,6 +157,7 @@ class _Loop:
         rows: dict[int, Frame] = {slot: [] for slot in self._stacked}
         number, goes_on = 0, self._holds(condition)
         while goes_on and (limit is None or number < limit):
+            # a scalar or a tensor of one element, as the body declares its counter: both are allowed
             counter = values.owned(np.full((1,) * self._body.ranks[0], number, np.int64))
             next_condition, *outputs = self._body.run(frame, [counter, condition, *carried], observer)
             carried = outputs[: len(carried)]

@@ -105,7 +105,7 @@ def _narrowed(item: Any, dtype: DType, rounding: Rounding, flags: list[bool]) ->
     """Return a float32 array with the values of a smaller type; anything else as it is."""
     if dtype is FLOAT32 or not _is_float32(item):
         return item
-    return _held(np.asarray(item), dtype, rounding, flags).astype(FLOAT32.numpy)
+    return _in_type(np.asarray(item), dtype, rounding, flags).astype(FLOAT32.numpy)
 
 
 def _halved(
@@ -113,10 +113,10 @@ def _halved(
 ) -> Any:
     """Return a float32 result of float16 or bfloat16 inputs in the type that the model says."""
     dtype = declared or next(each for each in HALVES if each.numpy == had_half)
-    return _held(np.asarray(item), dtype, rounding, flags) if _is_float32(item) else item
+    return _in_type(np.asarray(item), dtype, rounding, flags) if _is_float32(item) else item
 
 
-def _held(array: np.ndarray, dtype: DType, rounding: Rounding, flags: list[bool]) -> np.ndarray:
+def _in_type(array: np.ndarray, dtype: DType, rounding: Rounding, flags: list[bool]) -> np.ndarray:
     saturates = rounding.saturates and dtype is FLOAT16
     flags.append(saturates and overflows(array))
     return rounded(array, dtype, saturates=saturates)

@@ -38,7 +38,7 @@ def bind(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> d
         if value.name not in items:
             if value.type.kind != "optional":
                 problems.append(f"input {value.name!r} ({_type_text(value.type)}) is missing")
-            feeds[value.name] = None
+            feeds[value.name] = None  # so that the faults of the other inputs are looked for as well
             continue
         try:
             feeds[value.name] = _checked(value, items[value.name], sizes)
@@ -52,8 +52,8 @@ def bind(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> d
 def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     order = [value.name for value in graph.inputs]
     if len(positional) > len(order):
-        taken = f"{len(order)} ({', '.join(order)})" if order else "none"
-        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network takes {taken}")
+        expected = f"{len(order)} ({', '.join(order)})" if order else "none"
+        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network takes {expected}")
     items = dict(zip(order, positional, strict=False))
     for name, item in named.items():
         if name in items:

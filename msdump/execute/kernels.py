@@ -122,7 +122,7 @@ class KernelFactory:
         Raises:
             Exception: Nothing else can run the operator either.
         """
-        if node.domain or shortage(reason):
+        if node.domain or shortage(reason):  # the reference knows no domain but ONNX's own
             raise reason
         try:
             return _applied(self._spare(node, "pinned", lambda: self._pinned_kernel(node, fed)), fed)
@@ -183,6 +183,7 @@ class KernelFactory:
         types = [values.kind_of(value) for value in fed.values() if value is not None]
         if not any(kind in _HALF_TYPES for kind in types):
             raise NotImplementedError("no input is of a half type")
+        # a Rounding without arguments reads and writes float32
         return self._session_kernel(node, fed, [Rounding()] * len(node.members))
 
     def _session_kernel(
@@ -245,7 +246,7 @@ class KernelFactory:
 
         def run(fed: Mapping[str, OrtValue], names: list[str], options: None) -> list[OrtValue | None]:
             results = compute(fed, names, options)
-            warn()
+            warn()  # afterwards: an operator that fails here too is the network's fault, not the runtime's
             return results
 
         feeds = tuple((name, name) for name in fed)
@@ -273,6 +274,7 @@ def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:
 
 def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
     """Run a kernel on values by their names in the graph."""
+    # a kernel's model has names of its own, equal for equal operators, which so share a session
     feeds = {inner: fed[name] for inner, name in kernel.feeds}
     return kernel.run(feeds, kernel.results, None)
 
@@ -281,7 +283,10 @@ def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) ->
     """Return the runtime's ``run``, which takes Python maps, with the arguments and results of a ``Run``."""
 
     def taking(fed: Mapping[str, OrtValue], names: list[str], _options: None) -> list[OrtValue | None]:
-        return [kept(item) for item in run(names, {name: values.public(v) for name, v in fed.items()}, None)]
+        return [
+            kept(item)
+            for item in run(names, {name: values.public(value) for name, value in fed.items()}, None)
+        ]
 
     return taking
 

@@ -55,6 +55,7 @@ class Pinned:
             embedded = {name: array for name, array in self._embedded.items() if name not in fed}
             bindings = onenode.Bindings(types=types, shapes=shapes, embedded=embedded, shared={})
             model = onenode.build(self._graph, self._node, bindings, self._runtime.limits, self._roundings)
+            # the runtime has no kernels for the oldest opsets; the converter needs the shapes that stand here
             is_old = self._graph.opsets.get("", legacy.OLDEST_OPSET) < legacy.OLDEST_OPSET
             data = legacy.modern(model.data) if is_old else model.data
             self._sessions[key] = (self._runtime.session(data).run_with_ort_values, model)

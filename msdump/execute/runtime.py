@@ -70,6 +70,7 @@ class Runtime:
         self._threads = threads
         self._has_own_threads = True
         _share_allocator()
+        # weakly: the sessions of a network that nobody keeps, and their threads, go with it
         self._sessions: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
 
     def session(self, model: bytes, shared: Mapping[str, Any] | None = None) -> Any:
@@ -112,6 +113,7 @@ class Runtime:
         options.graph_optimization_level = native.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.enable_mem_pattern = False  # shapes may change from run to run
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
+        # with pages that are warm from the operator before, instead of faults for every output
         options.add_session_config_entry("session.use_env_allocators", "1")
         # threads that spin while they wait would take the cores from the next operator's and the writers'
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -186,6 +188,7 @@ def public_value(array: Any) -> Any:
 
 def short(error: Exception) -> str:
     """Return the runtime's message without its prefix and source location."""
+    # a message begins with its code and, often, file, line and function of the source
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
     text = re.sub(r"/\S+\.(?:cc|h):\d+ .*?\) (?=\S)", "", text)
     return text.splitlines()[0] if text else type(error).__name__

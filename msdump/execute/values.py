@@ -149,6 +149,7 @@ def is_map(value: Any) -> bool:
 
 
 def _from_list(items: list[np.ndarray], element: DType) -> OrtValue:
+    """Return a sequence of tensors; the runtime makes one only by running SequenceConstruct."""
     if not items:
         return _glue(glue.empty_sequence(element))({})
     kinds = {dtypes.from_numpy(item.dtype) for item in items}
@@ -190,6 +191,7 @@ def to_python(value: OrtValue | None) -> Any:
 
 
 def _unwrapped(value: OrtValue) -> Any:
+    """Return a map, a sequence or the contents of an optional: ``numpy()`` raises on all three."""
     kind = value.data_type()
     if "map(" in kind:
         return _passing(kind)(["x"], {"x": public(value)}, None)[0]

@@ -103,6 +103,7 @@ def _on_disk(array: np.ndarray) -> np.ndarray:
     """Return a large array mapped from a nameless temporary file: its pages can be given back."""
     if array.nbytes < _WORTH_A_FILE:
         return array
+    # the session has its own packed copy of most weights: pages of the file cost no memory once it is made
     try:
         with tempfile.TemporaryFile() as file:
             array.tofile(file)

@@ -26,7 +26,7 @@ class ProcessState:
     """Settings, configurations and networks of the process; each test has a state of its own.
 
     Attributes:
-        process: Sinks, counters, clock and marks that all networks share.
+        process: Sinks, counters and marks that all networks share.
         options: Fields of Context from command line options; they beat the environment.
         calls: Fields of Context from ``set_context`` calls; they beat both.
         configurations: The dump configurations of networks.
@@ -38,6 +38,7 @@ class ProcessState:
     options: dict[str, Any] = field(default_factory=dict)
     calls: dict[str, Any] = field(default_factory=dict)
     configurations: Configurations = field(default_factory=Configurations)
+    # weak: a network ends with the last reference of the user's program
     networks: weakref.WeakSet[Network] = field(default_factory=weakref.WeakSet)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -121,6 +122,7 @@ def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any]
 
 def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: Context) -> None:
     counters, write = _state.process.counters, _state.process.stream(plan)
+    # without fusion: MS_DEV_SAVE_GRAPHS shows the graph before the backend takes it over
     if where.jit_level is JitLevel.O2:
         saved_graphs.save(compile_graph(graph, fuses=False), counters, write=write)
     else:

@@ -118,7 +118,7 @@ def _own_settings(block: Any, faults: AclFaults) -> MsdumpSettings:
 
 
 def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None:
-    """Log what is doubtful: keys nobody knows, keys that stand twice, settings without effect."""
+    """Log a warning for each unknown key, key that stands twice and setting without effect."""
     report = FaultReport(document)
     for path in document.duplicates:
         report.warn_of_key(path, "stands more than once in its object; the last one counts")
@@ -130,6 +130,7 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
         report.warn_of_key(
             (_MSDUMP_BLOCK, _MINDSPORE_ONLY), "has no effect here: files are named as CANN names them"
         )
+    # an exception dump is of whichever operator fails
     if section.dump_scene not in {"", Scene.WATCHER} and section.dump_list:
         report.warn_of_key(("dump", "dump_list"), "is not read: dump_scene turns an exception dump on")
     if not _dumps(section):
@@ -143,9 +144,11 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
     report.close()
 
 
-def _warn_of_unknown(path: Path, block: dict[str, Any], known: Iterable[str], report: FaultReport) -> None:
-    for key in block.keys() - set(known):
-        report.warn_of_key((*path, key), f"is unknown and ignored{did_you_mean(key, known)}")
+def _warn_of_unknown(
+    path: Path, block: dict[str, Any], known_keys: Iterable[str], report: FaultReport
+) -> None:
+    for key in block.keys() - set(known_keys):
+        report.warn_of_key((*path, key), f"is unknown and ignored{did_you_mean(key, known_keys)}")
 
 
 def _plan(document: Document, context: Context, section: DumpSection, settings: MsdumpSettings) -> DumpPlan:
@@ -217,8 +220,8 @@ def _precision_mode(settings: MsdumpSettings) -> PrecisionMode | None:
 def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:
     if section.dump_data != "stats":
         return None
-    asked = section.dump_stats or DEFAULT_STATISTICS
-    return tuple(name for name in OperatorStatistic if name in asked)
+    selected = section.dump_stats or DEFAULT_STATISTICS
+    return tuple(name for name in OperatorStatistic if name in selected)
 
 
 def _models(section: DumpSection) -> tuple[ModelItem, ...]:

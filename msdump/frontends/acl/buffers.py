@@ -22,7 +22,7 @@ def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryvi
         AclError: There is no such memory, or it is the host's.
     """
     buffer = acl.handles.get(handle, DataBuffer)
-    if writes and not buffer.address:
+    if writes and not buffer.address:  # its size is known when the output is
         return memoryview(b"")
     if buffer.address and not acl.memory.is_device(buffer.address):
         raise AclError(

@@ -29,7 +29,7 @@ class Configuration:
     Attributes:
         plan: What is dumped.
         time: When it was configured, the name of its directory.
-        process: Sinks, clock and counters that the models loaded under it share.
+        process: Sinks and counters that the models loaded under it share.
         usage: Names and runs of those models.
     """
 
@@ -44,7 +44,7 @@ class Configuration:
         self.usage.warn_of_unmet(self.plan)
 
     def stop(self) -> None:
-        """Dump nothing any more; what was captured is on disk afterwards."""
+        """Stop dumping; every tensor captured so far is on disk afterwards."""
         self.process.is_dumping = False
         self.flush()
 
@@ -75,12 +75,13 @@ class Dumps:
             self._is_of_environment = plan is not None
 
     def configure(self, path: str, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> None:
-        """Take a configuration file; one that configures nothing changes nothing.
+        """Configure a dump by a file; a file that asks for none leaves the dumps as they are.
 
         Raises:
             AclError: The file or one of its values cannot be used, or goes with no exception dump
                 that the environment has turned on.
         """
+        # device 0 stands in for the one that a model is loaded on, which is known then
         plan = config.read(path, context(0), malformed=malformed)
         if plan is None:
             return
@@ -136,12 +137,12 @@ class Dumps:
 
     def stop(self) -> None:
         """Turn every dump off; the exception scene that cannot be turned off stays."""
-        kept = self._exceptions if self._is_lasting() else None
+        lasting = self._exceptions if self._is_lasting() else None
         for configuration in self._started:
-            if configuration is not kept:
+            if configuration is not lasting:
                 configuration.stop()
-        self._armed, self._exceptions = None, kept
-        self._started = [] if kept is None else [kept]
+        self._armed, self._exceptions = None, lasting
+        self._started = [] if lasting is None else [lasting]
 
     def _is_lasting(self) -> bool:
         """Tell whether the exception dump stays: the environment's, or that of the detail scene."""

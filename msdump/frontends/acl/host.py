@@ -48,7 +48,7 @@ class HostMemory:
     def lend(self, owner: bytes | bytearray | np.ndarray) -> int:
         """Return the pointer of an object's memory."""
         start, size, is_writable, holder = _extent(owner)
-        self._sweep()
+        self._sweep()  # before, so that at most one object of the script outlives its last reference
         self._lent[id(holder)] = _LentMemory(*_bounds(holder, start, size), holder, is_writable)
         return start
 
@@ -64,7 +64,7 @@ class HostMemory:
         for lent in list(self._lent.values()):
             if lent.start <= start < lent.start + lent.size:
                 return _inside(lent, start - lent.start, size, writes=writes)
-        return _at(start, size) if _is_mapped(start, size, writes=writes) else None
+        return _view_at(start, size) if _is_mapped(start, size, writes=writes) else None
 
     def _sweep(self) -> None:
         """Drop the objects that nobody else keeps, by their number of references."""
@@ -107,12 +107,14 @@ def _inside(lent: _LentMemory, offset: int, size: int, *, writes: bool) -> memor
     owner = lent.owner
     if isinstance(owner, np.ndarray):
         owner = (
-            owner.reshape(-1).view(np.uint8).data if owner.flags.c_contiguous else _at(lent.start, lent.size)
+            owner.reshape(-1).view(np.uint8).data
+            if owner.flags.c_contiguous
+            else _view_at(lent.start, lent.size)
         )
     return memoryview(owner)[offset : offset + size]  # type: ignore[arg-type]  # bytes, or a view
 
 
-def _at(start: int, size: int) -> memoryview:
+def _view_at(start: int, size: int) -> memoryview:
     return memoryview((ctypes.c_char * size).from_address(start)).cast("B")
 
 

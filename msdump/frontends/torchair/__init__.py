@@ -22,7 +22,7 @@ _PACKAGE = __name__
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is first asked for.
+    """Import ``get_npu_backend`` or ``scope``, which need torch, at their first use.
 
     Raises:
         NotAvailableError: torch is not installed.

@@ -127,6 +127,7 @@ def _tolerant(name: str) -> Group:
 
 def _operator_dump(dump: Group) -> dict[str, str]:
     options = {"ge.exec.enableDump": "1", "ge.exec.dumpPath": _full_path(dump)}
+    # vendor: dump_step and dump_layer are passed on only where they say something
     values = {key: getattr(dump, name).value for name, key in _DUMP_OPTIONS.items()}
     return options | {key: value for key, value in values.items() if value}
 

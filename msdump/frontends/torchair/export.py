@@ -143,10 +143,10 @@ class _ConcreteModule(torch.nn.Module):
 class _OriginInterpreter(Interpreter):
     """Runs a captured graph; every operator traced meanwhile carries the name of the node that called it."""
 
-    def run_node(self, n: Node) -> Any:
-        custom = n.meta.get("custom") or {}
-        n.meta["custom"] = {**custom, ORIGIN: n.name}
-        return super().run_node(n)
+    def run_node(self, node: Node) -> Any:
+        custom = node.meta.get("custom") or {}
+        node.meta["custom"] = {**custom, ORIGIN: node.name}
+        return super().run_node(node)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return super().call_function(REPLACEMENTS.get(target, target), args, kwargs)
@@ -176,8 +176,8 @@ def _tensor_positions(arguments: Sequence[Any]) -> list[int]:
 def _program(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...], name: str) -> Any:
     """Return the exporter's ONNXProgram of a module; GraphError as in ``export``."""
     try:
-        with ThreadPoolExecutor(1) as fresh:  # a call of compiled code hides parts of torch's dispatch
-            return fresh.submit(_translate, concrete, tensors).result()
+        with ThreadPoolExecutor(1) as new_thread:  # a call of compiled code hides parts of torch's dispatch
+            return new_thread.submit(_translate, concrete, tensors).result()
     except Exception as error:
         raise GraphError(
             f"{name}: torch.compile's graph cannot be translated to ONNX: {_reason(error)}; "

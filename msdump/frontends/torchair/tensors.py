@@ -54,11 +54,11 @@ def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -
         device: Where the tensor lies.
     """
     dtype = _TORCH_TYPES.get(array.dtype)
-    own = np.array(array, order="C", copy=True)
+    contents = np.array(array, order="C", copy=True)
     if dtype is None:
-        plain = torch.from_numpy(own)
+        plain = torch.from_numpy(contents)
     else:
-        plain = torch.from_numpy(own.view(np.dtype(f"i{own.itemsize}"))).view(dtype)
+        plain = torch.from_numpy(contents.view(np.dtype(f"i{contents.itemsize}"))).view(dtype)
     plain = plain.to(device)
     if tuple(stride) == plain.stride():
         return plain

@@ -186,7 +186,7 @@ def _was_loaded_between(first: Span, later: Span, facts: GraphFacts) -> bool:
 
 def _by_gaps(spans: Sequence[Span], count: int) -> list[int]:
     """Return the execution of each run, where ``count`` executions had the longest pauses between them."""
-    pauses = sorted(range(1, len(spans)), key=lambda n: spans[n - 1][1] - spans[n][0])
+    pauses = sorted(range(1, len(spans)), key=lambda number: spans[number - 1][1] - spans[number][0])
     borders = sorted(pauses[: count - 1])
     return [bisect_right(borders, number) for number in range(len(spans))]
 

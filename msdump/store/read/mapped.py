@@ -25,6 +25,7 @@ def load(path: str) -> memoryview:
     try:
         with reading.open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
+            # a map keeps a descriptor of its own, until the last view of it ends
             if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
                 return memoryview(file.readall())
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

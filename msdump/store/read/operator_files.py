@@ -85,7 +85,7 @@ class OperatorFile:
         Raises:
             DumpReadError: The file is missing or corrupt, or tells of none.
         """
-        for record in self.records:
+        for record in self.records:  # an ``Opdebug`` file has one output and nothing else
             return op_debug.decode(record.data, self.path, record.offset)
         raise DumpReadError(self.path, "no overflow record: the file has no output")
 

@@ -247,7 +247,7 @@ class RankGraph:
 
     def _listed_runs(self, iteration: int) -> int | None:
         """Return how often an iteration ran where the graph may run several times in one execution."""
-        if not self._rank.is_known:
+        if not self._rank.is_known:  # a directory of tensors alone is taken for that of one iteration
             return 1
         is_alone = len(self._rank.compiled_graphs) < 2 or bool(self._rank.called_graphs)  # noqa: PLR2004
         numbers = None if is_alone else self.iterations_run
@@ -277,6 +277,7 @@ class RankGraph:
 
     @cached_property
     def _loaded(self) -> int | None:
+        # written at every load of the graph: its time tells the newest load
         path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self._rank.number, graph=self.number))
         return None if path is None else texts.modified(path)
 

@@ -1,4 +1,4 @@
-"""One dumped tensor: what its file name says, and its elements when they are asked for."""
+"""One dumped tensor: the fields of its file name, and its elements, read when they are asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from msdump.record import IO
 
-_PREFIX: Final = 4096
+_PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Record:
             return dtypes.from_numpy(self._header().dtype).name
         try:
             return dtypes.from_name(self.name.dtype).name
-        except FormatError:
+        except FormatError:  # a type that msdump lacks, in a dump of MindSpore's own
             return self.name.dtype.lower()
 
     @property

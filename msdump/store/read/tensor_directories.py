@@ -71,7 +71,7 @@ class Iteration:
             DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
                 be read.
         """
-        return self._taken.records
+        return self._last_whole.records
 
     @property
     def statistics(self) -> tuple[Row, ...]:
@@ -82,7 +82,7 @@ class Iteration:
         Raises:
             DumpReadError: As in ``records``; a row does not fit the header.
         """
-        return self._taken.statistics
+        return self._last_whole.statistics
 
     @cached_property
     def executions(self) -> tuple[Execution, ...]:
@@ -98,7 +98,7 @@ class Iteration:
             DumpReadError: There was no such execution; or as in ``records``.
         """
         if number is None:
-            return self._taken
+            return self._last_whole
         count = max(len(self._separated.timeline.spans), 1)
         if not 0 <= number < count:
             raise DumpReadError(self.path, f"no execution {number}: there are {count}, numbers from 0")
@@ -110,10 +110,10 @@ class Iteration:
         return self._separated.timeline
 
     @cached_property
-    def _taken(self) -> Execution:
-        taken = self._separated.timeline.last_whole
-        executions.warn_of_several(self.path, len(self._separated.timeline.spans), taken, self._facts())
-        return self._execution(taken)
+    def _last_whole(self) -> Execution:
+        number = self._separated.timeline.last_whole
+        executions.warn_of_several(self.path, len(self._separated.timeline.spans), number, self._facts())
+        return self._execution(number)
 
     def _execution(self, number: int) -> Execution:
         candidates = (each for each in self._separated.executions if each.number == number)

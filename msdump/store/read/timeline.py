@@ -68,10 +68,10 @@ def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
 
 def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: bool) -> list[int]:
     starts = [0] if moments else []
-    seen: defaultdict[Hashable, list[int]] = defaultdict(list)
+    indices: defaultdict[Hashable, list[int]] = defaultdict(list)
     index = 0
     while index < len(moments):
-        moment, before = moments[index], seen[moments[index].tensor]
+        moment, before = moments[index], indices[moments[index].tensor]
         if loaded is not None and index > starts[-1] and moments[index - 1].time < loaded <= moment.time:
             cut = index
         elif len(before) >= moment.bearers:
@@ -81,9 +81,9 @@ def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: boo
             index += 1
             continue
         starts.append(cut)
-        seen.clear()
+        indices.clear()
         for number in range(cut, index):
-            seen[moments[number].tensor].append(number)
+            indices[moments[number].tensor].append(number)
     return starts
 
 

@@ -31,7 +31,7 @@ _ROOTED: Final = frozenset(
 
 _DEPTH: Final = 7
 _MOST_LEVELS: Final = 3  # below a directory, in which a dump is looked for
-_MOST_FOLDERS: Final = 1000
+_MOST_FOLDERS: Final = 1000  # of a level: a home directory is not searched through
 _MOST_STEPS: Final = 8  # numbers that are looked into before a directory is taken for no root
 _FAULTS: Final = {
     errno.ENOENT: "no such directory; give the directory of a dump",
@@ -74,6 +74,7 @@ def locate(folder: str) -> tuple[str, Key | None] | None:
     if _is_root(folder):
         return folder, None
     parts = folder.split("/")
+    # the longest path first: its last components alone might be read as those of another layout
     for depth in range(_DEPTH, 0, -1):
         key = parse("/".join(parts[-depth:]), is_directory=True)
         if key is not None and key.kind in _OPENABLE:

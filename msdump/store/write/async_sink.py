@@ -77,7 +77,7 @@ class AsyncSink(SyncSink):
         exits.register(self)
 
     def write(self, artifact: Artifact) -> None:
-        """Take a new file; one that exists stays as it is and the new one is lost."""
+        """Write a new file now or leave it to a thread; one that exists stays and the new one is lost."""
         size = size_of(artifact.buffers)
         with self._lock:
             self._catch_up()
@@ -145,15 +145,15 @@ class AsyncSink(SyncSink):
         """Leave what is unwritten to the parent of this forked process."""
         self._count += self._queue.files
         self._bytes += self._queue.bytes
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # a thread that the child does not have may hold the old one
         self._queue = self._make_queue()
         self._unfinished = self._first_failure = None
         self._failures = 0
         self._renew_files()
 
-    def _do(self, action: Callable[[], None], again: Callable[[], None]) -> None:
+    def _do(self, action: Callable[[], None], retry: Callable[[], None]) -> None:
         """Call ``action``; where an interrupt ends it before its bytes count, the next call does it again."""
-        self._unfinished = again, self._bytes
+        self._unfinished = retry, self._bytes
         try:
             action()
         except Exception:  # not BaseException: behind Ctrl-C the action stays unfinished
@@ -182,10 +182,10 @@ class AsyncSink(SyncSink):
     def _catch_up(self) -> None:
         """Finish what was interrupted and count what the threads have lost."""
         if self._unfinished is not None:
-            again, before = self._unfinished
+            retry, bytes_before = self._unfinished
             self._renew_files()  # an interrupt may have left a torn row, which opening cuts off
-            if before == self._bytes:
-                self._do(again, again)
+            if bytes_before == self._bytes:
+                self._do(retry, retry)
             self._unfinished = None
         while self._queue.failures:
             failure = self._queue.failures[0]

@@ -165,6 +165,7 @@ class DiskFiles:
     def _open(self, path: str) -> OpenDirectory:
         if len(self._places) >= _MOST_DIRECTORIES:
             self._forget(next(iter(self._places)))
+        # an asynchronous sink opens as many for each of its threads
         place = self._places[path] = OpenDirectory(path, self._root)
         return place
 

@@ -1,4 +1,4 @@
-"""Sinks: where complete files go, and what becomes of those that cannot be written.
+"""Sinks: they write complete files, and log, count and raise those that cannot be written.
 
 Every sink keeps the same promises. A file appears under its name only when it
 is complete. A tensor file that exists is never destroyed. A failure is logged
@@ -299,6 +299,7 @@ class SyncSink:
         """Take the bytes of a file from the budget, or skip it."""
         if not artifact.tensor_bytes or self._budget.take(size):
             return True
+        # the file alone is skipped: a smaller one behind it may still fit
         self._skip_over_limit(path_of(artifact), size)
         return False
 

@@ -141,9 +141,9 @@ def _remove_if_left(directory: int, name: str) -> None:
 
 def _names_file(directory: int, name: str, fd: int) -> bool:
     """Tell whether a name stands for the open file, which is a regular one without another name."""
-    held = os.fstat(fd)
+    opened = os.fstat(fd)
     try:
         named = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return stat.S_ISREG(held.st_mode) and held.st_nlink == 1 and os.path.samestat(held, named)
+    return stat.S_ISREG(opened.st_mode) and opened.st_nlink == 1 and os.path.samestat(opened, named)

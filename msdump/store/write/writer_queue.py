@@ -149,8 +149,8 @@ class WriterQueue:
             self.failures = self.failures[1:]
 
     def _is_over_full(self) -> bool:
-        held = self._last.total - self._done_bytes
-        return held > self._most_bytes and self._last.number - self._done_jobs > 1
+        waiting = self._last.total - self._done_bytes
+        return waiting > self._most_bytes and self._last.number - self._done_jobs > 1
 
     def _is_busy(self) -> bool:
         return self._last.number > self._done_jobs
@@ -182,14 +182,14 @@ class WriterQueue:
         with self._lock:
             if not must_wait():
                 return False
-            again, job = self._in_hand is not None, self._in_hand or self._begun.next
+            is_retry, job = self._in_hand is not None, self._in_hand or self._begun.next
             if job is None:
                 self._bells += (bell,)
-            elif not again:
+            elif not is_retry:
                 self._begun = self._in_hand = job
         if job is None:
             bell.acquire()
-        elif again and files.exists(job.directory, job.name):
+        elif is_retry and files.exists(job.directory, job.name):
             self._finish(job, None)  # it was complete when the interrupt came
         else:
             self._finish(job, _write(files, job))

@@ -77,6 +77,7 @@ def _load(read: Callable[[], Graph], file_name: str) -> int:
 
 def _loaded(acl: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
     device_id = acl.current_device
+    # here, not at the run: a model keeps the configuration that it was loaded under
     dump = acl.dumps.current(device_id)
     if dump is None:
         return LoadedModel(model_id, Network(graph, None, PROCESS.beside(), context(device_id)))
