@@ -39,7 +39,6 @@ def lines(told: Explanation, situation: Situation, dump: Dump, *, is_full: bool)
             f"{slot.io} {slot.slot}:" if slot.slot is not None else f"{slot.io}s:", _slot(slot, dump, most)
         )
     yield from _titled("constants:", _files(told.constants, dump, most))
-    yield from _titled("failed:", _files(told.failures, dump, most))
     if any(_is_open(slot) for slot in told.slots):
         yield from _hints(situation)
 

@@ -165,6 +165,15 @@ def _cells(path: str, offset: int, line: str) -> list[str]:
         raise DumpReadError(path, f"not a row of comma-separated cells: {error}", offset) from error
 
 
+def read_lines(path: str) -> Iterator[str]:
+    """Yield the lines of a text that are not empty.
+
+    Raises:
+        DumpReadError: The file cannot be read.
+    """
+    return (line for _, line in _lines(path))
+
+
 def _lines(path: str) -> Iterator[tuple[int, str]]:
     """Yield the byte offset and text of every line that is not empty."""
     offset = 0

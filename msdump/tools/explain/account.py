@@ -57,10 +57,8 @@ class Explanation:
         subject: The operator, weight, graph input or constant.
         slots: Its inputs, then its outputs; those of the operator that it is fused into.
         constants: Files beside the iterations, of a constant.
-        failures: What it left behind as it failed.
     """
 
     subject: Subject
     slots: tuple[SlotAccount, ...]
     constants: tuple[DumpedTensor, ...] = ()
-    failures: tuple[DumpedTensor, ...] = ()

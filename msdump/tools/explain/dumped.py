@@ -9,9 +9,11 @@ from typing import Final
 
 from msdump.record import IO
 from msdump.store import names
-from msdump.store.layouts import STATISTICS
+from msdump.store.layouts import STATISTICS, PathKind
 from msdump.store.operator_names import OperatorFileKind
+from msdump.store.read import graph_texts
 from msdump.store.read.cells import Row
+from msdump.store.read.graph_texts import ListedOperator
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank
 from msdump.store.read.reader import Dump
@@ -36,6 +38,21 @@ class DumpedTensor:
     slot: int
     path: str
     is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What graph files of a dump tell of an operator.
+
+    Attributes:
+        graph: Number of its graph.
+        is_inner: Whether the graph is a branch or a loop body.
+        tensors: Its inputs and outputs, None where no .ir file lists them.
+    """
+
+    graph: int
+    is_inner: bool
+    tensors: ListedOperator | None
 
 
 @dataclass(frozen=True)
@@ -93,11 +110,14 @@ def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
             yield from _of_file(file)
 
 
-def listed_operators(rank: Rank) -> Iterator[tuple[int, str]]:
-    """Yield graph and full name of each operator in a rank's lists of execution; may DumpReadError."""
+def listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
+    """Yield the full names of the operators that a rank's graph files list; may DumpReadError."""
     for graph in rank.compiled_graphs:
-        for name in rank.execution_order(graph) or ():
-            yield graph, name
+        path = rank.graph_file(PathKind.IR, graph)
+        operators = {} if path is None else graph_texts.read_operators(path)
+        order = rank.execution_order(graph)
+        for name in operators if order is None else order:
+            yield name, Listing(graph, graph in rank.called_graphs, operators.get(name))
 
 
 def _op_names(iteration: Iteration) -> Iterator[str]:

@@ -22,11 +22,11 @@ from msdump.tools.explain.dumped import DumpedTensor, Moment
 from msdump.tools.explain.missing import Missing
 from msdump.tools.explain.subjects import Subject
 
-_COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS})
+_COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
 """What a compiled graph gives a number in the dump: all tensors that reach its files."""
 
-Held = Sequence[tuple[Moment, Sequence[DumpedTensor]]]
-"""What each moment holds of one operator."""
+Held = Sequence[tuple[Moment | None, Sequence[DumpedTensor]]]
+"""What each moment holds of one operator; None: what it left behind as it failed."""
 
 
 class Explainer:
@@ -60,13 +60,13 @@ class Explainer:
 
     def explain(self, subject: Subject) -> Explanation:
         """Return what the dump holds of an operator, and why no more; may DumpReadError."""
-        held = [(moment, list(moment.tensors(subject.op_names))) for moment in self._moments]
-        return Explanation(
-            subject,
-            tuple(self._slots(subject, held)),
-            tuple(dumped.constants(self._dump, subject.op_names)) if subject.is_parameter else (),
-            tuple(dumped.failures(self._dump, subject.op_names)),
-        )
+        names_in_files = subject.op_names
+        held: Held = [(moment, list(moment.tensors(names_in_files))) for moment in self._moments]
+        failed = list(dumped.failures(self._dump, names_in_files))
+        if failed:  # they stand beside the iterations
+            held = [*held, (None, failed)]
+        constants = dumped.constants(self._dump, names_in_files) if subject.is_parameter else ()
+        return Explanation(subject, tuple(self._slots(subject, held)), tuple(constants))
 
     def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
         is_numbered_anew = subject.node is not None and self._plan.files.tree is not Tree.RANKS
@@ -74,7 +74,7 @@ class Explainer:
         for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
             number = slot.slot
             if is_numbered_anew:
-                is_counted = slot.reason in _COUNTED
+                is_counted = bool(slot.value) and slot.reason in _COUNTED
                 number = counts[slot.io] if is_counted else None
                 counts[slot.io] += is_counted
             yield self._account(subject, slot, number, held)
@@ -90,8 +90,8 @@ class Explainer:
             what = self._plan.what
             for io, is_kept in ((IO.INPUT, what.keeps_inputs), (IO.OUTPUT, what.keeps_outputs)):
                 side = reason or (None if is_kept else Reason.SIDE_NOT_ASKED)
-                numbers = sorted({tensor.slot for tensor in tensors if tensor.io is io})
-                yield from (SlotAccount(io, number, reason=side) for number in numbers or (None,))
+                for slot in _listed_slots(subject, io, tensors):
+                    yield replace(slot, reason=side or slot.reason)
 
     def _by_name(self, subject: Subject) -> Reason | None:
         """Return why the configuration leaves an operator out, as far as its name alone tells."""
@@ -119,7 +119,7 @@ class Explainer:
         for moment, of_operator in held:
             here = [tensor for tensor in of_operator if tensor.io is slot.io and tensor.slot == number]
             tensors += here
-            if not here and slot.reason is None:
+            if moment is not None and not here and slot.reason is None:
                 why = self._missing.reason(subject, slot, moment)
                 if why is not None:
                     missing[why] = (*missing.get(why, ()), moment.number)
@@ -133,6 +133,19 @@ class Explainer:
         if slot.reason is not None or self._moments:
             return slot.reason
         return self._missing.everywhere(subject, self._iteration)
+
+
+def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -> Iterator[SlotAccount]:
+    """Yield the inputs or outputs of an operator that graph files list, else those that have files."""
+    listing = subject.listing
+    if listing is None or listing.tensors is None:
+        numbers = sorted({tensor.slot for tensor in tensors if tensor.io is io})
+        yield from (SlotAccount(io, number) for number in numbers or (None,))
+        return
+    listed = listing.tensors.inputs if io is IO.INPUT else listing.tensors.outputs
+    for slot, tensor in enumerate(listed):
+        value = f"{tensor.dtype} {tensor.shape}"
+        yield SlotAccount(io, slot, value, reason=rehearsal.listed_reason(tensor))
 
 
 def _tables(model: Graph, plan: DumpPlan, moments: Sequence[Moment]) -> tuple[GraphRefusals, ...]:

@@ -59,7 +59,7 @@ class Missing:
         if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
             return Reason.OVERFLOW_LIMIT if self._is_limit_reached else Reason.NO_OVERFLOW
         if subject.table is None:
-            return None
+            return Reason.BRANCH_NOT_RUN if _has_no_directory(subject, moment) else None
         if subject.table.graph.index and _names(subject.table).isdisjoint(moment.op_names):
             return Reason.BRANCH_NOT_RUN
         return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
@@ -89,6 +89,14 @@ class Missing:
         folders = (*self._dump.iterations, *self._dump.constants)
         paths = {path for folder in folders for _, path in folder.named_files}
         return sum(Path(path).stat().st_size for path in paths)
+
+
+def _has_no_directory(subject: Subject, moment: Moment) -> bool:
+    """Tell whether the branch or loop body of an operator left nothing at all in a moment."""
+    listing = subject.listing
+    if listing is None or not listing.is_inner:
+        return False
+    return all(each.key.graph != listing.graph for each in moment.directories)
 
 
 def _names(table: GraphRefusals) -> frozenset[str]:

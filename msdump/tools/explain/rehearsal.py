@@ -9,8 +9,10 @@ import numpy as np
 from msdump import dtypes
 from msdump.capture.refusals import GraphRefusals, dropping
 from msdump.capture.steps.step import walk
+from msdump.dtypes import STRING
 from msdump.reasons import Reason
 from msdump.record import TensorRecord
+from msdump.store.read.graph_texts import ListedTensor
 from msdump.tools.explain.account import SlotAccount
 from msdump.tools.preview.forecast import UnfilledTensors
 
@@ -33,6 +35,13 @@ def slots(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
             kept = walk(record, walked)
             reason = kept if isinstance(kept, Reason) else None
         yield SlotAccount(io, slot, name, reason=reason)
+
+
+def listed_reason(tensor: ListedTensor) -> Reason | None:
+    """Return why a tensor that an .ir file lists has no .npy file, as far as type and shape tell."""
+    if tensor.dtype == STRING.title:
+        return Reason.TEXT
+    return Reason.NO_ELEMENTS if 0 in tensor.shape else None
 
 
 def unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:

@@ -16,7 +16,7 @@ from msdump.record import OperatorRef
 from msdump.store import names, operator_names
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.reader import Dump
-from msdump.tools.explain.dumped import listed_operators
+from msdump.tools.explain.dumped import Listing, listed_operators
 
 _MOST_SHOWN: Final = 3
 
@@ -31,6 +31,7 @@ class Subject:
         table: What the configuration leaves out of its graph, None without a model.
         position: Its place among the nodes of that graph, None for what is no operator there.
         reason: Why it has no files as a whole, where that does not depend on its place.
+        listing: What graph files of the dump tell of it, where there is no model.
     """
 
     operator: OperatorRef
@@ -38,6 +39,7 @@ class Subject:
     table: GraphRefusals | None = None
     position: int | None = None
     reason: Reason | None = None
+    listing: Listing | None = None
 
     @property
     def node(self) -> Node | None:
@@ -108,10 +110,10 @@ def of_dump(dump: Dump) -> Iterator[Subject]:
 def _named(dump: Dump) -> Iterator[Subject]:
     types = {record.op_name: record.op_type for each in dump.iterations for record in each.tensor_files}
     for rank in dump.ranks.values():
-        for _, full_name in listed_operators(rank):
+        for full_name, listing in listed_operators(rank):
             short = names.sanitize(full_name.rpartition("/")[2])
             op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
-            yield Subject(OperatorRef(op_type, full_name))
+            yield Subject(OperatorRef(op_type, full_name), listing=listing)
     for op_name, op_type in types.items():
         yield Subject(OperatorRef(op_type, op_name))
     for folder in dump.constants:
