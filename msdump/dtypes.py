@@ -138,6 +138,7 @@ def from_numpy(dtype: np.dtype) -> DType:
     Raises:
         FormatError: The dtype has no ONNX counterpart.
     """
+    # arrays may come in either byte order; files are little endian
     row = _BY_NUMPY.get(dtype) or _BY_NUMPY.get(dtype.newbyteorder("<"))
     if row is not None:
         return row

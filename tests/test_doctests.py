@@ -16,6 +16,12 @@ _SOURCES = {
 _WITH_EXAMPLES = [name for name, path in _SOURCES.items() if ">>> " in path.read_text()]
 
 SHOWN_BY_EXAMPLE = (
+    "msdump.config.acl.models",
+    "msdump.config.grammar",
+    "msdump.config.regex.character_classes",
+    "msdump.config.regex.ecmascript",
+    "msdump.config.regex.escapes",
+    "msdump.config.root",
     "msdump.device.blocks",
     "msdump.device.formats",
     "msdump.device.memory",
@@ -34,9 +40,23 @@ SHOWN_BY_EXAMPLE = (
     "msdump.graph.files.ir_text",
     "msdump.graph.kernel.onenode",
     "msdump.graph.names",
+    "msdump.graph.operator_types",
     "msdump.graph.primitives",
     "msdump.iterations",
     "msdump.selector",
+    "msdump.store.captured_names",
+    "msdump.store.graph_names",
+    "msdump.store.layouts",
+    "msdump.store.names",
+    "msdump.store.operator_names",
+    "msdump.store.read.cells",
+    "msdump.store.templates",
+    "msdump.store.write.rows",
+    "msdump.store.write.standins",
+    "msdump.tools.convert.format",
+    "msdump.tools.convert.names",
+    "msdump.wire.fields",
+    "msdump.wire.varints",
 )
 """Modules of formats, names, grammars and layouts: an example says more than their rules."""
 

@@ -48,6 +48,7 @@ class Ascend:
             reports: Whether saturation is to be told (``op_debug_mode`` 3).
             numbers: Numbers of TransData and Cast operators, which are inserted then (O2, acl).
         """
+        # bodies first: the graph takes theirs in, with the operators that the device adds
         self.bodies = {
             body.index: type(self)(body, precision, overflow, reports=reports, numbers=numbers)
             for body in graph.bodies
@@ -64,6 +65,7 @@ class Ascend:
         self._roundings |= {node.name: (Rounding(),) for node in graph.nodes if node.bodies}
         for inner in self.bodies.values():
             self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
+        # before transfers, which follow from how operators hold their tensors
         self.placement: Placement = place(self.graph, self.dtype_of)
         self.is_compiled = numbers is not None
         if numbers is not None:

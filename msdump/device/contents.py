@@ -32,6 +32,7 @@ class Contents:
     def _offset(self, address: int, size: int) -> int:
         """Return the offset of an address in the bytes, grown so that ``size`` bytes lie behind it."""
         start = address - BASE
+        # zeros: memory that nobody wrote reads as such
         missing = start + size - len(self._bytes)
         if missing > 0:
             self._bytes.extend(bytes(missing))

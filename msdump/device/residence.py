@@ -147,6 +147,7 @@ class _Walk:
         if not self._shares or not moves_nothing(node) or node.outputs[0] in self._outputs:
             return None
         source, output = read_forms[0], makes[0]
+        # another format or type would need bytes of its own
         if source is None or output is None or replace(source, value=output.value) != output:
             return None
         self._owners[output] = self._owner(source)

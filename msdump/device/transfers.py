@@ -77,12 +77,14 @@ class _Inserter:
         self._places: list[NodePlacement] = []
         self._roundings: dict[str, tuple[Rounding, ...]] = {}
         self._forms: dict[tuple[str, DeviceTensor], str] = {}
+        # sequences and optionals have no format
         tensors = (value.name for value in graph.inputs if value.type.kind in _TENSORS)
         self._produced = {name: host_tensor(graph, name) for name in tensors}
 
     def run(self) -> Inserted:
         for node, placed in zip(self._graph.nodes, self._placed, strict=True):
             self._add(node, placed)
+        # outputs that no reader has needed in the host's form yet
         for value in self._graph.outputs:
             self._hand_out(value.name)
         graph = replace(self._graph, nodes=tuple(self._nodes), types=self._types)
@@ -93,6 +95,7 @@ class _Inserter:
             name if tensor is None else self._converted(node, name, tensor)
             for name, tensor in zip(node.inputs, placed.inputs, strict=True)
         ]
+        # bodies read the host's form, too; their own graphs convert it
         for name in _inner_reads(node):
             self._hand_out(name)
         outputs = dict(self._renamed(node, placed))
@@ -177,6 +180,7 @@ class _Inserter:
         return host_tensor(self._graph, name)
 
     def _new_name(self, primitive: str) -> str:
+        # all graphs of a model share the numbers; a name may be the model's own already
         names = (f"trans_{primitive}_{number}" for number in self._numbers)
         return next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
 
@@ -199,6 +203,7 @@ def _widened(graph: Graph, placement: Placement) -> Iterator[str]:
     The runtime computes in the wide type; only of cube operators it is sure that they take the small one,
     and only since opset 13 that anything takes bfloat16.
     """
+    # ONNX's operators take bfloat16 since opset 13
     is_old = graph.opsets.get("", 1) < _BFLOAT16_SINCE
     for node, placed in zip(graph.nodes, placement.nodes, strict=True):
         for name, tensor in zip(node.inputs, placed.inputs, strict=True):

@@ -87,6 +87,7 @@ def _translated(key: str, value: Message) -> Iterator[Message]:
         yield from _listed(key, content)
     elif field == "t":
         yield [("name", key), ("t", _tensor(content)), ("type", Symbol("TENSOR"))]
+    # ONNX's attributes know no truth values
     elif field == "b":
         yield _single(key, "i", int(content))
     else:
@@ -95,6 +96,7 @@ def _translated(key: str, value: Message) -> Iterator[Message]:
 
 def _listed(key: str, listed: Message) -> Iterator[Message]:
     items = [(field, item) for field, item in listed if field != "val_type"]
+    # an empty list does not say what it would hold
     kind = items[0][0] if items else "s"
     name, symbol = _LISTS["i" if kind == "b" else kind]
     shown = [(name, int(item) if kind == "b" else item) for _, item in items]

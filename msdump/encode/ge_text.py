@@ -43,6 +43,7 @@ LIST_TYPES: Final = (
 )
 """Names of the types that a list attribute can hold, in the order of their numbers in GE's ListValueType."""
 
+# arrays in JSON even where they have one value
 _REPEATED: Final = frozenset(
     {"graph", "input", "output", "op", "attr", "input_desc", "output_desc", "dim", "subgraph_name"}
 )

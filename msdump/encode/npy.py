@@ -57,6 +57,7 @@ _LONGEST_TEXT: Final = 1 << 20
 # numpy's own limit; a file that states more would raise somewhere inside
 _MOST_DIMENSIONS: Final = 64
 
+# numpy evaluates this text as Python; here it only has to look like what numpy and MindSpore write
 _TEXT: Final = re.compile(
     r"\{\s*'descr'\s*:\s*'(?P<descr>[^']*)'\s*,"
     r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"

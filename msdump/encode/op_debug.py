@@ -77,6 +77,7 @@ _UNIT_OFFSET: Final = 12
 _UNITS: Final = frozenset(Unit)
 _WORD: Final = 8
 
+# places are those of the 2048 bytes that older devices fill, gaps included
 _OLD_INFO: Final = (*_TASK, "pc_start", "para_base")
 _OLD_SECTIONS: Final = (
     ("DHA Atomic Add", 0, 512, ("status",)),

@@ -7,10 +7,10 @@ Numbers are what a C++ stream prints of a double: six significant digits. The si
 ``dump_stats`` chooses by default have a place of their own for ``Count``; any other choice has it
 before them.
 
-    >>> columns(DEFAULT)
-    ('Max', 'Min', 'Avg', 'Count', 'Nan', 'Negative Inf', 'Positive Inf')
-    >>> columns(["Min", "Max"])
-    ('Count', 'Max', 'Min')
+    >>> print(*columns(DEFAULT_STATISTICS), sep=", ")
+    Max, Min, Avg, Count, Nan, Negative Inf, Positive Inf
+    >>> print(*columns(["Min", "Max"]), sep=", ")
+    Count, Max, Min
     >>> info = TensorInfo(data_type=1, format=2, shape=(2, 3), original_shape=(2, 3), size=24)
     >>> row("input", 0, info, {"Max": 6.0, "Min": 1.0, "Count": 6}, ["Max", "Min"]).decode().strip()
     'Input,0,24,DT_FLOAT,ND,2x3,6,6,1'
@@ -79,6 +79,7 @@ def row(io: str, index: int, info: TensorInfo, cells: Cells | None, chosen: Sequ
         cells: Its statistics; None for an element type that has none.
         chosen: Names of ``dump_stats``.
     """
+    # vendor: a scalar has a hyphen for its shape
     shape = "x".join(map(str, info.shape)) or "-"
     fields = (
         *(io.capitalize(), str(index), str(info.size), dump_enums.data_type_name(info.data_type)),

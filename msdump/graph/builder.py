@@ -142,6 +142,7 @@ class Builder:
     def _body_model(self) -> onnx.ModelProto:
         """Return a body as a model of its own, without weights."""
         whole = self._shared.model
+        # weights are left out: kernels get them as arrays, whichever graph they belong to
         model = onnx.ModelProto(ir_version=whole.ir_version)
         model.opset_import.extend(whole.opset_import)
         model.functions.extend(whole.functions)
@@ -276,6 +277,7 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
     tensor = proto.tensor_type
     try:
         dtype = dtypes.from_onnx(tensor.elem_type)
+    # an element type that is newer than this program: the runtime may know it
     except FormatError:
         dtype = None
     if not tensor.HasField("shape"):

@@ -73,6 +73,7 @@ def _build(
     keeps_classes: bool,
     sizes: Mapping[str, int],
 ) -> Graph:
+    # protobuf would copy every weight; shape inference needs the small ones only
     split = split_model.split(data)
     model = validity.parsed(split.message)
     _settle(model.graph, sizes)
@@ -86,6 +87,7 @@ def _build(
     }
     for sparse in model.graph.sparse_initializer:
         initializers[sparse.values.name] = weights.sparse_to_array(sparse, files)
+    # the runtime gets nodes as messages: what they hold must be in them
     for tensor in validity.inner_tensors(model):
         weights.embed(tensor, files)
     # Named twice: calls have names before they are inlined, since inner nodes are named after them, and

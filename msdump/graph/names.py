@@ -101,6 +101,7 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
     if not components and not _tells_scopes(metadata) and "/" not in name:
         return None
     if not components:
+        # the last component is the node itself
         components = [part for part in name.split("/")[:-1] if part]
     # a model that comes from MindSpore has scopes with a root already
     if not components or components[0] not in _ROOTS:

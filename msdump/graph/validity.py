@@ -179,6 +179,7 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
             )
 
 
+# the libraries below cast most attributes to 32 bits without looking
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 # limits far above what networks use, far below what overflows in a kernel

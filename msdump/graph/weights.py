@@ -48,6 +48,7 @@ class SideFiles:
         return content[offset : offset + length]
 
     def _map(self, tensor: str, location: str) -> np.ndarray:
+        # the weights of a model mostly lie in one file
         if location not in self._maps:
             path = self._path(tensor, location)
             try:
@@ -97,6 +98,7 @@ def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles)
     Raises:
         GraphError: Missing data, a wrong number of bytes, or an unknown element type.
     """
+    # numpy would take -1 for the size that is left over
     if any(size < 0 for size in tensor.dims):
         raise GraphError(f"initializer {tensor.name!r} has the shape {tuple(tensor.dims)}: sizes begin at 0")
     if tensor.data_location == _EXTERNAL:
@@ -145,6 +147,7 @@ def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles) -> np.ndar
     indices = to_array(sparse.indices, None, files)
     try:
         dense = np.zeros(tuple(sparse.dims), values.dtype)
+        # linear indices; else one row of coordinates for each value
         if indices.ndim == 1:
             dense.reshape(-1)[indices] = values
         else:

@@ -89,6 +89,7 @@ def _is_elementwise(node: Node) -> bool:
 
 
 def _fused(chain: Sequence[Node], taken: set[str]) -> Node:
+    # operators of two scopes may have equal last components, and their chains then equal names
     name = _short_name(chain)
     if name in taken:
         name = "".join(part.operator.full_name for part in chain)

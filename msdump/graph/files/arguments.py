@@ -38,6 +38,7 @@ def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
 def _rows(node: Node) -> tuple[_Row, ...]:
     if node.domain:
         return ()
+    # first by MindSpore's name: a BiasAdd is an Add to ONNX
     return _ROWS.get(node.operator.op_type) or _ROWS.get(node.op_type, ())
 
 

@@ -140,6 +140,7 @@ def _axpy(call: CallBody) -> str:
 
 def _filled(value: int) -> GeOperator:
     def build(call: CallBody) -> str:
+        # static shapes: the operator is built for each call
         array = np.full(call.inputs[0].shape, value, call.compute)
         filled = call.constant(array, array.dtype)
         return call.node("Identity", filled)

@@ -165,6 +165,7 @@ def _bn_infer(call: CallBody) -> str:
 
 def _batch_norm(call: CallBody, x: str, parameters: Sequence[str]) -> str:
     """Return channels normalised; parameters are scale, offset, mean and variance."""
+    # a matrix has its channels last in either layout
     images = described(call, call.rank) if call.rank in {IMAGE, VOLUME} else None
     if images is None:
         return call.node("BatchNormalization", x, *parameters, epsilon=call["epsilon"])
@@ -186,6 +187,7 @@ def _bn_inference(call: CallBody) -> str:
 
 def _factor(call: CallBody, momentum: str) -> str:
     """Return one over a momentum's first element; of zero it is zero, as in Caffe, whose operator it is."""
+    # a tensor of one element, of whatever rank
     first = call.node("Gather", call.node("Reshape", momentum, call.constant([-1])), call.constant(0))
     zero = call.number(0)
     return call.node("Where", call.node("Equal", first, zero), zero, call.node("Reciprocal", first))

@@ -102,10 +102,12 @@ def _onnx_node(
 ) -> onnx.NodeProto:
     target = onnx_name(op_type)
     renamed = dict(attributes)
+    # ONNX's operators have no such attribute: their data are NCHW
     renamed.pop("data_format", None)
     for old, new in _RENAMED.get(target, {}).items():
         if old in renamed:
             renamed[new] = renamed.pop(old)
+    # called by another name, the windows are in the other library's terms
     if target in _WINDOWS and op_type != target:
         _window(renamed, len(inputs[0].shape) if inputs else 0)
     defaults = {

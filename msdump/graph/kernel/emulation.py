@@ -23,6 +23,7 @@ from msdump.graph.operator_types import CONTROL_FLOW, SEQUENCES
 
 FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
+# types that are emulated: the runtime has few kernels for them
 HALVES: Final = (FLOAT16, dtypes.BFLOAT16)
 STATUS: Final = "status"
 """Name of the extra output that tells whether anything that was rounded left float16's range."""

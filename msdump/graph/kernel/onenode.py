@@ -26,6 +26,7 @@ from msdump.graph.order import reads
 OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
 EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
 _TYPE_TEXT: Final = re.compile(r"(?P<outer>\w+)\((?P<inner>.*)\)")
+# onnxruntime's spelling where it differs from MindSpore's
 _ELEMENTS: Final = {
     "float": "float32",
     "double": "float64",
