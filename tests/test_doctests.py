@@ -50,6 +50,7 @@ SHOWN_BY_EXAMPLE = (
     "msdump.store.names",
     "msdump.store.operator_names",
     "msdump.store.read.cells",
+    "msdump.store.run_paths",
     "msdump.store.templates",
     "msdump.store.write.rows",
     "msdump.store.write.standins",

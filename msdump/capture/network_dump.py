@@ -21,7 +21,7 @@ from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, Naming
 from msdump.record import Artifact
 from msdump.selector import PatternKind
-from msdump.store.layouts import Layout
+from msdump.store.run_paths import Layout
 
 _log = logging.getLogger("msdump.capture")
 

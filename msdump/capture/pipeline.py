@@ -28,7 +28,7 @@ from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
-from msdump.store import layouts, names
+from msdump.store import names, run_paths
 from msdump.store.write.sinks import Sink
 
 
@@ -151,7 +151,7 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
         scene = Scene.NORM_EXCEPTION
     if scene is None or scene not in EXCEPTIONS:
         return None
-    directory = layouts.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
+    directory = run_paths.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
     writer = FailureWriter(sink, directory, scene, graph)
     return Pipeline(compile_steps(plan, Unit.FAILURE), writer, sink.skip)
 

@@ -1,9 +1,8 @@
 """Where the files of a dump stand: one table, read in both directions.
 
-``Key`` names a place, ``Key.path`` gives its path below the dump's root, and
-``parse`` gives the key of a path. The writer asks ``Layout`` (O0/O1, CPU, GPU) or
-``ModelLayout`` (Ascend O2, GE, acl, torchair), which hold the parts that do not
-change during a run; the reader asks ``parse``.
+``Key`` names a place, ``Key.path`` gives its path below the dump's root, and ``parse`` gives the key of
+a path. What a run writes asks the views of ``run_paths``, which hold the parts that do not change while
+it goes on; the reader asks ``parse``.
 """
 
 from __future__ import annotations
@@ -58,6 +57,9 @@ class PathKind(enum.Enum):
 MAPPING: Final = "mapping.csv"
 STATISTICS: Final = "statistic.csv"
 
+CAPTURED_GRAPH: Final = "graph_{graph}"
+"""The directory of a graph that torch.compile captured, and the name of its model."""
+
 _ITERATION: Final = "rank_{rank}/{net}/{graph}/{iteration}"
 _CONSTANTS: Final = "rank_{rank}/{net}/{graph}/constants"
 _GRAPHS: Final = "rank_{rank}/graphs/ms_output_trace_code_graph_{graph}"
@@ -66,8 +68,7 @@ _WORLD: Final = "worldsize{world}_global_rank{rank}"
 _TIME: Final = f"[{_WORLD}/][{{step}}/]{{time}}"
 _SINGLE: Final = f"{_TIME}/{{device}}"
 _EXECUTION: Final = f"{_SINGLE}/{{model}}/{{model_id}}/{{iteration}}"
-_CAPTURED_GRAPH: Final = "graph_{graph}"
-_CAPTURED_STEP: Final = f"{_WORLD}/{_CAPTURED_GRAPH}/{{iteration}}"
+_CAPTURED_STEP: Final = f"{_WORLD}/{CAPTURED_GRAPH}/{{iteration}}"
 _EXCEPTIONS: Final = "extra-info/data-dump/{device}"
 
 PATHS: Final = {
@@ -99,7 +100,7 @@ PATHS: Final = {
     PathKind.EXECUTION: _EXECUTION,
     PathKind.OPERATOR: f"{_EXECUTION}/{{name}}",
     PathKind.SINGLE_OPERATOR: f"{_SINGLE}/{{name}}",
-    PathKind.CAPTURED_GRAPH: f"{_WORLD}/{_CAPTURED_GRAPH}",
+    PathKind.CAPTURED_GRAPH: f"{_WORLD}/{CAPTURED_GRAPH}",
     PathKind.CAPTURED_STEP: _CAPTURED_STEP,
     PathKind.CAPTURED_TENSOR: f"{_CAPTURED_STEP}/{{name}}.npy",
     PathKind.EXTRA_INFO: "extra-info",
@@ -158,6 +159,9 @@ _TEMPLATES: Final = {kind: Template(text, _FIELDS) for kind, text in PATHS.items
 class Key:
     """A place in the layout; fields that its kind has not are None.
 
+    >>> Key(PathKind.STATISTICS, rank=0, net="LeNet", graph=0, iteration=3).path
+    'rank_0/LeNet/0/3/statistic.csv'
+
     Attributes:
         kind: What stands there.
         rank: Number of the rank.
@@ -200,6 +204,10 @@ class Key:
 def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
     """Return what stands at a path below the dump's root, None for a file of somebody else.
 
+    >>> key = parse("20240112093000/0/resnet50/1/5")
+    >>> key.kind.name, key.model, key.iteration
+    ('EXECUTION', 'resnet50', 5)
+
     Args:
         path: The path, with ``/``.
         is_directory: Whether it is known to be a directory, or a file; None: either.
@@ -211,148 +219,3 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
         if fields is not None:
             return Key(kind, **fields)
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The paths that a run of one network on one rank writes.
-
-    Attributes:
-        root: Absolute directory of the dump.
-        rank: Number of the rank.
-        net_name: Directory of the network.
-    """
-
-    root: str
-    rank: int
-    net_name: str
-
-    def config(self) -> str:
-        """Copy of the user's configuration (CPU and GPU)."""
-        return self._path(PathKind.CONFIG)
-
-    def device(self) -> str:
-        """Device and version of the run (CPU and GPU)."""
-        return self._path(PathKind.DEVICE)
-
-    def graph_ir(self, graph: int) -> str:
-        """Text of a compiled graph."""
-        return self._path(PathKind.IR, graph)
-
-    def graph_pb(self, graph: int) -> str:
-        """Protobuf message of a compiled graph."""
-        return self._path(PathKind.PB, graph)
-
-    def execution_order(self, graph: int) -> str:
-        """List of a graph's operators in execution order."""
-        return self._path(PathKind.EXECUTION_ORDER, graph)
-
-    def iterations_run(self, graph: int) -> str:
-        """List of a graph's dumped iterations (CPU and GPU)."""
-        return self._path(PathKind.ITERATIONS_RUN, graph)
-
-    def iteration(self, graph: int, iteration: int) -> str:
-        """Directory of the tensors of one iteration."""
-        return self._path(PathKind.ITERATION, graph, iteration)
-
-    def constants(self, graph: int) -> str:
-        """Directory of a graph's constants (CPU and GPU)."""
-        return self._path(PathKind.CONSTANTS, graph)
-
-    def statistics(self, graph: int, iteration: int) -> str:
-        """Statistics of the tensors of one iteration."""
-        return self._path(PathKind.STATISTICS, graph, iteration)
-
-    def _path(self, kind: PathKind, graph: int | None = None, iteration: int | None = None) -> str:
-        return f"{self.root.rstrip('/')}/{Key(kind, self.rank, self.net_name, graph, iteration).path}"
-
-
-@dataclass(frozen=True, slots=True)
-class ModelLayout:
-    """The paths that the executions of one compiled model write (Ascend O2, GE, acl, torchair).
-
-    Attributes:
-        root: Absolute directory of the dump.
-        device: Number of the device.
-        model: Directory of the model.
-        model_id: Number of the model in its process.
-    """
-
-    root: str
-    device: int
-    model: str
-    model_id: int
-
-    def acl_config(self) -> str:
-        """The acl.json that MindSpore gives CANN before each step (Ascend O2)."""
-        return self._path(Key(PathKind.ACL_CONFIG, device=self.device))
-
-    def execution(self, time: str, iteration: int, step: int | None = None) -> str:
-        """Directory of the operators of one execution; with a step under Ascend O2."""
-        return self._path(
-            Key(
-                PathKind.EXECUTION,
-                iteration=iteration,
-                step=step,
-                time=time,
-                device=self.device,
-                model=self.model,
-                model_id=self.model_id,
-            )
-        )
-
-    def _path(self, key: Key) -> str:
-        return f"{self.root.rstrip('/')}/{key.path}"
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedLayout:
-    """The paths of the tensors that torch itself computes for one captured graph (torchair's data dump).
-
-    >>> CapturedLayout("/dump", 8, 3, graph=1).step(0)
-    '/dump/worldsize8_global_rank3/graph_1/0'
-
-    Attributes:
-        root: Directory of the dump.
-        world: Number of processes that train together.
-        rank: Which of them this one is.
-        graph: Number of the captured graph.
-    """
-
-    root: str
-    world: int
-    rank: int
-    graph: int
-
-    def step(self, number: int) -> str:
-        """Directory of one run of the graph."""
-        key = Key(PathKind.CAPTURED_STEP, self.rank, world=self.world, graph=self.graph, iteration=number)
-        return f"{self.root.rstrip('/')}/{key.path}"
-
-
-def single_operators(root: str, time: str, device: int) -> str:
-    """Return the directory of operators that are called alone (acl)."""
-    return f"{root.rstrip('/')}/{Key(PathKind.SINGLE, time=time, device=device).path}"
-
-
-def world(size: int, rank: int) -> str:
-    """Return the directory of one of the processes that train together, below the dump's root (torchair).
-
-    >>> world(8, 3)
-    'worldsize8_global_rank3'
-    """
-    return Key(PathKind.WORLD, rank, world=size).path
-
-
-def captured_graph(number: int) -> str:
-    """Return the directory of a graph that torch.compile captured, which is its model's name too.
-
-    >>> captured_graph(1)
-    'graph_1'
-    """
-    return _CAPTURED_GRAPH.format(graph=number)
-
-
-def exceptions(root: str, device: int) -> str:
-    """Return the directory of what operators that failed leave behind."""
-    return f"{root.rstrip('/')}/{Key(PathKind.EXCEPTIONS, device=device).path}"

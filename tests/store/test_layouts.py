@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.store import layouts
-from msdump.store.layouts import DIRECTORIES, PATHS, Key, Layout, ModelLayout, PathKind
+from msdump.store import layouts, run_paths
+from msdump.store.layouts import DIRECTORIES, PATHS, Key, PathKind
+from msdump.store.run_paths import Layout, ModelLayout
 
 LAYOUT = Layout("/dump/", 2, "LeNet")
 MODEL = ModelLayout("/dump/", 3, "lenet", 1)
@@ -31,12 +32,12 @@ WRITTEN = {
     "O2": (MODEL.execution(TIME, 2, 5), f"5/{TIME}/3/lenet/1/2"),
     "GE and acl": (MODEL.execution(TIME, 0), f"{TIME}/3/lenet/1/0"),
     "acl.json of O2": (MODEL.acl_config(), "acl_dump_3.json"),
-    "single operators": (layouts.single_operators("/dump", TIME, 3), f"{TIME}/3"),
+    "single operators": (run_paths.single_operators("/dump", TIME, 3), f"{TIME}/3"),
     "captured by torch.compile": (
-        layouts.CapturedLayout("/dump", 8, 3, graph=1).step(4),
+        run_paths.CapturedLayout("/dump", 8, 3, graph=1).step(4),
         "worldsize8_global_rank3/graph_1/4",
     ),
-    "exceptions": (layouts.exceptions("/dump", 3), "extra-info/data-dump/3"),
+    "exceptions": (run_paths.exceptions("/dump", 3), "extra-info/data-dump/3"),
 }
 
 

@@ -32,7 +32,7 @@ from msdump.selector import Selector
 from msdump.store import names
 from msdump.store.clock import CLOCK
 from msdump.store.existing import free_time
-from msdump.store.layouts import ModelLayout
+from msdump.store.run_paths import ModelLayout
 from msdump.store.write.sinks import Sink
 from msdump.store.write.standins import LONGEST_NAME
 

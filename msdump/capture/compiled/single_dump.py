@@ -18,7 +18,7 @@ from msdump.graph.graph import Graph
 from msdump.observer import Arrays
 from msdump.plan import DumpLevel, DumpPlan
 from msdump.record import OperatorRef
-from msdump.store import layouts
+from msdump.store import run_paths
 from msdump.store.clock import CLOCK
 
 
@@ -78,7 +78,7 @@ class SingleDump:
         self._records = operator_records(plan, device, memory)
         self._pipeline = pipeline(plan, self.sink)
         self._failure = failure_pipeline(plan, device.graph, self.sink)
-        self._directory = layouts.single_operators(plan.files.path, single.time, plan.context.device_id)
+        self._directory = run_paths.single_operators(plan.files.path, single.time, plan.context.device_id)
 
     def mark(self, marked: frozenset[str]) -> None:
         """Change nothing: no marks choose operators that are called alone."""

@@ -19,7 +19,7 @@ from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan, Trigger
 from msdump.record import Artifact
 from msdump.store.clock import CLOCK
-from msdump.store.layouts import Layout
+from msdump.store.run_paths import Layout
 
 _ORDER_HEADER: Final = "NodeExecutionOrder-FullNameWithScope"
 

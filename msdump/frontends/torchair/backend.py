@@ -25,7 +25,7 @@ from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
-from msdump.store import layouts
+from msdump.store import run_paths
 from msdump.store.clock import CLOCK
 
 _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
@@ -86,7 +86,7 @@ class CapturedGraph:
     def __init__(self, gm: GraphModule, device: Device) -> None:
         """Take a graph; it is exported when its first call tells the shapes."""
         self.model_id = next(device.process.counters.captured_graphs)
-        self.name = layouts.captured_graph(self.model_id)
+        self.name = run_paths.captured_graph(self.model_id)
         self.runs = RunCounter()
         self._gm = gm
         self._device = device

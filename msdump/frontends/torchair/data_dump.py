@@ -1,7 +1,7 @@
 """The captured graph run by torch itself, with a file for each tensor: ``config.debug.data_dump``.
 
 The device has no part in it: what it computes for a node can be compared with these files. They stand
-where ``CapturedLayout`` says (``store/layouts.py``) under the names of ``store/captured_names.py``.
+where ``CapturedLayout`` says (``store/run_paths.py``) under the names of ``store/captured_names.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msdump.encode import npy
 from msdump.frontends.torchair import rank, tensors
 from msdump.frontends.torchair.graph_dump import captured_tensor
 from msdump.record import IO
-from msdump.store.layouts import CapturedLayout
+from msdump.store.run_paths import CapturedLayout
 from msdump.store.write.streams import write_stream
 
 

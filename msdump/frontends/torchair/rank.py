@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from msdump.store import layouts
+from msdump.store import run_paths
 
 
 def world() -> tuple[int, int]:
@@ -18,4 +18,4 @@ def world() -> tuple[int, int]:
 def directory() -> str:
     """Return the name of the directory of this process's dump."""
     size, rank = world()
-    return layouts.world(size, rank)
+    return run_paths.world(size, rank)

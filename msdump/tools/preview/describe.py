@@ -8,7 +8,7 @@ from typing import Final
 from msdump.capture.writers.failures import EXCEPTIONS
 from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
 from msdump.selector import DumpMode, KernelPattern, PatternKind
-from msdump.store.layouts import exceptions
+from msdump.store.run_paths import exceptions
 
 _NAMES: Final = {
     Naming.CLASSIC: "classic names (Conv2D-op12, no dtype)",

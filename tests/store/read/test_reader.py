@@ -19,7 +19,8 @@ from msdump.errors import DumpReadError
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import names, operator_names
-from msdump.store.layouts import Layout, PathKind
+from msdump.store.layouts import PathKind
+from msdump.store.run_paths import Layout
 from msdump.store.write.sinks import SyncSink
 
 CONV = OperatorRef("Conv2D", "Default/conv1-Conv2d/Conv2D-op0")

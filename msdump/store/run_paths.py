@@ -1,0 +1,169 @@
+"""The paths that a run writes: the views of ``layouts`` for networks, compiled models and captured graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msdump.store.layouts import CAPTURED_GRAPH, Key, PathKind
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths that a run of one network on one rank writes (O0, O1, CPU, GPU).
+
+    >>> Layout("/dump", 0, "LeNet").iteration(graph=0, iteration=3)
+    '/dump/rank_0/LeNet/0/3'
+
+    Attributes:
+        root: Absolute directory of the dump.
+        rank: Number of the rank.
+        net_name: Directory of the network.
+    """
+
+    root: str
+    rank: int
+    net_name: str
+
+    def config(self) -> str:
+        """Copy of the user's configuration (CPU and GPU)."""
+        return self._path(PathKind.CONFIG)
+
+    def device(self) -> str:
+        """Device and version of the run (CPU and GPU)."""
+        return self._path(PathKind.DEVICE)
+
+    def graph_ir(self, graph: int) -> str:
+        """Text of a compiled graph."""
+        return self._path(PathKind.IR, graph)
+
+    def graph_pb(self, graph: int) -> str:
+        """Protobuf message of a compiled graph."""
+        return self._path(PathKind.PB, graph)
+
+    def execution_order(self, graph: int) -> str:
+        """List of a graph's operators in execution order."""
+        return self._path(PathKind.EXECUTION_ORDER, graph)
+
+    def iterations_run(self, graph: int) -> str:
+        """List of a graph's dumped iterations (CPU and GPU)."""
+        return self._path(PathKind.ITERATIONS_RUN, graph)
+
+    def iteration(self, graph: int, iteration: int) -> str:
+        """Directory of the tensors of one iteration."""
+        return self._path(PathKind.ITERATION, graph, iteration)
+
+    def constants(self, graph: int) -> str:
+        """Directory of a graph's constants (CPU and GPU)."""
+        return self._path(PathKind.CONSTANTS, graph)
+
+    def statistics(self, graph: int, iteration: int) -> str:
+        """Statistics of the tensors of one iteration."""
+        return self._path(PathKind.STATISTICS, graph, iteration)
+
+    def _path(self, kind: PathKind, graph: int | None = None, iteration: int | None = None) -> str:
+        return _join(self.root, Key(kind, self.rank, self.net_name, graph, iteration))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayout:
+    """The paths that the executions of one compiled model write (Ascend O2, GE, acl, torchair).
+
+    >>> model = ModelLayout("/dump", device=0, model="resnet50", model_id=1)
+    >>> model.execution("20240112093000", iteration=5)
+    '/dump/20240112093000/0/resnet50/1/5'
+    >>> model.execution("20240112093000", iteration=5, step=7)
+    '/dump/7/20240112093000/0/resnet50/1/5'
+
+    Attributes:
+        root: Absolute directory of the dump.
+        device: Number of the device.
+        model: Directory of the model.
+        model_id: Number of the model in its process.
+    """
+
+    root: str
+    device: int
+    model: str
+    model_id: int
+
+    def acl_config(self) -> str:
+        """The acl.json that MindSpore gives CANN before each step (Ascend O2)."""
+        return _join(self.root, Key(PathKind.ACL_CONFIG, device=self.device))
+
+    def execution(self, time: str, iteration: int, step: int | None = None) -> str:
+        """Directory of the operators of one execution; with a step under Ascend O2."""
+        key = Key(
+            PathKind.EXECUTION,
+            iteration=iteration,
+            step=step,
+            time=time,
+            device=self.device,
+            model=self.model,
+            model_id=self.model_id,
+        )
+        return _join(self.root, key)
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedLayout:
+    """The paths of the tensors that torch itself computes for one captured graph (torchair's data dump).
+
+    >>> CapturedLayout("/dump", 8, 3, graph=1).step(0)
+    '/dump/worldsize8_global_rank3/graph_1/0'
+
+    Attributes:
+        root: Directory of the dump.
+        world: Number of processes that train together.
+        rank: Which of them this one is.
+        graph: Number of the captured graph.
+    """
+
+    root: str
+    world: int
+    rank: int
+    graph: int
+
+    def step(self, number: int) -> str:
+        """Directory of one run of the graph."""
+        key = Key(PathKind.CAPTURED_STEP, self.rank, world=self.world, graph=self.graph, iteration=number)
+        return _join(self.root, key)
+
+
+def single_operators(root: str, time: str, device: int) -> str:
+    """Return the directory of operators that are called alone (acl).
+
+    >>> single_operators("/dump", "20240112093000", 0)
+    '/dump/20240112093000/0'
+    """
+    return _join(root, Key(PathKind.SINGLE, time=time, device=device))
+
+
+def world(size: int, rank: int) -> str:
+    """Return the directory of one of the processes that train together, below the dump's root (torchair).
+
+    >>> world(8, 3)
+    'worldsize8_global_rank3'
+    """
+    return Key(PathKind.WORLD, rank, world=size).path
+
+
+def captured_graph(number: int) -> str:
+    """Return the directory of a graph that torch.compile captured, which is its model's name too.
+
+    >>> captured_graph(1)
+    'graph_1'
+    """
+    return CAPTURED_GRAPH.format(graph=number)
+
+
+def exceptions(root: str, device: int) -> str:
+    """Return the directory of what operators that failed leave behind.
+
+    >>> exceptions("/dump", 0)
+    '/dump/extra-info/data-dump/0'
+    """
+    return _join(root, Key(PathKind.EXCEPTIONS, device=device))
+
+
+def _join(root: str, key: Key) -> str:
+    return f"{root.rstrip('/')}/{key.path}"
