@@ -1,4 +1,4 @@
-"""``msdump check``: what a configuration means, and what it does to a model."""
+"""``msdump check``: describes a configuration, and previews what it does to a model."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from msdump.tools.preview.runnable import unrunnable
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them
+_OTHER_DEVICE: Final = "support_device does not hold this device"
 
 
 @click.command(name="check")
@@ -60,11 +61,12 @@ def command(
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check_sizes(graph, dimensions)
     if find is not None:
-        _print_found(find, matches.seen(graph, plan))
+        _print_operators_like(find, matches.seen(graph, plan))
         return
-    found = matches.matches(graph, plan)
-    print(f"\nmodel:      {graph.source}, {_counts(graph, found)}")
-    _print_matches(found, plan)
+    selected = matches.matches(graph, plan)
+    print(f"\nmodel:      {graph.source}, {_counts(graph, selected)}")
+    _print_matches(selected, plan)
+    # Loaded again with sizes: without them it is the graph whose names of sizes graph files show.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     print("\n".join(_forecast_lines(graph, plan, settled)))
     _print_left_out(left_out(graph, plan))
@@ -73,9 +75,9 @@ def command(
 
 
 def _tell_runs(graph: Graph) -> bool:
-    """Print the operators that nothing can run; tell whether a run may succeed nevertheless.
+    """Print the operators that have no kernel; return whether a run may succeed nevertheless.
 
-    It may where they all lie in branches or loops, which may not be taken.
+    It may if they all lie in branches or loops, which a run need not take.
     """
     always = {node.operator.full_name for node in graph.operators}
     may_succeed = True
@@ -87,35 +89,35 @@ def _tell_runs(graph: Graph) -> bool:
     return may_succeed
 
 
-def _print_found(text: str, nodes: Sequence[Node]) -> None:
-    """Print what a text may mean, and its operators."""
+def _print_operators_like(text: str, nodes: Sequence[Node]) -> None:
+    """Print the ``kernels`` item that a text suggests, and the operators whose names contain the text."""
     hint = suggest(text, nodes)
     print(f"\n{text!r}: {hint or 'no operator is called like that'}")
-    wanted = text.lower()
-    found = [node.operator for node in nodes if wanted in f"{node.operator.full_name} {node.name}".lower()]
-    for operator in found:
+    lower = text.lower()
+    operators = [node.operator for node in nodes if lower in f"{node.operator.full_name} {node.name}".lower()]
+    for operator in operators:
         print(f"  {operator.op_type:<20} {operator.full_name}")
 
 
-def _counts(graph: Graph, found: Matches) -> str:
+def _counts(graph: Graph, selected: Matches) -> str:
     count = sum(len(inner.operators) for inner in graph.walk())
-    compiled = f", compiled into {_plural(found.count, 'kernel')}" if found.is_compiled else ""
-    return f"{_plural(count, 'operator')}{compiled}, {len(found.kernels)} dumped"
+    compiled = f", compiled into {_plural(selected.count, 'kernel')}" if selected.is_compiled else ""
+    return f"{_plural(count, 'operator')}{compiled}, {len(selected.kernels)} dumped"
 
 
-def _print_matches(found: Matches, plan: DumpPlan) -> None:
-    shown = found.kernels if messages.verbosity() else found.kernels[:_SHOWN]
+def _print_matches(selected: Matches, plan: DumpPlan) -> None:
+    shown = selected.kernels if messages.verbosity() else selected.kernels[:_SHOWN]
     if sys.stdout.isatty():
         _print_table(shown)
     else:
         print("\n".join(f"  {operator.op_type:<20} {operator.full_name}" for operator in shown))
-    if len(shown) < len(found.kernels):
-        print(f"  ... and {len(found.kernels) - len(shown)} more; -v lists all")
-    if found.parameters:
-        print(f"parameters: {len(found.parameters)}, at the end of each dumped iteration")
+    if len(shown) < len(selected.kernels):
+        print(f"  ... and {len(selected.kernels) - len(shown)} more; -v lists all")
+    if selected.parameters:
+        print(f"parameters: {len(selected.parameters)}, at the end of each dumped iteration")
     if plan.what.selector.mode is DumpMode.MARKED:
         print("set_dump marks operators while the program runs; the forecast is without them")
-    for item in found.unmatched:
+    for item in selected.unmatched:
         print(f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else ""))
 
 
@@ -139,24 +141,24 @@ def _print_left_out(counts: Mapping[tuple[str, Reason], int]) -> None:
 
 def _forecast_lines(graph: Graph, plan: DumpPlan, settled: Graph) -> Iterator[str]:
     if not plan.is_enabled or not graph.nodes:
-        why = "the model has no operators" if plan.is_enabled else "support_device does not hold this device"
-        yield f"forecast:   nothing, because {why}"
+        empty = "the model has no operators"
+        yield f"forecast:   nothing, because {empty if plan.is_enabled else _OTHER_DEVICE}"
         return
     yield from _amounts(forecast(graph, plan, settled), plan)
 
 
-def _amounts(told: Forecast, plan: DumpPlan) -> Iterator[str]:
-    more = f", and {_plural(told.unknown, 'tensor')} of unknown shape" if told.unknown else ""
-    yield f"forecast:   {_amount(told.per_iteration)} for each iteration{more}"
-    if told.branches:
-        yield f"            {_plural(told.branches, 'tensor')} more each time that branches and loops run"
-    yield f"            {_amount(told.once)} once: graph files, metadata, constants"
-    if told.total is not None:
-        number = _plural(told.iterations or 0, "iteration")
-        yield f"            {_amount(told.total)} for {number} in all{more and ', and those'}"
-    for reason, count in told.skipped.items():
+def _amounts(amounts: Forecast, plan: DumpPlan) -> Iterator[str]:
+    unknown = f", and {_plural(amounts.unknown, 'tensor')} of unknown shape" if amounts.unknown else ""
+    yield f"forecast:   {_amount(amounts.per_iteration)} for each iteration{unknown}"
+    if amounts.branches:
+        yield f"            {_plural(amounts.branches, 'tensor')} more each time that branches and loops run"
+    yield f"            {_amount(amounts.once)} once: graph files, metadata, constants"
+    if amounts.total is not None:
+        number = _plural(amounts.iterations or 0, "iteration")
+        yield f"            {_amount(amounts.total)} for {number} in all{unknown and ', and those'}"
+    for reason, count in amounts.skipped.items():
         yield f"            no file for {_plural(count, 'tensor')} of each iteration: {reason}"
-    if told.total is not None and 0 < plan.files.max_bytes < told.total.bytes:
+    if amounts.total is not None and 0 < plan.files.max_bytes < amounts.total.bytes:
         yield f"            more than max_bytes {plan.files.max_bytes:,}: what does not fit is skipped"
 
 

@@ -47,27 +47,31 @@ def command(
     configuration what it leaves out. Nothing runs. Exit codes: 0 it is told,
     1 nothing is known of the operator, 2 something given is wrong.
     """
-    given = config or env.read(env.DUMP_CONFIG)
-    opened = _opened(dump, is_explained_without=bool(given and model))
-    where = _context(opened, context)
-    path = config or _kept(opened) or given
-    plan = None if path is None else _plan(path, where, opened)
+    config_path = config or env.read(env.DUMP_CONFIG)
+    opened = _opened(dump, is_explained_without=bool(config_path and model))
+    dump_context = _context(opened, context)
+    path = config or _kept(opened) or config_path
+    plan = None if path is None else _plan(path, dump_context, opened)
     situation = Situation(
-        None if model is None else loader.load(model, keeps_classes=where.reserves_class_names),
-        plan or _everything(opened, where),
+        None if model is None else loader.load(model, keeps_classes=dump_context.reserves_class_names),
+        plan or _everything(opened, dump_context),
         is_configured=plan is not None,
     )
     explainer = Explainer(opened, situation, iteration)
-    meant = explainer.find(operator)
-    if isinstance(meant, tuple):
-        messages.say(f"error: {dump}: nothing is known of {operator!r}{explain_text.question(meant, model)}")
+    subject = explainer.find(operator)
+    if isinstance(subject, tuple):
+        messages.say(
+            f"error: {dump}: nothing is known of {operator!r}{explain_text.question(subject, model)}"
+        )
         click.get_current_context().exit(FAILED)
-    lines = explain_text.lines(explainer.explain(meant), situation, opened, is_full=messages.verbosity() > 0)
+    lines = explain_text.lines(
+        explainer.explain(subject), situation, opened, is_full=messages.verbosity() > 0
+    )
     print("\n".join(lines))
 
 
 def _opened(path: str, *, is_explained_without: bool) -> Dump:
-    """Open a dump; where nothing was dumped, model and configuration tell why."""
+    """Open a dump, or return an empty one where model and configuration suffice for an explanation."""
     try:
         return open_dump(path)
     except DumpReadError as error:
@@ -77,18 +81,18 @@ def _opened(path: str, *, is_explained_without: bool) -> Dump:
         return Dump(os.path.abspath(path), {}, (), (), ())  # noqa: PTH100 - as open_dump has it
 
 
-def _context(dump: Dump, given: dict[str, Any]) -> Context:
-    """Return where the dump was made: as options say, else as it shows, else as the environment says."""
-    shown: dict[str, Any] = {}
+def _context(dump: Dump, options_given: dict[str, Any]) -> Context:
+    """Return the context in which the dump was made: from the options, the dump, or the environment."""
+    implied: dict[str, Any] = {}
     rank = next(iter(dump.ranks.values()), None)
     if dump.models:
-        shown = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
+        implied = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
     elif rank is not None and rank.device is not None:
-        shown = {"device_target": rank.device.get("device_target")}
-    elif rank is not None and rank.is_known:  # of CPU and GPU the device would be told
-        shown = {"device_target": DeviceTarget.ASCEND}
-    options_given = {name: value for name, value in given.items() if value is not None}
-    mindspore.set_options(**(shown | options_given))
+        implied = {"device_target": rank.device.get("device_target")}
+    elif rank is not None and rank.is_known:  # the metadata of CPU and GPU names the device
+        implied = {"device_target": DeviceTarget.ASCEND}
+    explicit = {name: value for name, value in options_given.items() if value is not None}
+    mindspore.set_options(**(implied | explicit))
     return mindspore.current_context()
 
 
@@ -97,16 +101,16 @@ def _kept(dump: Dump) -> str | None:
     return next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
 
 
-def _plan(path: str, where: Context, dump: Dump) -> DumpPlan | None:
-    """Return what a configuration means, None where it makes no dump of this kind."""
+def _plan(path: str, context: Context, dump: Dump) -> DumpPlan | None:
+    """Return the plan of a configuration, None (and a warning) where it makes no dump of this kind."""
     data = source.read(path, "--config")
     if _is_acl(data):
-        where = replace(
-            where, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
+        context = replace(
+            context, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
         )
-        plan = acl_reader.parse(data, path, where)
+        plan = acl_reader.parse(data, path, context)
     else:
-        plan = config_reader.parse(data, path, where)
+        plan = config_reader.parse(data, path, context)
     is_empty = not (dump.ranks or dump.models)
     if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
         return plan
@@ -117,14 +121,14 @@ def _plan(path: str, where: Context, dump: Dump) -> DumpPlan | None:
 def _is_acl(data: bytes) -> bool:
     try:
         value = json.loads(data)
-    except ValueError:  # its reader tells the fault
+    except ValueError:  # the reader of configurations reports the fault, with its place
         return False
     return isinstance(value, dict) and "dump" in value
 
 
-def _everything(dump: Dump, where: Context) -> DumpPlan:
+def _everything(dump: Dump, context: Context) -> DumpPlan:
     """Return the plan that dumps everything, as far as a dump shows how it was made."""
     tree = Tree.RANKS if dump.ranks else Tree.MODELS
-    if where.device_target is DeviceTarget.ASCEND and where.jit_level is None:
-        where = replace(where, jit_level=JitLevel.O0 if dump.ranks else JitLevel.O2)
-    return DumpPlan("", b"", where, FilePlan(dump.path, tree=tree))
+    if context.device_target is DeviceTarget.ASCEND and context.jit_level is None:
+        context = replace(context, jit_level=JitLevel.O0 if dump.ranks else JitLevel.O2)
+    return DumpPlan("", b"", context, FilePlan(dump.path, tree=tree))

@@ -1,4 +1,4 @@
-"""An explanation of an operator's files as lines of text."""
+"""The output of ``msdump explain``: an explanation of an operator's files as lines of text."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _SHOWN: Final = 3  # files of one input or output; -v lists all
 _MOST_NEAR: Final = 5
 
 
-def lines(told: Explanation, situation: Situation, dump: Dump, *, is_full: bool) -> Iterator[str]:
-    """Yield what is told of an operator.
+def lines(explanation: Explanation, situation: Situation, dump: Dump, *, is_full: bool) -> Iterator[str]:
+    """Yield the lines of an explanation.
 
     Args:
-        told: What the dump holds of it, and why no more.
-        situation: What was known.
+        explanation: The files of the operator, and the reasons why there are no more.
+        situation: The model and the configuration that were given.
         dump: The dump.
-        is_full: Every file is named.
+        is_full: Whether every file is named.
     """
-    subject = told.subject
+    subject = explanation.subject
     node = f", ONNX node {subject.node_name!r}" if subject.node_name else ""
     yield _line("operator:", f"{subject.operator.op_type} {subject.operator.full_name}".strip() + node)
     if subject.reason is Reason.FUSED and subject.node is not None:
         yield _line("fused:", f"into {subject.node.operator.full_name}, of which the rest is told")
     yield _line("told by:", _sources(situation))
     yield _line("iterations:", _iterations(situation, dump))
-    most = None if is_full else _SHOWN
-    for slot in told.slots:
+    limit = None if is_full else _SHOWN
+    for slot in explanation.slots:
         yield from _titled(
-            f"{slot.io} {slot.slot}:" if slot.slot is not None else f"{slot.io}s:", _slot(slot, dump, most)
+            f"{slot.io} {slot.slot}:" if slot.slot is not None else f"{slot.io}s:", _slot(slot, dump, limit)
         )
-    yield from _titled("constants:", _files(told.constants, dump, most))
-    if any(_is_open(slot) for slot in told.slots):
+    yield from _titled("constants:", _files(explanation.constants, dump, limit))
+    if any(_is_open(slot) for slot in explanation.slots):
         yield from _hints(situation)
 
 
 def question(near: Sequence[str], model: str | None) -> str:
-    """Return what may have been meant, or what would tell more of a name."""
+    """Return the end of a message about an unknown name: near names, or the option that would help."""
     if not near:
         return "" if model else "; --model MODEL.onnx tells of operators that no file names"
     more = f" or {len(near) - _MOST_NEAR} more" if len(near) > _MOST_NEAR else ""
@@ -76,27 +76,27 @@ def _iterations(situation: Situation, dump: Dump) -> str:
     return f"the dump holds {held}{asked}"
 
 
-def _slot(slot: SlotAccount, dump: Dump, most: int | None) -> Iterator[str]:
+def _slot(slot: SlotAccount, dump: Dump, limit: int | None) -> Iterator[str]:
     """Yield the lines of an input or output."""
     if slot.value:
         yield slot.value
-    yield from _files(slot.tensors, dump, most)
+    yield from _files(slot.tensors, dump, limit)
     if slot.reason is not None:
         yield f"no file: {slot.reason.sentence}"
     for reason, numbers in slot.missing.items():
-        known = [number for number in numbers if number is not None]
-        which = IterationSet.of([(number, number) for number in known]) if known else "some"
-        yield f"no file in iteration {which}: {reason.sentence}"
+        iterations = [number for number in numbers if number is not None]
+        ranges = IterationSet.of([(number, number) for number in iterations]) if iterations else "some"
+        yield f"no file in iteration {ranges}: {reason.sentence}"
     if _is_open(slot):
         yield "no file, and nothing tells why"
 
 
-def _files(tensors: Sequence[DumpedTensor], dump: Dump, most: int | None) -> Iterator[str]:
-    for tensor in tensors[:most]:
+def _files(tensors: Sequence[DumpedTensor], dump: Dump, limit: int | None) -> Iterator[str]:
+    for tensor in tensors[:limit]:
         path = os.path.relpath(tensor.path, dump.path)
         yield f"a row of {path}" if tensor.is_measured else path
-    if most is not None and len(tensors) > most:
-        yield f"... and {len(tensors) - most} more; -v lists all"
+    if limit is not None and len(tensors) > limit:
+        yield f"... and {len(tensors) - limit} more; -v lists all"
 
 
 def _is_open(slot: SlotAccount) -> bool:

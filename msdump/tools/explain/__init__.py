@@ -1,1 +1,1 @@
-"""Why an input or output of an operator has the files that a dump holds of it, or none."""
+"""Explanations why inputs and outputs of an operator have their files in a dump, or none."""

@@ -1,4 +1,4 @@
-"""What is told of an operator of a dump, and what is known to tell it."""
+"""The values of an explanation: the given situation, and the account of an operator's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from msdump.tools.explain.subjects import Subject
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known beside the dump.
+    """The model and the configuration that are given beside the dump.
 
     Attributes:
-        model: The model, None: not given.
-        plan: What the configuration means; without one, that everything is dumped.
+        model: The model, None where it is not given.
+        plan: The plan of the configuration; without one, a plan that dumps everything.
         is_configured: Whether there is a configuration.
     """
 
@@ -30,15 +30,15 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class SlotAccount:
-    """What there is of an input or output, and why no more.
+    """The files of an input or output, and the reasons why there are no more.
 
     Attributes:
         io: Input or output.
-        slot: Its index, None for a side of an operator of which nothing tells how many there are.
-        value: Its name in the model, "" without one.
-        tensors: What the dump holds, in the order of time.
-        reason: Why it has no file in any iteration; None where that differs or nothing tells.
-        missing: Numbers of the iterations that lack it, by the reason.
+        slot: Its index; None stands for all inputs or outputs, where their number is not known.
+        value: Name of the value in the model, "" without a model.
+        tensors: Its tensors in the dump, in the order of time.
+        reason: Reason why it has no file in any iteration; None where reasons differ or are not known.
+        missing: Numbers of the iterations that lack it, by reason.
     """
 
     io: IO
@@ -51,12 +51,12 @@ class SlotAccount:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a dump holds of an operator, and why no more.
+    """The files of an operator in a dump, and the reasons why there are no more.
 
     Attributes:
         subject: The operator, weight, graph input or constant.
-        slots: Its inputs, then its outputs; those of the operator that it is fused into.
-        constants: Files beside the iterations, of a constant.
+        slots: Accounts of its inputs, then of its outputs; of a fused operator those of the fused kernel.
+        constants: Files of a constant, which stand beside the iterations.
     """
 
     subject: Subject

@@ -1,4 +1,4 @@
-"""What a dump holds of its operators: files and rows of statistics, by the names that files have."""
+"""Finds the files and rows of statistics of an operator in a dump, by the operator's name in files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SLOT_TITLES: Final = ("Slot", "Index")
 
 @dataclass(frozen=True, slots=True)
 class DumpedTensor:
-    """A tensor of an operator that a dump holds, as a file, in a file, or as a row of statistics.
+    """A tensor of an operator in a dump: a file, part of a file, or a row of statistics.
 
     Attributes:
         io: Input or output.
-        slot: Its number in the dump: a compiled graph does not count what is absent or left out.
+        slot: Its number in the dump; compiled graphs do not number absent and left out tensors.
         path: The file.
-        is_measured: The file holds statistics of the tensor alone.
+        is_measured: Whether the file holds only statistics of the tensor.
     """
 
     io: IO
@@ -69,14 +69,17 @@ class Moment:
 
     @cached_property
     def op_names(self) -> frozenset[str]:
-        """The operators of which it holds something, as names of files spell them; may DumpReadError."""
+        """Names of its operators as files spell them; DumpReadError where a file cannot be read."""
         return frozenset(name for each in self.directories for name in _op_names(each))
 
     def tensors(self, op_names: Collection[str]) -> Iterator[DumpedTensor]:
-        """Yield what it holds of an operator, in the order of time; DumpReadError where it cannot be read.
+        """Yield the tensors of an operator, in the order of time.
 
         Args:
-            op_names: How names of files may spell the operator.
+            op_names: The operator's name in the spellings that files may have.
+
+        Raises:
+            DumpReadError: A file cannot be read.
         """
         for each in self.directories:
             yield from _tensors(each, op_names)
@@ -84,12 +87,12 @@ class Moment:
 
 def moments(dump: Dump) -> tuple[Moment, ...]:
     """Return every dumped iteration of a dump, by rank, network and number, or by model and time."""
-    found: dict[tuple[object, ...], list[Iteration]] = {}
+    by_place: dict[tuple[object, ...], list[Iteration]] = {}
     for iteration in dump.iterations:
         key = iteration.key
         place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)
-        found.setdefault(place, []).append(iteration)
-    return tuple(Moment(_number(group[0]), tuple(group)) for group in found.values())
+        by_place.setdefault(place, []).append(iteration)
+    return tuple(Moment(_number(group[0]), tuple(group)) for group in by_place.values())
 
 
 def _number(iteration: Iteration) -> int | None:
@@ -104,7 +107,7 @@ def constants(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
 
 
 def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
-    """Yield what an operator left behind that failed; DumpReadError where it cannot be read."""
+    """Yield the tensors that an operator left as it failed; DumpReadError where a file cannot be read."""
     for file in dump.failures:
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
             yield from _of_file(file)

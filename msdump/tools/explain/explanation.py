@@ -1,4 +1,4 @@
-"""Why each input and output of an operator has files in a dump, or none."""
+"""Explains why each input and output of an operator has files in a dump, or none."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from msdump.tools.explain.missing import Missing
 from msdump.tools.explain.subjects import Subject
 
 _COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
-"""What a compiled graph gives a number in the dump: all tensors that reach its files."""
+"""Reasons (None: no reason) of tensors that a compiled graph numbers: those that reach its files."""
 
 Held = Sequence[tuple[Moment | None, Sequence[DumpedTensor]]]
-"""What each moment holds of one operator; None: what it left behind as it failed."""
+"""The tensors of one operator in each moment; None stands for those that it left as it failed."""
 
 
 class Explainer:
     """Explains the operators of one dump."""
 
     def __init__(self, dump: Dump, situation: Situation, iteration: int | None = None) -> None:
-        """Look at a dump.
+        """Explain the operators of a dump.
 
         Args:
             dump: The dump.
-            situation: The model and the configuration, as far as they are known.
-            iteration: The only iteration that counts, None: all.
+            situation: The model and the configuration, as far as they are given.
+            iteration: Number of the only iteration that counts, None: all.
         """
         self._dump = dump
         self._situation = situation
@@ -51,15 +51,23 @@ class Explainer:
         self._missing = Missing(dump, situation, self._tables, moments)
 
     def find(self, text: str) -> Subject | tuple[str, ...]:
-        """Return what a text names, or the full names that it may mean; may DumpReadError."""
+        """Return the operator that a text names, or the full names that it may mean.
+
+        Raises:
+            DumpReadError: A file of the dump cannot be read.
+        """
         model = self._situation.model
-        known = [] if model is None else list(subjects.of_model(model, self._tables))
-        covered = {name for subject in known for name in subject.op_names}
-        others = [each for each in subjects.of_dump(self._dump) if covered.isdisjoint(each.op_names)]
-        return subjects.find(text, (*known, *others), subjects.mapped(self._dump))
+        from_model = [] if model is None else list(subjects.of_model(model, self._tables))
+        covered = {name for subject in from_model for name in subject.op_names}
+        from_dump_alone = [each for each in subjects.of_dump(self._dump) if covered.isdisjoint(each.op_names)]
+        return subjects.find(text, (*from_model, *from_dump_alone), subjects.mapped(self._dump))
 
     def explain(self, subject: Subject) -> Explanation:
-        """Return what the dump holds of an operator, and why no more; may DumpReadError."""
+        """Return the files of an operator, and the reasons why there are no more.
+
+        Raises:
+            DumpReadError: A file of the dump cannot be read.
+        """
         names_in_files = subject.op_names
         held: Held = [(moment, list(moment.tensors(names_in_files))) for moment in self._moments]
         failed = list(dumped.failures(self._dump, names_in_files))
@@ -94,7 +102,7 @@ class Explainer:
                     yield replace(slot, reason=side or slot.reason)
 
     def _by_name(self, subject: Subject) -> Reason | None:
-        """Return why the configuration leaves an operator out, as far as its name alone tells."""
+        """Return the reason why the configuration leaves an operator out by its name, None for no reason."""
         if not self._situation.is_configured:
             return None
         if not self._plan.is_enabled:
@@ -106,28 +114,32 @@ class Explainer:
         return self._plan.what.selector.refusal(subject.operator.full_name)
 
     def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
-        """Return what the moments hold of a slot, and why some hold nothing.
+        """Return an input or output with its tensors in all moments, and the reasons where it has none.
 
         Args:
             subject: Its operator.
-            slot: What is known of it before anything runs.
-            number: Its number in the dump.
-            held: What each moment holds of the operator.
+            slot: The input or output, with the reason that holds before anything runs.
+            number: Its number in the dump, None where it has none there.
+            held: The tensors of the operator in each moment.
         """
         tensors: list[DumpedTensor] = []
         missing: dict[Reason, tuple[int | None, ...]] = {}
         for moment, of_operator in held:
-            here = [tensor for tensor in of_operator if tensor.io is slot.io and tensor.slot == number]
-            tensors += here
-            if moment is not None and not here and slot.reason is None:
-                why = self._missing.reason(subject, slot, moment)
-                if why is not None:
-                    missing[why] = (*missing.get(why, ()), moment.number)
-        reason = self._whole(subject, slot, tensors)
+            slot_tensors = [
+                tensor for tensor in of_operator if tensor.io is slot.io and tensor.slot == number
+            ]
+            tensors += slot_tensors
+            if moment is not None and not slot_tensors and slot.reason is None:
+                moment_reason = self._missing.reason(subject, slot, moment)
+                if moment_reason is not None:
+                    missing[moment_reason] = (*missing.get(moment_reason, ()), moment.number)
+        reason = self._common_reason(subject, slot, tensors)
         return replace(slot, tensors=tuple(tensors), reason=reason, missing=missing)
 
-    def _whole(self, subject: Subject, slot: SlotAccount, tensors: Sequence[DumpedTensor]) -> Reason | None:
-        """Return why a slot has no file in any moment, None where it has some or moments differ."""
+    def _common_reason(
+        self, subject: Subject, slot: SlotAccount, tensors: Sequence[DumpedTensor]
+    ) -> Reason | None:
+        """Return the reason why a slot has no file at all, None where it has some or reasons differ."""
         if tensors:
             return Reason.STATISTICS_ONLY if all(tensor.is_measured for tensor in tensors) else None
         if slot.reason is not None or self._moments:
@@ -149,7 +161,10 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -
 
 
 def _tables(model: Graph, plan: DumpPlan, moments: Sequence[Moment]) -> tuple[GraphRefusals, ...]:
-    """Return what a plan leaves out of a model; what left files under ``dump_mode`` 2 was marked."""
+    """Return what a plan leaves out of each graph of a model.
+
+    Under ``dump_mode`` 2 operators that have files were marked: ``set_dump`` leaves no other trace.
+    """
     device = emulated(model, plan, plan.context)
     marked: frozenset[str] = frozenset()
     if plan.what.selector.mode is DumpMode.MARKED:

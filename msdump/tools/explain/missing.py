@@ -1,4 +1,4 @@
-"""Why an iteration that was dumped lacks a file that it was to have."""
+"""Finds the reason why a dumped iteration lacks a file that the configuration asks for."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from msdump.tools.explain.subjects import Subject
 
 
 class Missing:
-    """Tells what a dump shows of the moments in which an operator left nothing."""
+    """Finds reasons for the moments in which an operator left nothing."""
 
     def __init__(
         self, dump: Dump, situation: Situation, tables: Sequence[GraphRefusals], moments: Sequence[Moment]
     ) -> None:
-        """Look at a dump.
+        """Find reasons in a dump.
 
         Args:
             dump: The dump.
-            situation: The model and the configuration, as far as they are known.
-            tables: What the configuration leaves out of the graphs of the model; none without a model.
+            situation: The model and the configuration, as far as they are given.
+            tables: Operators and tensors that the configuration leaves out of the graphs of the model;
+                none without a model.
             moments: The dumped iterations.
         """
         self._dump = dump
@@ -38,7 +39,7 @@ class Missing:
         self._moments = moments
 
     def everywhere(self, subject: Subject, iteration: int | None) -> Reason | None:
-        """Return why an operator has no files where no iteration was dumped, or not the one that counts."""
+        """Return the reason where no iteration was dumped, or not the one that counts; None where unknown."""
         if not self._situation.is_configured:
             return None
         if iteration is not None:
@@ -48,7 +49,7 @@ class Missing:
         return Reason.ITERATION_NOT_ASKED
 
     def reason(self, subject: Subject, slot: SlotAccount, moment: Moment) -> Reason | None:
-        """Return why a moment has no file of an input or output that it was to have; None: nothing tells."""
+        """Return the reason why a moment lacks the file of an input or output, None where it is unknown."""
         if not self._is_of_model(moment):
             return None
         if subject.is_parameter and any(True for _ in dumped.constants(self._dump, subject.op_names)):
@@ -62,6 +63,7 @@ class Missing:
             return Reason.BRANCH_NOT_RUN if _has_no_directory(subject, moment) else None
         if subject.table.graph.index and _names(subject.table).isdisjoint(moment.op_names):
             return Reason.BRANCH_NOT_RUN
+        # The dump itself does not show which: a file that would still have fitted cannot have been refused.
         return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
 
     def _is_of_model(self, moment: Moment) -> bool:
@@ -79,10 +81,10 @@ class Missing:
         return 0 < limit <= sum(len(moment.op_names) for moment in self._moments)
 
     def _is_full(self, table: GraphRefusals, slot: SlotAccount) -> bool:
-        """Tell whether the files that are there leave no room for one more."""
-        most = self._plan.files.max_bytes
+        """Tell whether the files of the dump leave no room below ``max_bytes`` for one more."""
+        max_bytes = self._plan.files.max_bytes
         array = unfilled(table, slot.value)
-        return most > 0 and (array is None or self._used + array.nbytes > most)
+        return max_bytes > 0 and (array is None or self._used + array.nbytes > max_bytes)
 
     @cached_property
     def _used(self) -> int:
@@ -100,6 +102,6 @@ def _has_no_directory(subject: Subject, moment: Moment) -> bool:
 
 
 def _names(table: GraphRefusals) -> frozenset[str]:
-    """Return the names of a graph's operators as names of files spell them."""
+    """Return the names of a graph's operators as files spell them."""
     nodes = table.graph.nodes
     return frozenset().union(*(Subject(node.operator).op_names for node in nodes))

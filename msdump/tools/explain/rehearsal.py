@@ -1,4 +1,4 @@
-"""Which files a run would write of an operator: the run's own selection and steps, on unfilled tensors."""
+"""Rehearses which files a run writes of an operator: its own selection and steps, on unfilled tensors."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from msdump.tools.preview.forecast import UnfilledTensors
 
 
 def slots(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
-    """Yield the inputs and outputs of an operator, and why each has no file before anything runs.
+    """Yield the inputs and outputs of an operator, with the reasons that hold before anything runs.
 
     Args:
-        table: What the configuration leaves out of the operator's graph.
+        table: Operators and tensors that the configuration leaves out of the operator's graph.
         position: The operator's place among the nodes of that graph.
     """
     node = table.graph.nodes[position]
-    walked = dropping(table.plan)
+    drop_steps = dropping(table.plan)
     for io, slot in (place for place, _ in table.slots(position)):
         name = (node.inputs if io == "input" else node.outputs)[slot]
         reason = table.refusal(position, io, slot)
         array = None if reason is not None else unfilled(table, name)
         if array is not None:
             record = TensorRecord(node.operator, io, slot, dtypes.from_numpy(array.dtype), array, 0)
-            kept = walk(record, walked)
-            reason = kept if isinstance(kept, Reason) else None
+            outcome = walk(record, drop_steps)
+            reason = outcome if isinstance(outcome, Reason) else None
         yield SlotAccount(io, slot, name, reason=reason)
 
 
@@ -45,5 +45,5 @@ def listed_reason(tensor: ListedTensor) -> Reason | None:
 
 
 def unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
-    """Return a tensor of the type and shape of a value, None where the model does not tell them."""
+    """Return a tensor of the type and shape of a value, None where the model does not declare them."""
     return UnfilledTensors(table.graph, table.graph).of([name], [])[0]

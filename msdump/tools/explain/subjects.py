@@ -1,4 +1,4 @@
-"""What may be asked for: operators, weights, graph inputs and constants, by every name that they have."""
+"""The subjects of explanations, operators, weights, graph inputs and constants, by all of their names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Subject:
     """An operator of a model or a dump, or a weight, graph input or constant.
 
     Attributes:
-        operator: Its type, "" where nothing tells it, and its full name.
-        node_name: The name of its ONNX node, "" without a model.
-        table: What the configuration leaves out of its graph, None without a model.
-        position: Its place among the nodes of that graph, None for what is no operator there.
-        reason: Why it has no files as a whole, where that does not depend on its place.
-        listing: What graph files of the dump tell of it, where there is no model.
+        operator: Its type, "" where it is not known, and its full name.
+        node_name: Name of its ONNX node, "" without a model.
+        table: Operators and tensors that the configuration leaves out of its graph, None without a model.
+        position: Its place among the nodes of that graph, None for a subject that is no operator there.
+        reason: Reason why it has no files at all, where that does not depend on its place.
+        listing: Its entry in graph files of the dump, which stand in for the model.
     """
 
     operator: OperatorRef
@@ -55,7 +55,8 @@ class Subject:
 
     @property
     def op_names(self) -> frozenset[str]:
-        """How names of files may spell the operator that is dumped."""
+        """Spellings that files may have of the name of the operator that is dumped."""
+        # Classic names hold only the last component of the full name.
         full_name = self.operator.full_name if self.node is None else self.node.operator.full_name
         if self.is_parameter:
             return frozenset({names.sanitize(full_name.removeprefix(f"{ROOT}/"))})
@@ -63,16 +64,16 @@ class Subject:
 
     @property
     def known_as(self) -> frozenset[str]:
-        """The names that mean it and nothing else."""
+        """Names that mean this subject only: its full name and that of its ONNX node."""
         return frozenset(filter(None, (self.operator.full_name, self.node_name)))
 
 
 def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]:
-    """Yield what a model holds: operators that run, those inside fused ones, those that the compiler removed.
+    """Yield the subjects of a model: operators that run, those inside fused ones, and those that were folded.
 
     Args:
         model: The model.
-        tables: What the configuration leaves out of its graphs as the device runs them.
+        tables: Operators and tensors that the configuration leaves out of its graphs, as they run.
     """
     originals = {node.name: node.operator for graph in model.walk() for node in graph.nodes}
     present: set[str] = set()
@@ -95,7 +96,7 @@ def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]
 
 
 def of_dump(dump: Dump) -> Iterator[Subject]:
-    """Yield what a dump names, each operator once: those in lists of execution, then those of files.
+    """Yield the subjects that a dump names, each once: from lists of execution, then from files.
 
     Raises:
         DumpReadError: A list, a table or an operator's file cannot be read.
@@ -131,32 +132,33 @@ def _named(dump: Dump) -> Iterator[Subject]:
 
 
 def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | tuple[str, ...]:
-    """Return what a text names, or the full names that it may mean.
+    """Return the subject that a text names, or the full names that it may mean.
 
     Args:
         text: A full name, the name of an ONNX node, the name of a file or the operator's part of it, or the
             end of a full name that no other operator has.
-        subjects: What there is; of several with one name the first counts.
+        subjects: All subjects; of several with one name the first counts.
         stand_ins: The operator's part of the original name, by the name of a file that ``mapping.csv`` lists.
     """
-    wanted = _op_name(text, stand_ins) or text.strip()
-    known: dict[str, Subject] = {}
+    # From the strictest to the loosest reading of the text; the first that fits anything counts.
+    name_asked = _op_name(text, stand_ins) or text.strip()
+    by_full_name: dict[str, Subject] = {}
     for subject in subjects:
-        known.setdefault(subject.operator.full_name, subject)
-    ways = (
-        [subject for subject in known.values() if wanted in subject.known_as],
-        [subject for subject in known.values() if wanted in subject.op_names],
-        [subject for name, subject in known.items() if name.endswith(f"/{wanted}")],
-        [subject for name, subject in known.items() if wanted and name.endswith(wanted)],
+        by_full_name.setdefault(subject.operator.full_name, subject)
+    matches = (
+        [subject for subject in by_full_name.values() if name_asked in subject.known_as],
+        [subject for subject in by_full_name.values() if name_asked in subject.op_names],
+        [subject for name, subject in by_full_name.items() if name.endswith(f"/{name_asked}")],
+        [subject for name, subject in by_full_name.items() if name_asked and name.endswith(name_asked)],
     )
-    meant = next((way for way in ways if way), [])
-    if len({subject.op_names for subject in meant}) == 1 or (meant and meant is ways[0]):
+    meant = next((fitting for fitting in matches if fitting), [])
+    if len({subject.op_names for subject in meant}) == 1 or (meant and meant is matches[0]):
         return meant[0]
     if meant:
         return tuple(subject.operator.full_name for subject in meant)
-    every = dict.fromkeys(name for subject in known.values() for name in sorted(subject.known_as))
-    parts = [name for name in known if wanted and wanted.lower() in name.lower()]
-    return tuple(parts or difflib.get_close_matches(wanted, every, n=_MOST_SHOWN))
+    all_names = dict.fromkeys(name for subject in by_full_name.values() for name in sorted(subject.known_as))
+    containing = [name for name in by_full_name if name_asked and name_asked.lower() in name.lower()]
+    return tuple(containing or difflib.get_close_matches(name_asked, all_names, n=_MOST_SHOWN))
 
 
 def mapped(dump: Dump) -> dict[str, str]:
@@ -171,9 +173,9 @@ def _op_name(text: str, stand_ins: Mapping[str, str]) -> str | None:
     name = Path(text).name
     if name in stand_ins:
         return stand_ins[name]
-    ways = (
+    parsed_names = (
         names.parse(name),
         *(operator_names.parse(name, kind) for kind in operator_names.OperatorFileKind),
         operator_names.parse_exception(name),
     )
-    return next((parsed.op_name for parsed in ways if parsed is not None), None)
+    return next((parsed.op_name for parsed in parsed_names if parsed is not None), None)

@@ -1,7 +1,8 @@
-"""How many files and bytes a dump will write, told before anything runs.
+"""Forecasts how many files and bytes a dump will write, before anything runs.
 
-The dump is rehearsed: its own code gets tensors of the known shapes, which
-nobody ever fills, and writes them into files that only count.
+The dump is rehearsed: its own code gets tensors of the known shapes, whose elements are never
+written or read, and writes them into files that only count bytes. So a forecast cannot differ from
+the dump by a rule that one of them lacks.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ class Amount:
     bytes: int
 
     def __sub__(self, other: Amount) -> Amount:
-        """Return what is here and not there."""
+        """Return the difference of two amounts, of which the other one is a part."""
         return Amount(self.files - other.files, self.bytes - other.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a dump will write.
+    """The files and bytes that a dump will write.
 
     Attributes:
-        once: Graph files, metadata and constants.
-        per_iteration: Files of one dumped iteration, and its line in the list of iterations.
-        skipped: Tensors of an iteration that get no file, by reason.
-        unknown: Tensors of an iteration whose shape only the run tells; they are not in the amounts.
-        branches: Tensors that branches and loops write each time they run, which only the run tells;
-            they are not in the amounts either, nor are constants and weights inside them.
+        once: Amount that is written once: graph files, metadata and constants.
+        per_iteration: Amount of one dumped iteration, with its line in the list of iterations.
+        skipped: Number of tensors of an iteration that get no file, by reason.
+        unknown: Number of tensors of an iteration whose shape only a run shows; the amounts lack them.
+        branches: Number of tensors that branches and loops write each time they run; the amounts lack
+            them, as well as constants and weights inside branches and loops.
         iterations: Number of dumped iterations; None: they have no end.
-        total: Everything; None where the iterations have no end.
+        total: Amount of the whole run; None where the iterations have no end.
     """
 
     once: Amount
@@ -70,26 +71,27 @@ class Forecast:
 
 
 def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
-    """Return what a run of a graph under a plan will write.
+    """Return the forecast of a run of a graph under a plan.
 
-    Exact where shapes are known, but for the digits of stand-ins in ``mapping.csv``, the numbers in
-    rows of statistics and, on GPU, the lines of undumped iterations in the list of iterations. Of
-    overflowing and failing operators (``op_debug_mode`` 3 and 4) nothing is foretold.
+    It is exact where shapes are known, but for the digits of stand-ins in ``mapping.csv``, the numbers
+    in rows of statistics and, on GPU, the lines of undumped iterations in the list of iterations. It
+    leaves out the files of overflowing and failing operators (``op_debug_mode`` 3 and 4).
 
     Args:
         graph: The model.
-        plan: The plan; ``set_dump`` marks nothing.
+        plan: The plan; operators that only ``set_dump`` marks are left out.
         settled: The same model, loaded with the sizes of its dynamic dimensions.
     """
     graph = graph if plan.files.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
-    device = emulated(graph, plan, plan.context, _Untouched)
+    device = emulated(graph, plan, plan.context, _NoRounding)
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
+    # The first iteration writes what is written once, too; the second one shows what each further one adds.
     rehearsal.play(0)
     amount, skipped = rehearsal.amount, rehearsal.skipped
     unknown, branches = rehearsal.play(1)
     each = rehearsal.amount - amount
     once = amount - each
-    spans = _dumped(plan)
+    spans = _dumped_spans(plan)
     return Forecast(
         once=once,
         per_iteration=each,
@@ -101,8 +103,8 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     )
 
 
-def _dumped(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
-    """Return the ranges of iterations that are dumped, from the first that a run has; None: no end."""
+def _dumped_spans(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
+    """Return the ranges of dumped iterations that a run reaches; None where they have no end."""
     if plan.when.iterations.spans is None:
         return None
     first = plan.when.initial_iteration
@@ -118,12 +120,16 @@ def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int
 
 
 def _digits(last: int) -> int:
-    """Return the digits of the numbers from 0 to a last one, in all; none below 0."""
+    """Return how many digits the numbers from 0 to a last one have in all; 0 for a last one below 0.
+
+    >>> _digits(9), _digits(11)
+    (10, 14)
+    """
     if last < 0:
         return 0
     # One digit each, one more for each number from 10, from 100, ...
-    more: int = sum(last + 1 - 10**zeros for zeros in range(1, len(str(last))))
-    return last + 1 + more
+    further_digits: int = sum(last + 1 - 10**zeros for zeros in range(1, len(str(last))))
+    return last + 1 + further_digits
 
 
 class _Rehearsal:
@@ -136,13 +142,18 @@ class _Rehearsal:
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.files.on_write_error, files=self._files)
         self._dump = dump_of(
-            graph, plan, _Stage(self._sink), device, memory=lambda: _Somewhere(graph), model=ModelIdentity()
+            graph,
+            plan,
+            _OneSinkProcess(self._sink),
+            device,
+            memory=lambda: _OnePlaceMemory(graph),
+            model=ModelIdentity(),
         )
         self._dump.write_graph_files()
 
     @property
     def amount(self) -> Amount:
-        """What was written so far."""
+        """Files and bytes that were written so far."""
         return Amount(len(self._files.sizes), sum(self._files.sizes.values()))
 
     @property
@@ -153,8 +164,8 @@ class _Rehearsal:
     def play(self, iteration: int) -> tuple[int, int]:
         """Dump one iteration; return the number of tensors of unknown shape, and of those in branches."""
         names = [value.name for value in self._graph.inputs]
-        fed = dict(zip(names, self._tensors.of(names, []), strict=True))
-        capture = self._dump.begin(Run(iteration, iteration), fed)
+        feeds = dict(zip(names, self._tensors.of(names, []), strict=True))
+        capture = self._dump.begin(Run(iteration, iteration), feeds)
         unknown: list[str] = []
         for position, node in enumerate(self._graph.nodes):
             if capture.watched[position] and self._is_certain:
@@ -178,7 +189,7 @@ class _Rehearsal:
         return count
 
 
-class _Untouched(Ascend):
+class _NoRounding(Ascend):
     """A device that rounds nothing: the tensors of a rehearsal are never read."""
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
@@ -191,21 +202,21 @@ class _Untouched(Ascend):
         return np.empty(formats.shape(tensor.format, array.shape, dtype, tensor.groups), array.dtype)
 
 
-class _Somewhere:
-    """A device memory in which everything lies at one place: addresses take the same bytes anywhere."""
+class _OnePlaceMemory:
+    """A device memory in which every tensor has one address: in a file all addresses take as many bytes."""
 
     def __init__(self, graph: Graph) -> None:
-        self.blocks = {value.name: _ANYWHERE for value in graph.inputs}
+        self.blocks = {value.name: _ONE_PLACE for value in graph.inputs}
 
     def block(self, _position: int, _io: IO, _slot: int) -> Block:
-        return _ANYWHERE
+        return _ONE_PLACE
 
-    def inside(self, _index: int) -> _Somewhere:
+    def inside(self, _index: int) -> _OnePlaceMemory:
         return self
 
 
 _SOME_TIME: Final = "20000101000000"
-_ANYWHERE: Final = Block(BASE, 0)
+_ONE_PLACE: Final = Block(BASE, 0)
 
 
 class UnfilledTensors:
@@ -217,27 +228,27 @@ class UnfilledTensors:
         self._settled = settled
 
     def of(self, names: Sequence[str], unknown: list[str]) -> list[np.ndarray | None]:
-        """Return the tensors of values; None, and the name noted, where the shape is not known."""
+        """Return tensors of values; None where the shape is not known, and the name goes to ``unknown``."""
         return [self._of(name, unknown) if name else None for name in names]
 
     def _of(self, name: str, unknown: list[str]) -> np.ndarray | None:
         if name in self._graph.weights:
             return self._graph.weights[name]
-        known = self._graph.type_of(name)
-        if not known.is_settled and self._settled.type_of(name).is_settled:
-            known = self._settled.type_of(name)
-        if known.kind in {"sequence", "map"}:
+        value_type = self._graph.type_of(name)
+        if not value_type.is_settled and self._settled.type_of(name).is_settled:
+            value_type = self._settled.type_of(name)
+        if value_type.kind in {"sequence", "map"}:
             return None  # the dump holds tensors only
-        if known.dtype is STRING:
-            return np.empty(1, known.dtype.numpy)  # gets no file, whatever its shape
-        sizes = tuple(size for size in known.shape or () if isinstance(size, int))
-        if known.dtype is None or not known.is_settled:
+        if value_type.dtype is STRING:
+            return np.empty(1, value_type.dtype.numpy)  # gets no file, whatever its shape
+        sizes = tuple(size for size in value_type.shape or () if isinstance(size, int))
+        if value_type.dtype is None or not value_type.is_settled:
             unknown.append(name)
             return None
-        return np.zeros(sizes, known.dtype.numpy)
+        return np.zeros(sizes, value_type.dtype.numpy)  # Linux gives zeroed pages only when they are touched
 
 
-class _Stage(Process):
+class _OneSinkProcess(Process):
     """A process whose dumps all go to one sink."""
 
     def __init__(self, sink: Sink) -> None:

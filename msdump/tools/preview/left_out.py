@@ -1,4 +1,4 @@
-"""How many operators, inputs and outputs of a model a plan leaves out, and why."""
+"""Counts the operators, inputs and outputs of a model that a plan leaves out, by reason."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from msdump.reasons import Reason
 
 
 def left_out(graph: Graph, plan: DumpPlan) -> Mapping[tuple[str, Reason], int]:
-    """Count what a plan leaves out of a model, branches and loops included; ``set_dump`` marks nothing.
+    """Return how many operators, inputs and outputs of a model a plan leaves out.
+
+    Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
 
     Returns:
-        How many there are, by what they are ("operator", "input" or "output") and the reason. The
-        inputs and outputs are those of operators that are dumped.
+        Numbers by noun ("operator", "input" or "output") and reason. Inputs and outputs are counted of
+        dumped operators only.
     """
     tables = refusals(graph, emulated(graph, plan, plan.context), plan, file_name=graph.file_stem)
     return Counter(_refused(tables))
