@@ -44,19 +44,19 @@ def _settle(plan: DumpPlan, place: RunPlace) -> None:
     if plan.files.existing is Existing.REPLACE:
         _remove(plan, place)
         return
-    found = existing.find(place)
-    if not found.files:
+    earlier = existing.find(place)
+    if not earlier.files:
         return
     if plan.files.existing is Existing.REFUSE:
         raise DumpWriteError(
-            f"{plan.source}: {_told(plan, found)}, and msdump.existing is 'refuse'; choose another path,"
+            f"{plan.source}: {_told(plan, earlier)}, and msdump.existing is 'refuse'; choose another path,"
             " begin after them (initial_iteration), or say 'keep' or 'replace'"
         )
     _log.warning(
         "%s: %s; this run adds to them, and readers keep the executions apart"
         " (msdump.existing: 'replace' removes them first, 'refuse' stops instead)",
         plan.source,
-        _told(plan, found),
+        _told(plan, earlier),
     )
 
 
@@ -71,13 +71,13 @@ def _remove(plan: DumpPlan, place: RunPlace) -> None:
         _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)
 
 
-def _told(plan: DumpPlan, found: ExistingFiles) -> str:
+def _told(plan: DumpPlan, earlier: ExistingFiles) -> str:
     whose = (
         f"network {plan.files.net_name}"
         if plan.files.tree is Tree.RANKS
         else f"device {plan.context.device_id}"
     )
     return (
-        f"{plan.files.path} already holds {found.files:,} files ({found.bytes:,} bytes) of {whose}"
-        f" in {found.iterations:,} directories"
+        f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {whose}"
+        f" in {earlier.iterations:,} directories"
     )

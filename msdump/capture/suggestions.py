@@ -38,26 +38,26 @@ def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
     if pattern.kind is not PatternKind.REGEX:
         return suggest(pattern.text, nodes)
     part = replace(pattern, searches=True)
-    found = [node for node in nodes if part.matches(node.operator.full_name)]
-    if pattern.searches or not found:
+    meant = [node for node in nodes if part.matches(node.operator.full_name)]
+    if pattern.searches or not meant:
         return ""
     inner = f"(?:{pattern.text})" if "|" in pattern.text else pattern.text
-    return f"it must match whole names; it matches a part of {_count(found)}: name-regex(.*{inner}.*)"
+    return f"it must match whole names; it matches a part of {_count(meant)}: name-regex(.*{inner}.*)"
 
 
 def similar_names(text: str, nodes: Sequence[Node]) -> str:
     """Return `` (did you mean 'Default/Add-op0'?)`` for the names that a text may mean, "" without one."""
     full_names = [node.operator.full_name for node in nodes]
-    found = [name for name in full_names if text and text.lower() in name.lower()]
-    found = found or [name for name in full_names if names.sanitize(name) == text]
-    return _question(found or difflib.get_close_matches(text, full_names, n=_MOST_SHOWN))
+    meant = [name for name in full_names if text and text.lower() in name.lower()]
+    meant = meant or [name for name in full_names if names.sanitize(name) == text]
+    return _question(meant or difflib.get_close_matches(text, full_names, n=_MOST_SHOWN))
 
 
 def similar_scopes(text: str, nodes: Sequence[Node]) -> str:
     """Return `` (did you mean 'Default/conv1-Conv2d'?)`` for the scopes that a text may mean."""
     scopes = list(dict.fromkeys(node.scope for node in nodes))
-    found = [scope for scope in scopes if text and text.lower() in scope.rpartition("/")[2].lower()]
-    return _question(found or difflib.get_close_matches(text, scopes, n=_MOST_SHOWN))
+    meant = [scope for scope in scopes if text and text.lower() in scope.rpartition("/")[2].lower()]
+    return _question(meant or difflib.get_close_matches(text, scopes, n=_MOST_SHOWN))
 
 
 def operators(graph: Graph) -> tuple[Node, ...]:
@@ -65,44 +65,44 @@ def operators(graph: Graph) -> tuple[Node, ...]:
     return tuple(node for inner in graph.walk() for node in inner.operators)
 
 
-def _question(found: Sequence[str]) -> str:
-    if not found:
+def _question(candidates: Sequence[str]) -> str:
+    if not candidates:
         return ""
-    more = f" or {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    return f" (did you mean {', '.join(map(repr, found[:_MOST_SHOWN]))}{more}?)"
+    more = f" or {len(candidates) - _MOST_SHOWN} more" if len(candidates) > _MOST_SHOWN else ""
+    return f" (did you mean {', '.join(map(repr, candidates[:_MOST_SHOWN]))}{more}?)"
 
 
 def _by_onnx_name(text: str, nodes: Sequence[Node]) -> str:
     """Answer the name of an ONNX node, with its slashes or without."""
-    found = [node for node in nodes for part in node.members if part.name.replace(" ", "").strip("/") == text]
-    return f"the ONNX node is called {found[0].operator.full_name!r} here" if found else ""
+    meant = [node for node in nodes for part in node.members if part.name.replace(" ", "").strip("/") == text]
+    return f"the ONNX node is called {meant[0].operator.full_name!r} here" if meant else ""
 
 
 def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
     """Answer the operator's name in the name of a file, or the name of the file."""
     fields = text.split(".")
     wanted = {text, fields[1] if len(fields) > 1 else text}
-    found = [node for node in nodes if names.sanitize(node.operator.full_name) in wanted]
-    return f"files call {found[0].operator.full_name!r} so" if found else ""
+    meant = [node for node in nodes if names.sanitize(node.operator.full_name) in wanted]
+    return f"files call {meant[0].operator.full_name!r} so" if meant else ""
 
 
 def _by_scope(text: str, nodes: Sequence[Node]) -> str:
     for scope in (text, f"Default/{text}"):
-        found = [node for node in nodes if _name(node).startswith(f"{scope}/")]
-        if found:
-            return f"a scope of {_count(found)}: name-regex({_literal(scope)}/.+)"
+        meant = [node for node in nodes if _name(node).startswith(f"{scope}/")]
+        if meant:
+            return f"a scope of {_count(meant)}: name-regex({_literal(scope)}/.+)"
     return ""
 
 
 def _by_module(text: str, nodes: Sequence[Node]) -> str:
     """Answer the path of a module in the program, ``transformer.h.0.attn``."""
     scopes = {scope for node in nodes if (scope := _scope_of_module(node, text))}
-    found = [node for node in nodes if any(_name(node).startswith(f"{s}/") for s in scopes)]
-    if not found:
+    meant = [node for node in nodes if any(_name(node).startswith(f"{s}/") for s in scopes)]
+    if not meant:
         return ""
     choice = "|".join(_literal(scope) for scope in sorted(scopes))
     choice = choice if len(scopes) == 1 else f"(?:{choice})"
-    return f"a module of {_count(found)}: name-regex({choice}/.+)"
+    return f"a module of {_count(meant)}: name-regex({choice}/.+)"
 
 
 def _scope_of_module(node: Node, text: str) -> str:
@@ -117,23 +117,23 @@ def _scope_of_module(node: Node, text: str) -> str:
 
 def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
     """Answer a type of ONNX that has another name here."""
-    found = [node for node in nodes if any(part.op_type.lower() == text.lower() for part in node.members)]
-    types = list(dict.fromkeys(node.operator.op_type for node in found))
-    if not found or any(text.lower() in name.lower() for name in types):
+    meant = [node for node in nodes if any(part.op_type.lower() == text.lower() for part in node.members)]
+    types = list(dict.fromkeys(node.operator.op_type for node in meant))
+    if not meant or any(text.lower() in name.lower() for name in types):
         return ""
     items = ", ".join(repr(name) for name in types[:_MOST_SHOWN])
     return f"ONNX's {text} is called so here: {items}"
 
 
 def _by_part(text: str, nodes: Sequence[Node]) -> str:
-    found = [node for node in nodes if text.lower() in _name(node).lower()]
-    if not found:
+    meant = [node for node in nodes if text.lower() in _name(node).lower()]
+    if not meant:
         return ""
-    spelled = {_spelled(text, _name(node)): None for node in found}
+    spelled = {_spelled(text, _name(node)): None for node in meant}
     choice = "|".join(_literal(part) for part in spelled)
     choice = choice if len(spelled) == 1 else f"(?:{choice})"
-    verb = "contains" if len(found) == 1 else "contain"
-    return f"{_count(found)} {verb} {text!r}: name-regex(.*{choice}.*)"
+    verb = "contains" if len(meant) == 1 else "contain"
+    return f"{_count(meant)} {verb} {text!r}: name-regex(.*{choice}.*)"
 
 
 def _spelled(text: str, full_name: str) -> str:
@@ -159,8 +159,8 @@ def _name(node: Node) -> str:
     return node.operator.full_name.replace(" ", "")
 
 
-def _count(found: Sequence[Node]) -> str:
-    return f"{len(found):,} operator{'s' * (len(found) != 1)}"
+def _count(nodes: Sequence[Node]) -> str:
+    return f"{len(nodes):,} operator{'s' * (len(nodes) != 1)}"
 
 
 _WAYS: Final[tuple[Callable[[str, Sequence[Node]], str], ...]] = (

@@ -125,10 +125,10 @@ def graph_files(
         is_dumped: Whether GE dumps the graph.
         write: Writes a file.
     """
-    found = asked(device_id)
-    if not found.content and not is_dumped:
+    wanted = asked(device_id)
+    if not wanted.content and not is_dumped:
         return None
-    return GraphFiles(found, counters, is_dumped=is_dumped, write=write)
+    return GraphFiles(wanted, counters, is_dumped=is_dumped, write=write)
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
