@@ -101,7 +101,7 @@ class Capture:
         if self._plan.what.saves_kernel_args:
             self._write_args(position)
         for _ in range(self._no_tensors[position]):
-            self._sink.skip(Reason.NO_TENSOR)
+            self._pipeline.skip(Reason.NO_TENSOR)
         records = self._records.of_both(
             operator, position, inputs, self._useful(operator, outputs), self._now
         )
@@ -115,7 +115,7 @@ class Capture:
         for slot, array in enumerate(outputs):
             is_dropped = array is not None and is_useless(operator, slot)
             if is_dropped:
-                self._sink.skip(Reason.USELESS)
+                self._pipeline.skip(Reason.USELESS)
             useful.append(None if is_dropped else array)
         return useful
 

@@ -87,7 +87,11 @@ def _showing(plan: DumpPlan, of: Unit) -> Iterator[Step]:
 
 
 class Pipeline:
-    """The steps of a plan, and the writer behind them."""
+    """The steps of a plan, and the writer behind them.
+
+    Attributes:
+        skip: Told why a tensor gets no file.
+    """
 
     def __init__(self, steps: Sequence[Step], writer: Writer, skip: Callable[[Reason], None]) -> None:
         """Join steps and writer.
@@ -95,11 +99,11 @@ class Pipeline:
         Args:
             steps: What every tensor walks through, in order.
             writer: Takes what is left.
-            skip: Told why a tensor was dropped.
+            skip: Told why a tensor gets no file.
         """
         self._steps = tuple(steps)
         self._writer = writer
-        self._skip = skip
+        self.skip = skip
 
     def take(
         self, directory: str, operator: OperatorRef, task: Task, records: Iterable[TensorRecord]
@@ -119,7 +123,7 @@ class Pipeline:
         for record in records:
             kept = walk(record, self._steps)
             if isinstance(kept, Reason):
-                self._skip(kept)
+                self.skip(kept)
             else:
                 yield kept
 

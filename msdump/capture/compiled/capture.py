@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +41,6 @@ class CompiledCapture:
         pipeline: Pipeline,
         *,
         input_tasks: Mapping[str, Task],
-        skip: Callable[[Reason], None],
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
         failure: Pipeline | None = None,
     ) -> None:
@@ -54,7 +53,6 @@ class CompiledCapture:
             records: Makes the records of its tensors.
             pipeline: What they walk through into files.
             input_tasks: The task that each input of the model goes with.
-            skip: Told of every sequence and map, which no file holds.
             overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
             failure: What the operator that fails is handed to, under ``op_debug_mode`` 4 and acl's
                 exception scenes.
@@ -74,7 +72,6 @@ class CompiledCapture:
         self._records = records
         self._pipeline = pipeline
         self._input_tasks = input_tasks
-        self._skip = skip
         self._overflow = overflow
         self._failure = failure
         # MindSpore's op_debug_mode 4 promises the inputs alone.
@@ -105,7 +102,7 @@ class CompiledCapture:
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write an operator that has just run."""
         for _ in range(self._no_tensors[position]):
-            self._skip(Reason.NO_TENSOR)
+            self._pipeline.skip(Reason.NO_TENSOR)
         task = self._tasks[position]
         if task is None:
             return

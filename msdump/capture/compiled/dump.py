@@ -130,7 +130,6 @@ class CompiledDump:
             operator_records(self.plan, device, self._memory_of(device)),
             self._pipeline,
             input_tasks=self._input_tasks,
-            skip=self.sink.skip,
             overflow=self._trigger(device),
             failure=self._failures[device.graph.index],
         )

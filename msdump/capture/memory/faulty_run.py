@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from msdump.capture.compiled.device_image import DeviceImage, GraphImage
+from msdump.capture.memory.relay import Relay
 from msdump.capture.steps.records import Memory, memory_of
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
@@ -34,7 +35,7 @@ class FaultyMemory:
     def begin(self, capture: Observer | None) -> FaultyRun:
         """Return the observer of a run, which begins with empty memory; it passes on what a capture sees."""
         self._image.clear()
-        return FaultyRun(self._graphs, self._main, capture)
+        return FaultyRun(self._graphs, self._main, Relay(capture))
 
 
 def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
@@ -48,29 +49,25 @@ class FaultyRun:
 
     wants_outputs = True
 
-    def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Observer | None) -> None:
+    def __init__(self, graphs: Mapping[int, GraphImage], index: int, relay: Relay) -> None:
         """Join memory and a capture for the graph of an index."""
         self._graphs = graphs
         self._image = graphs[index]
-        self._capture = capture
+        self._relay = relay
         self.watched: Sequence[bool] = (True,) * self._image.count
-        self.wants_inputs = capture is not None and capture.wants_inputs
+        self.wants_inputs = relay.wants_inputs
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
         """Let the capture see an operator, then write its results into memory and beyond."""
-        if self._capture is not None and self._capture.watched[position]:
-            shown = outputs if self._capture.wants_outputs else ()
-            self._capture.ran(position, inputs, shown, saturated=saturated)
+        self._relay.ran(position, inputs, outputs, saturated=saturated)
         return self._image.stomp(position, self._image.put(position, outputs))
 
     def enter(self, body: Graph) -> FaultyRun:
         """Let faulty kernels and the capture see a branch or the body of a loop."""
-        capture = None if self._capture is None else self._capture.enter(body)
-        return FaultyRun(self._graphs, body.index, capture)
+        return FaultyRun(self._graphs, body.index, self._relay.inside(body))
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a failed operator."""
-        if self._capture is not None:
-            self._capture.failed(position, inputs)
+        self._relay.failed(position, inputs)

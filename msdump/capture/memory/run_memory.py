@@ -12,6 +12,7 @@ import numpy as np
 from msdump.capture.compiled import watcher
 from msdump.capture.memory.metered import Metered
 from msdump.capture.memory.recognition import Recognition
+from msdump.capture.memory.relay import Relay
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence
@@ -73,7 +74,7 @@ class RunMemory:
             self._run = Recognition(known.runs, known.watched, lambda: self._meter(inputs))
             return self._run
         self._run = self._meter(inputs)
-        return Metered(self._run, capture, self._device.graph, self._lives_inside)
+        return Metered(self._run, Relay(capture), self._device.graph, self._lives_inside)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
         """Remember the run that has ended, where a later one with such inputs can be recognised."""

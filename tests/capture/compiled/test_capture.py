@@ -78,7 +78,6 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
         OperatorRecords(device, Memory),
         Pipeline((), recorder, print),
         input_tasks=INPUT_TASKS,
-        skip=print,
     )
     made.begin("/d", 0, {"x": ARRAYS[0]})
     return made, recorder

@@ -1,0 +1,42 @@
+"""What stands between an observer that watches every operator and a capture that watches some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from msdump.graph.graph import Graph
+from msdump.observer import Arrays, Observer
+
+
+class Relay:
+    """Passes on to a capture what it wants to see of a run that somebody else watches as a whole.
+
+    Attributes:
+        wants_inputs: Whether the capture wants to see what operators read.
+    """
+
+    def __init__(self, capture: Observer | None) -> None:
+        """Stand before a capture, None: nobody sees what is passed on."""
+        self._capture = capture
+        self.wants_inputs = capture is not None and capture.wants_inputs
+
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
+    ) -> Mapping[str, np.ndarray] | None:
+        """Pass on an operator that the capture watches; return what its ``ran`` returns."""
+        capture = self._capture
+        if capture is None or not capture.watched[position]:
+            return None
+        shown = outputs if capture.wants_outputs else ()
+        return capture.ran(position, inputs, shown, saturated=saturated)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Pass on a failed operator."""
+        if self._capture is not None:
+            self._capture.failed(position, inputs)
+
+    def inside(self, body: Graph) -> Relay:
+        """Return the relay to what the capture lets see a branch or the body of a loop."""
+        return Relay(None if self._capture is None else self._capture.enter(body))
