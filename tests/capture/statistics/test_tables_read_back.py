@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msdump import dtypes
 from msdump.capture.statistics.rows import Statistics
 from msdump.capture.writers.operator_table import OperatorTableWriter
-from msdump.encode.operator_csv import DEFAULT, TITLES
-from msdump.plan import DeviceTarget, Naming, StatisticSpec, Tree
+from msdump.encode.operator_csv import TITLES
+from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, Naming, StatisticSpec, Tree
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics.table import BY_CATEGORY
 from msdump.store import names
@@ -26,7 +26,7 @@ ODD_VALUES = [0, 1, -1, np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 255, 1e300]
 TYPES = [row for row in dtypes.DTYPES if row is not dtypes.STRING]
 SETTINGS = settings(deadline=None, max_examples=150)
 NAMES = ["Default/a,b", 'quote"d', "Größe/名前", "line\nbreak", "tab\t", ",,,", "'", "=1+1", "", " "]
-TABLE = compiled_plan(tree=Tree.MODELS, operator_statistics=DEFAULT)
+TABLE = compiled_plan(tree=Tree.MODELS, operator_statistics=DEFAULT_STATISTICS)
 STYLE = names.STYLES[Naming.V2_5, DeviceTarget.ASCEND]
 
 
@@ -71,11 +71,13 @@ def read(data):
 
 @SETTINGS
 @example(
-    tensors=[(dtypes.from_name("float32"), np.zeros((0,), np.float32))], chosen=set(DEFAULT), name="empty"
+    tensors=[(dtypes.from_name("float32"), np.zeros((0,), np.float32))],
+    chosen=set(DEFAULT_STATISTICS),
+    name="empty",
 )
 @example(
     tensors=[(dtypes.from_name("complex64"), np.zeros((2,), np.complex64))],
-    chosen=set(DEFAULT),
+    chosen=set(DEFAULT_STATISTICS),
     name="complex",
 )
 @given(
