@@ -101,7 +101,7 @@ def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) 
 # The order counts: a rule sees the values that those before it have put in place of the file's.
 RULES: Final = (
     # How the dump runs
-    # vendor: MindSpore's CPU and GPU dump with enable false, or without it, all the same
+    # vendor: MindSpore's CPU dumps with enable false, or without it, all the same
     Rule(_HOST, "enable", lambda s: not s["enable"], use(True), "the documents ask for true on CPU and GPU"),
     # MindSpore 2.7 warns three times here, a second apart, and then dumps nothing
     Rule(
@@ -291,7 +291,7 @@ RULES: Final = (
         use(False),
         "an asynchronous dump saves no kernel arguments",
     ),
-    # behind the value of a mode that reads it: MindSpore takes any text elsewhere, see INERT
+    # MindSpore looks at the value under O2 alone and takes any text elsewhere: see INERT too
     Rule(
         _ALL - _O2,
         "file_format",

@@ -117,7 +117,7 @@ def _halved(
 
 
 def _in_type(array: np.ndarray, dtype: DType, rounding: Rounding, flags: list[bool]) -> np.ndarray:
-    saturates = rounding.saturates and dtype is FLOAT16
+    saturates = rounding.saturates and dtype is FLOAT16  # bfloat16 has float32's range: nothing to clamp
     flags.append(saturates and overflows(array))
     return rounded(array, dtype, saturates=saturates)
 

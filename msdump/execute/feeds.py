@@ -133,7 +133,7 @@ def _converted(item: Any, dtype: DType) -> np.ndarray:
 
 
 def _check_texts(array: np.ndarray) -> None:
-    for item in array.reshape(-1):
+    for item in array.reshape(-1):  # anything may stand in an array of objects
         if not isinstance(item, (str, bytes)):
             raise InputError(f"an array of objects holds {item!r}; only texts can be fed as objects")
 

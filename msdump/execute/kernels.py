@@ -89,7 +89,7 @@ class KernelFactory:
         self._runtime = runtime
         self._roundings = roundings
         self._initializers = Initializers(weights, graph.overridable, roundings, distant)
-        self._spares: dict[tuple[str, str], Kernel] = {}
+        self._spares: dict[tuple[str, str], Kernel] = {}  # by node and the way that they run it
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         """Compile an operator for the types of its present inputs.
@@ -219,6 +219,7 @@ class KernelFactory:
         self, node: Node, fed: Mapping[str, OrtValue | None], bound: Container[str]
     ) -> dict[str, OrtValue | None]:
         names = [name for name in reads(node) if name in self._weights]
+        # a weight that the caller overrides is among the fed values, with the value of this run
         weights = (name for name in names if name not in bound and name not in fed)
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 

@@ -77,4 +77,5 @@ def _has(internals: Any, name: str) -> bool:
     return True
 
 
+# at import, before any model is loaded: the versions that pip allows are more than those that were tested
 check(native, onnxruntime.__version__)

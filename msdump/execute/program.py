@@ -54,11 +54,11 @@ def _as_the_model_says(_node: Node) -> None:
 class Program:
     """A network, or a body in it, that runs operator by operator.
 
-    Every value stands in a slot of a list; it is dropped after its last use, so
-    memory peaks where the runtime's own does.
+    Every value stands in a slot of a list; it is dropped after its last use, so that memory peaks where
+    the runtime's own does.
 
-    The loops never ask the runtime's vector of outputs for one more item than it
-    has (as a strict zip would): its end is a C++ exception of some 25 microseconds.
+    The loop never asks the runtime's vector of outputs for one more item than it has (as a strict zip
+    would): its end is a C++ exception of some 25 microseconds.
 
     Attributes:
         graph: The graph.
@@ -94,6 +94,7 @@ class Program:
         self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
         self._programs: list[Program] = []
+        # a body may return one of its inputs as it is: the output of control flow is then no new tensor
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
             self._operator(position, node, tuple(self.slots[name] for name in dead))
@@ -186,6 +187,8 @@ class Program:
             [self._tensor(name, current) for name in node.outputs] if observer.wants_outputs else (),
             saturated=status is not None and bool(status.numpy()),
         )
+        # the operator wrote over values of others, a fault that the watcher is to show: who reads them later
+        # reads the new contents, as on the device
         for name, array in (overwritten or {}).items():
             if current[self.slots[name]] is not None:
                 current[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
@@ -244,6 +247,7 @@ class Program:
         observer: Observer | None = None,
         position: int = 0,
     ) -> Any:
+        # the fast path fails first, and only then is another way looked for: a run that succeeds pays nothing
         try:
             return self._factory.rescue(node, self._fed(node, current), error)
         except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out

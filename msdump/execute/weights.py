@@ -69,8 +69,8 @@ class WeightStore:
     def _value_and_array(self, name: str) -> tuple[OrtValue, np.ndarray]:
         array, known = self._arrays[name], self.copies.values
         if id(array) not in known:
-            # protobuf aligns nothing: three of four weights in a mapped file lie at odd addresses, which
-            # kernels do not expect
+            # protobuf aligns nothing: three of four weights in a mapped file lie at addresses that are no
+            # multiple of four, which kernels do not expect
             aligned = values.contiguous(array if array.flags.aligned else array.copy())
             known[id(array)] = (values.from_array(aligned), aligned)
             if aligned is not array:

@@ -59,7 +59,7 @@ def from_environment() -> Fields:
 
 def _choice(field: str, choices: type[StrEnum]) -> Parse:
     def parse(name: str, value: Any) -> Fields:
-        for choice in choices:
+        for choice in choices:  # in upper or lower case
             if isinstance(value, str) and value.lower() == choice.lower():
                 return {field: choice}
         raise InputError(f"{name} = {_shown(value)}: {', '.join(choices)} are allowed")
@@ -69,7 +69,7 @@ def _choice(field: str, choices: type[StrEnum]) -> Parse:
 
 def _number(field: str) -> Parse:
     def parse(name: str, value: Any) -> Fields:
-        number = None if isinstance(value, bool) else _digits(value)
+        number = None if isinstance(value, bool) else _digits(value)  # True is an int to Python
         if number is None:
             raise InputError(
                 f"{name} = {_shown(value)}: a device number (0, 1, ... {MOST_DEVICES}) is expected"
@@ -88,6 +88,7 @@ def _digits(value: Any) -> int | None:
 
 def _shown(value: Any) -> str:
     """Return a value for a message, a long one cut."""
+    # repr() raises ValueError for more than 4,300 digits
     if isinstance(value, int) and value.bit_length() > _LONGEST_VALUE:
         return "a number of more digits"
     text = repr(value)

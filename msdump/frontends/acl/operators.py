@@ -207,6 +207,7 @@ def _network(
     """Return the network of one operator; equal calls under one configuration share it."""
     device_id = acl.current_device
     dump = acl.dumps.current(device_id)
+    # everything that a network is built from: another shape, value of a constant input or dump is another one
     key = (
         op_type,
         tuple((item.dtype, item.shape, item.format, _bytes(item.value)) for item in inputs),

@@ -54,6 +54,7 @@ def ptr_to_numpy(ptr: Any, dims: Sequence[int], np_type: Any) -> np.ndarray:
     if dtype is None:
         raise AclError(AclCode.INVALID_PARAM, f"numpy type {np_type!r}: {sorted(_TYPES)} are known")
     shape = dimensions(dims)
+    # a view, not a copy: a script that writes into the array writes into the memory
     view = _host_view(ptr, math.prod(shape) * dtype.itemsize)
     return np.frombuffer(view, dtype).reshape(shape)
 

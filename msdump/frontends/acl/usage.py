@@ -51,7 +51,7 @@ class Usage:
                 "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
                 *(plan.source, plan.when.iterations, self.runs - 1),
             )
-        self.names, self.runs = {}, 0
+        self.names, self.runs = {}, 0  # so that a second flush says nothing again
 
 
 def _listed(names: Iterable[str]) -> str:

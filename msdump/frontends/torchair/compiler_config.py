@@ -142,5 +142,5 @@ def _capture_dump(dump: Group) -> dict[str, str]:
 
 def _full_path(dump: Group) -> str:
     path = Path(dump.dump_path.value) / rank.directory()
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)  # vendor: made here, before a graph is captured
     return str(path)

@@ -187,15 +187,17 @@ def _program(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...], name:
 
 
 def _translate(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...]) -> Any:
+    # non-strict: the module's own Python runs, which interprets the captured graph
     with _quiet(), torch.no_grad():
         exported = torch.export.export(concrete, tensors, strict=False)
         exported = exported.run_decompositions(dict(DECOMPOSITIONS))
+        # without the optimizer: it would fold and fuse operators that the dump is to show
         return torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False, opset_version=_OPSET)
 
 
 def _reason(error: BaseException) -> str:
     """Return the innermost cause of a failed export, one line."""
-    while error.__cause__ is not None:
+    while error.__cause__ is not None:  # the exporter wraps it in pages about itself
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"

@@ -82,11 +82,13 @@ class Group:
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
         """Hold the members under the name that messages show."""
+        # past this class's own __setattr__, which sets options
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_members", dict(members))
 
     def __getattr__(self, key: str) -> Any:
         """Return a member."""
+        # copy and pickle ask for special methods before there are members
         if key.startswith("__") or key not in self._members:
             raise AttributeError(f"{self._name!r} object has no attribute {key!r}")
         return self._members[key]
@@ -140,6 +142,7 @@ def one_of(*allowed: Any) -> Check:
     """Return the check that a value is one of a few."""
 
     def check(value: Any) -> None:
+        # 1 and 0 pass for True and False, to which they are equal
         if value not in allowed:
             raise ValueError(
                 f"Value {value!r} (type: {type(value)}) not in optional list {list(allowed)!r}"
@@ -167,7 +170,7 @@ def text_like(expression: str, example: str, *, shown: str = "") -> Check:
     def check(value: Any) -> None:
         if not isinstance(value, str):
             raise TypeError(f"value must be str, got {type(value)}")
-        if not pattern.match(value):
+        if not pattern.match(value):  # vendor: match, not fullmatch, so that a line feed at the end passes
             raise ValueError(
                 f"Please set legal regex value format match {shown or expression},"
                 f" {value} is Illegal format, correct example:{example}."

@@ -52,5 +52,6 @@ def with_marked(plan: DumpPlan, gm: Any, origins: Mapping[str, str]) -> DumpPlan
     names = tuple(operator for operator, origin in origins.items() if origin in marked)
     if not names or plan.compiled.models is None:
         return plan
+    # an item without layers dumps every operator: with the marks as its layers it dumps these alone
     models = tuple(dataclasses.replace(item, layers=(*item.layers, *names)) for item in plan.compiled.models)
     return dataclasses.replace(plan, compiled=dataclasses.replace(plan.compiled, models=models))

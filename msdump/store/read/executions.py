@@ -119,6 +119,7 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
         rows: Its rows of ``statistic.csv``.
         facts: What other files tell of its graph.
     """
+    # files and rows together: with saved_data "statistic" there are rows alone
     moments = sorted((*_of_records(records, facts), *_of_rows(rows, facts)), key=_time)
     starts = timeline.runs(moments, facts.loaded)
     spans, whole = timeline.spans(moments, starts), timeline.whole(moments, starts)

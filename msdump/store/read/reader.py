@@ -46,6 +46,7 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
         DumpReadError: There is no such directory, no dump in it, or several below it.
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
+    # the directory itself, one around it, one below it; else it may be a copy of tensor files alone
     place = locate(folder) or locate_below(folder)
     tree = _loose(folder) if place is None else scan(*place)
     ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}

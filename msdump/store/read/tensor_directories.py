@@ -255,6 +255,7 @@ def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
 
 def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName) -> list[Record]:
     """Return the tensors whose files have stand-in names; add every other file to ``files``."""
+    # before the other names: any of them may be a stand-in
     mapping = parse_mapping(texts.read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
     records = []
     for name in others:
@@ -290,7 +291,7 @@ def _is_of_operator(name: str, path: str, files: _Files) -> bool:
 
 def _entries(folder: str, files: _Files) -> list[tuple[str, str]]:
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(folder) as entries:  # its entries know their type, without a call for each file
             listed = [(entry.name, entry.path, entry.is_file()) for entry in entries]
     except OSError as error:
         raise DumpReadError(folder, error.strerror or str(error)) from error

@@ -159,7 +159,7 @@ def _number(path: str, offset: int, digits: str) -> int:
 
 
 def _cells(path: str, offset: int, line: str) -> list[str]:
-    try:
+    try:  # one line at a time: a quote that is never closed would swallow all the rows behind it
         return next(csv.reader([line]), [])
     except csv.Error as error:
         raise DumpReadError(path, f"not a row of comma-separated cells: {error}", offset) from error

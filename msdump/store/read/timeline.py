@@ -67,6 +67,11 @@ def runs(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
 
 
 def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: bool) -> list[int]:
+    """Return where runs begin: where the graph was loaded in between, or a tensor comes once too often.
+
+    With ``follows_order`` a run that a repeated tensor tells of begins at the largest drop in the operators'
+    order since the tensor came before; else at the repeated tensor.
+    """
     starts = [0] if moments else []
     indices: defaultdict[Hashable, list[int]] = defaultdict(list)
     index = 0
@@ -81,6 +86,7 @@ def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: boo
             index += 1
             continue
         starts.append(cut)
+        # the moments from the cut up to here belong to the new run
         indices.clear()
         for number in range(cut, index):
             indices[moments[number].tensor].append(number)

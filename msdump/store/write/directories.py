@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-DIRECTORY_MODE: Final = 0o700
+DIRECTORY_MODE: Final = 0o700  # as MindSpore and CANN make theirs: tensors may hold users' data
 
 LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """How a file that stands there is opened to be judged: through no link, and waiting for no pipe."""

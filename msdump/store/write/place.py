@@ -204,7 +204,7 @@ class OpenDirectory:
         except FileExistsError:
             raise
         except OSError:
-            if self._has_linked:
+            if self._has_linked:  # it is able to: this failure has another cause
                 raise
             self._is_nameless = False
             return False

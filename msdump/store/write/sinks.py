@@ -240,6 +240,7 @@ class SyncSink:
                 self._lose(path, error)
                 return
             self._count += is_new
+            # a header that is written again, in the middle of a file, is not counted: the sink does not know
             self._bytes += len(rows) + (len(header) if is_new else 0)
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
