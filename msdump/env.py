@@ -93,6 +93,7 @@ VARIABLES: Final = (
 
 def read(name: str) -> str | None:
     """Return the value of a variable of the table, None where it is unset or empty."""
+    # MindSpore and CANN take an empty variable for one that is not set
     return os.environ.get(name) or None
 
 

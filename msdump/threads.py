@@ -97,4 +97,5 @@ def _done(work: Callable[[T], R], part: T) -> Future[R]:
 _HELPERS: Final = _Helpers()
 
 if hasattr(os, "register_at_fork"):
+    # threads do not survive a fork
     os.register_at_fork(after_in_child=_HELPERS.forget)

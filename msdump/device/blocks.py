@@ -152,6 +152,7 @@ class Groups:
     def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
         """Return the blocks."""
         dims = array.shape
+        # beside the groups' own channels a block is zero
         device = np.zeros(self.shape(dims, c0), array.dtype)
         groups = array.reshape(self._split(dims))
         for block, members in self._places(dims, c0):
@@ -298,6 +299,7 @@ class _Compiled:
         if axis not in self._lengths:
             yield everything, (everything,)
             return
+        # the whole blocks, then what the last one holds, each as slices of host axis, block and place
         full, remainder = divmod(size, self._lengths[axis])
         if full:
             yield slice(size - remainder), (slice(full), everything)

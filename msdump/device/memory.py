@@ -126,6 +126,7 @@ class DeviceMemory:
         address = self._end()
         if self.limit is not None and address + size - BASE > self.limit:
             raise DeviceMemoryError(self._refusal(title, nbytes))
+        # memory grows over the hole at its end
         if self._holes and self._holes[-1][0] == address:
             self._holes.pop()
         return address

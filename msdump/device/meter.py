@@ -184,6 +184,7 @@ class Meter:
         """Place and release the tensors of an operator whose outputs have known shapes."""
         step = self._residence.steps[position]
         self._place(step.copies, position)
+        # views have no memory of their own
         if step.shared is None:
             self._place(filter(None, step.makes), position)
         else:

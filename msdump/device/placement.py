@@ -222,6 +222,7 @@ class _Placer:
 
     def _has_rank(self, node: Node, rank: int) -> bool:
         first = self._host_shape(node.inputs[0]) if node.inputs else None
+        # an unknown rank is taken for the right one
         return rank == 0 or first is None or len(first) == rank
 
     def _followed(self, node: Node, rule: Follows) -> Fixed:
@@ -249,6 +250,7 @@ class _Placer:
     def _all_broadcast(self, node: Node, name: str) -> bool:
         shapes = [self._graph.type_of(value).shape for value in node.inputs if value]
         result = self._graph.type_of(node.outputs[0]).shape
+        # one input: nothing is broadcast
         return len(shapes) == 1 or all(_broadcasts(shape, result, name) for shape in shapes)
 
     def _device_formats(self, node: Node) -> Iterator[str]:

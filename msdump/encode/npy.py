@@ -49,6 +49,7 @@ DESCRS: Final = (
 # vendor: MindSpore's CPU dump stores the raw two bytes of bfloat16 under a type numpy has not.
 BFLOAT16_DESCR: Final = "<E2"
 
+# 3.0 is 2.0 with names in UTF-8, which only structured types have
 _LENGTH_FIELDS: Final = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
 _VERSION_END: Final = len(MAGIC) + 2
 _LONGEST_SHORT_TEXT: Final = 0xFFFF

@@ -123,6 +123,7 @@ class DebugRecord:
     @property
     def length(self) -> int:
         """Bytes of the fields behind the head (``data_len``)."""
+        # the last field, the status, has as many words as the record has of it
         return _WORD * (len(FIELDS[self.unit]) - 1 + len(self.status))
 
 

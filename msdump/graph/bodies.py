@@ -29,6 +29,7 @@ def protos(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
     """Return the graphs of a control flow node by attribute, ordered as in ``ATTRIBUTES``; of others none."""
     if canonical_domain(node.domain):
         return {}
+    # HasField: a graph attribute that is not set reads as an empty graph
     graphs = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
     return {name: graphs[name] for name in ATTRIBUTES.get(node.op_type, ()) if name in graphs}
 

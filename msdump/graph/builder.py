@@ -120,6 +120,7 @@ class Builder:
         ordered = execution_order(operators, {*self._weights, *self._inputs})
         self._check_outputs(ordered)
         scopes = self._scopes(ordered)
+        # operators are numbered in execution order, those of bodies after all of this graph
         nodes = [self._node(proto, scopes[proto.name]) for proto in ordered]
         model = self._shared.model
         return Graph(

@@ -102,6 +102,7 @@ class _CallCopies:
             GraphError: The function calls itself, by way of others or not.
         """
         function = self._inlinable.get((call.domain, call.op_type, call.overload))
+        # beyond the limit calls stay calls, which the runtime expands
         if function is None or len(self.functions) >= _MOST_CALLS:
             return
         # by the names of the originals, since every call is renamed after its copy

@@ -41,6 +41,7 @@ def _broadcast(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
     left, right = (ranks[name] for name in node.input)
     # axes of the first operand behind those of the second; since opset 7 shapes are aligned at their ends
     behind = left - right - attributes.get("axis", left - right)
+    # axis and broadcast are gone in opset 7
     del node.attribute[:]
     if attributes.get("broadcast") and behind > 0:
         axes = list(range(right, right + behind))

@@ -31,7 +31,8 @@ class Use:
 
     def rank(self) -> int | None:
         """Return the rank of the data: that of the first or second input, else the window's plus 2."""
-        rank = next((known for known in self.input_ranks[:2] if known is not None), None)
+        rank = next((of_input for of_input in self.input_ranks[:2] if of_input is not None), None)
+        # a window has no axes for batch and channels
         window = self.attributes.get("kernel_shape")
         return len(window) + 2 if rank is None and window is not None else rank
 

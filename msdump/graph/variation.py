@@ -87,6 +87,7 @@ class _Walk:
             varies = bool(slots) and not all(_is_fixed(graph, name) for name in node.outputs)
         else:
             varies = not slots.isdisjoint(_SIZES_FROM.get(node.op_type, ()))
+        # a Shape gives sizes: those that vary are listed with the operators that make them
         if (slots and node.op_type not in _SHAPES) or node.op_type in RANDOM:
             self._dependent.update(filter(None, node.outputs))
         return varies

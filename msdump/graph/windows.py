@@ -80,6 +80,7 @@ def _same_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
     steps = _ints(node, "strides") or ones
     gaps = _ints(node, "dilations") or ones
     sides: list[int] = []
+    # not strict: a faulty model is the runtime's to refuse
     for size, extent, step, gap in zip(shape[2:], extents, steps, gaps, strict=False):
         if not isinstance(size, int):
             return None

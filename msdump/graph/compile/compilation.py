@@ -90,6 +90,7 @@ def compile_graph(
         note: Takes the graph after each stage.
     """
     note = note or _ignore
+    # first: kernels are typed and named after GE's types
     graph = _with_ge_types(graph, _names(graph))
     if keeps_node_names:
         graph = _with_node_names(graph)

@@ -192,6 +192,7 @@ class _Builder:
             self._add_node(node)
         outputs = tuple(self._operand(value.name) for value in self._graph.outputs)
         types = tuple(_single(operand.type) for operand in outputs)
+        # a single output is a tuple of one, too
         self._add("", "MakeTuple", self._virtual_name("Default", "MakeTuple"), outputs, types)
         return GraphStatements(self._parameters, tuple(self._constants), tuple(self._statements))
 

@@ -64,6 +64,7 @@ def _padded(call: CallBody, pairs: list[int], mode: str = "constant", value: str
 
 
 def _pad_v3(call: CallBody) -> str:
+    # begin and end of each axis, as in TensorFlow
     pairs = call.value(1)
     if not call["paddings_contiguous"]:
         # MindSpore may give all begins and then all ends

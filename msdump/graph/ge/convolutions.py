@@ -102,6 +102,7 @@ def _output_padding(
     for axis, stride in enumerate(strides):
         reach = dilations[axis] * (kernel[axis + 2] - 1) + 1
         least.append(stride * (image[axis + 2] - 1) + reach - pads[axis] - pads[axis + len(strides)])
+    # a still larger output belongs to a larger input
     most = [*least[:2], *(low + stride - 1 for low, stride in zip(least[2:], strides, strict=True))]
     host_size = images.sorted(list(size)) if len(size) == len(least) else []
     if not host_size or any(

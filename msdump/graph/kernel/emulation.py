@@ -196,6 +196,7 @@ class _Writer:
 
     def _write(self, source: str, name: str, wanted: DType, rounding: Rounding) -> None:
         narrow = self._narrow(source, wanted, rounding, name if self.types.get(name) is wanted else "")
+        # a host type that is wider than the device's holds the rounded value
         if self.types.get(name) is not wanted:
             self._cast(narrow, FLOAT32, name)
 

@@ -167,6 +167,7 @@ def _element_types(
     graph: Graph, node: Node, bindings: Bindings, names: Mapping[str, str]
 ) -> dict[str, DType | None]:
     types = {names[value]: graph.type_of(value).dtype for value in names if value}
+    # what a value really has outranks what the model declares
     types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
     for arrays in (bindings.embedded, bindings.shared):
         types |= {names[value]: dtypes.from_numpy(array.dtype) for value, array in arrays.items()}
