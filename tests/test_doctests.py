@@ -54,8 +54,13 @@ SHOWN_BY_EXAMPLE = (
     "msdump.store.templates",
     "msdump.store.write.rows",
     "msdump.store.write.standins",
+    "msdump.tools.compare.pairing.dump_folder",
+    "msdump.tools.compare.pairing.fusion_rules",
+    "msdump.tools.compare.pairing.places",
     "msdump.tools.convert.format",
     "msdump.tools.convert.names",
+    "msdump.tools.scores.algorithms",
+    "msdump.tools.scores.choice",
     "msdump.wire.fields",
     "msdump.wire.varints",
 )

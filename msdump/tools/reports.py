@@ -15,11 +15,7 @@ from msdump.tools.return_codes import ReturnCode
 
 
 def stamped(prefix: str, suffix: str) -> str:
-    """Return a file name with the local time, ``result_20240131120000.csv``.
-
-    >>> len(stamped("result", ".csv")) == len("result_20240131120000.csv")
-    True
-    """
+    """Return a file name with the local time, ``result_20240131120000.csv``."""
     return f"{prefix}_{datetime.now().astimezone():%Y%m%d%H%M%S}{suffix}"
 
 
@@ -48,7 +44,7 @@ def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
     files = DiskFiles(DUMP_MODE)
     try:
         files.stream(directory, stand_in, parts, DUMP_MODE)
-        if stand_in != name:
+        if stand_in != name:  # vendor: mapping.csv has no header
             files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(), b"")
     except OSError as error:
         raise ToolError(ReturnCode.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error

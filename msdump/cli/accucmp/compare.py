@@ -110,6 +110,7 @@ def _check_unsupported(options: argparse.Namespace) -> None:
 
 def _check_numbers(options: argparse.Namespace) -> None:
     limits = (("-n", options.topn, (1, detail.MOST_SHOWN)), ("-ml", options.max_line, detail.LINES))
+    # vendor: the ranges, and the return code of a number outside of them.
     for option, value, (low, high) in limits:
         if value is not None and not low <= value <= high:
             raise ToolError(ReturnCode.INDEX, f"{option} {value}: a number from {low} to {high}")

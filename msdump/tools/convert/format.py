@@ -80,6 +80,7 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
     Raises:
         ToolError: There is no such conversion, or the shapes do not allow it.
     """
+    # vendor: the sub-format is the number of groups; 0 and 1 both stand for a weight without groups.
     tensor = _Tensor(source_of(info), info.shape, dtype, max(1, info.sub_format))
     if tensor.format == target:
         return _reshaped(tensor, wanted_shape)
@@ -132,6 +133,7 @@ class _Tensor:
 
 
 def _reshaped(tensor: _Tensor, wanted_shape: Dims) -> TargetFormat:
+    # vendor: a tensor that has the target's format keeps its padding; it is reshaped, but not cut.
     if not wanted_shape:
         return TargetFormat(tensor.shape, tensor.format, _as_it_is)
     if math.prod(wanted_shape) != math.prod(tensor.shape):
@@ -147,6 +149,7 @@ def _from_layout(tensor: _Tensor, target: str, wanted_shape: Dims) -> TargetForm
         return TargetFormat(tensor.shape, ND, _as_it_is)
     if _RANKS.get(target) == rank:
         result = _part(_permuted(tensor.shape, source, target), wanted_shape)
+        # vendor: a smaller shape is cut out at the beginning of every axis.
         corner = tuple(slice(size) for size in result)
         return TargetFormat(result, target, lambda array: iter((_transposed(array, source, target)[corner],)))
     layout = LAYOUTS[rank][0]
@@ -207,6 +210,7 @@ def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims
     rank = tensor.rank
     layout = LAYOUTS[rank][0]
     if wanted_shape:
+        # vendor: -s names the axes in the order of the target.
         order = target if _RANKS.get(target) == len(wanted_shape) else layout
         host = _permuted(wanted_shape, order, layout) if len(wanted_shape) == rank else wanted_shape
         if not tensor.is_form_of(host):
@@ -216,6 +220,8 @@ def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims
         return host
     if not original:
         return _unsliced(tensor)
+    # vendor: the tool cuts by the original shape as it stands, also where the target has another order of
+    # axes; NCHW (2, 3, 5, 4) as NHWC thus becomes 2x3x4x3. Such results are not reproduced.
     orders = LAYOUTS[rank] if len(original) == rank else ()
     for host in (*(_permuted(original, order, layout) for order in orders), original):
         if tensor.is_form_of(host):
@@ -277,7 +283,7 @@ def _part(shape: Dims, wanted_shape: Dims) -> Dims:
     if not wanted_shape:
         return shape
     if len(wanted_shape) != len(shape) or any(
-        size > have for size, have in zip(wanted_shape, shape, strict=True)
+        wanted > available for wanted, available in zip(wanted_shape, shape, strict=True)
     ):
         raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is no part of the shape {shape}")
     return wanted_shape

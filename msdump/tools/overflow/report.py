@@ -83,6 +83,7 @@ def analyse(records: list[OverflowFile], output: str, count: int = 0) -> Overflo
         else:
             title = f"{_BAR}[{len(report.blocks) + 1}]={_BAR}"
             report.blocks.append("".join(f"{line}\n" for line in (title, *block)))
+    # A tensor that cannot be converted does not spoil the block of its operator.
     for failure in results.failures:
         report.fail(*failure)
     return report
@@ -116,7 +117,7 @@ class _Results:
 def _block(record: OverflowFile, results: _Results, folder: Folder | None) -> list[str]:
     faults = overflow_records.faults(record, record.as_json())
     lines = [f" {fault}" for fault in faults] + [f" [timestamp:{record.timestamp}]"]
-    if not record.is_json:
+    if not record.is_json:  # a JSON form is what a conversion would write
         results.convert(record.path)
     runs = [] if folder is None else _runs(folder, faults[-1])
     if folder is None or not runs:

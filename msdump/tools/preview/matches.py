@@ -102,6 +102,7 @@ def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
             for pattern in plan.what.selector.patterns
             if pattern.item not in used_items
         ),
+        # An operator without a task, such as a reshape, does not run and never has a file.
         sum(task is not None for inner in devices for task in inner.tasks),
         is_compiled=True,
     )

@@ -94,6 +94,7 @@ def _deviation(findings: Findings) -> Score:
 
 def _mean_and_deviation(side: TensorFacts, findings: Findings) -> str:
     mean, deviation = side.total / findings.count, math.sqrt(side.deviations / findings.count)
+    # vendor: three decimals; numbers below a thousandth print as 0.000, without a sign.
     shown = [0.0 if abs(number) < _LEAST_SHOWN else number for number in (mean, deviation)]
     return f"({shown[0]:.3f};{shown[1]:.3f})"
 
@@ -205,6 +206,7 @@ def compare(
     """
     _check(dumped, golden)
     if (dumped.dtype.kind == "c") != (golden.dtype.kind == "c"):
+        # Of complex numbers real and imaginary parts are compared, so both need the two.
         dumped, golden = dumped.astype(np.complex64), golden.astype(np.complex64)
     # vendor: a scalar is told by the shape before -max cuts elements off.
     is_scalar = all(size == 1 for size in dumped.shape)

@@ -162,7 +162,7 @@ def _overflow(operand: DumpedOperand) -> str:
         return NAN
     try:
         magnitudes = np.bitwise_and(operand.array.view(np.uint16), _MAGNITUDE)
-    except (DumpReadError, FormatError, ValueError):
+    except (DumpReadError, FormatError, ValueError):  # why it cannot be read stands in another column
         return NAN
     # Compared as bits: the magnitudes of floats order as integers do, and those above infinity are NaN.
     return "YES" if np.any((magnitudes >= _LIMIT) & (magnitudes <= _INFINITY)) else "NO"

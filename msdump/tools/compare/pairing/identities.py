@@ -64,6 +64,7 @@ def read(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
         ToolError: The graph file cannot be used.
         GraphError: The model cannot be used.
     """
+    # A graph file is all that users of GE have; of a model the compiled forms can be derived here.
     if not path.endswith(_MODEL_SUFFIX):
         rules = _Rules(fusion_rules.read(path))
         return Identities(rules.dumped, rules.golden)
