@@ -93,13 +93,15 @@ class OverflowMode(enum.StrEnum):
     SATURATION = "SATURATION_MODE"
 
 
-class Tree(enum.StrEnum):
-    """Which directories a dump is laid out in, below its path."""
+class Tree(enum.Enum):
+    """Which directories a dump is laid out in, below its path (``store/layouts.py``)."""
 
-    # MindSpore O0, O1, CPU and GPU; MindSpore O2; GE, acl and torchair
-    RANKS = "rank_{rank}/{net}/{graph}/{iteration}"
-    STEPS = "{step}/{time}/{device}/{model}/{model_id}/{iteration}"
-    MODELS = "{time}/{device}/{model}/{model_id}/{iteration}"
+    RANKS = enum.auto()
+    """A directory for each rank and network: MindSpore O0, O1, CPU and GPU."""
+    STEPS = enum.auto()
+    """A directory for each step, with compiled models in it: MindSpore O2."""
+    MODELS = enum.auto()
+    """Compiled models: GE, acl and torchair."""
 
 
 class Scene(enum.StrEnum):

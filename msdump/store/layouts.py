@@ -152,7 +152,8 @@ _FIELDS: Final = {
     "model": PART,
     "model_id": NUMBER,
 }
-_TEMPLATES: Final = {kind: Template(text, _FIELDS) for kind, text in PATHS.items()}
+TEMPLATES: Final = {kind: Template(text, _FIELDS) for kind, text in PATHS.items()}
+"""``PATHS`` as what formats and parses a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class Key:
     @property
     def path(self) -> str:
         """The path below the dump's root, with ``/``."""
-        return _TEMPLATES[self.kind].format(self)
+        return TEMPLATES[self.kind].format(self)
 
     def holds(self, other: Key) -> bool:
         """Tell whether no field of the two, where both have it, differs; their kinds do not count."""
@@ -212,7 +213,7 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
         path: The path, with ``/``.
         is_directory: Whether it is known to be a directory, or a file; None: either.
     """
-    for kind, template in _TEMPLATES.items():
+    for kind, template in TEMPLATES.items():
         if is_directory is not None and is_directory != (kind in DIRECTORIES):
             continue
         fields = template.parse(path)

@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Final
 
-from msdump.store.layouts import CAPTURED_GRAPH, Key, PathKind
+from msdump.plan import Tree
+from msdump.store.layouts import CAPTURED_GRAPH, TEMPLATES, Key, PathKind
+
+_ABSENT: Final = {Tree.RANKS: (), Tree.STEPS: ("world", "rank"), Tree.MODELS: ("world", "rank", "step")}
+"""Parts of the layouts that a tree has not, or that not every process of it has."""
+
+
+def outline(tree: Tree, **known: str) -> str:
+    """Return where the files of an iteration stand below the dump's root, what a run tells in braces.
+
+    >>> outline(Tree.STEPS)
+    '{step}/{time}/{device}/{model}/{model_id}/{iteration}'
+    >>> outline(Tree.RANKS, net="LeNet")
+    'rank_{rank}/LeNet/{graph}/{iteration}'
+
+    Args:
+        tree: The directories that the dump is laid out in.
+        known: Fields that are known before the run.
+    """
+    kind = PathKind.ITERATION if tree is Tree.RANKS else PathKind.EXECUTION
+    fields = {field: f"{{{field}}}" for field in TEMPLATES[kind].fields}
+    return TEMPLATES[kind].format(SimpleNamespace(**(fields | dict.fromkeys(_ABSENT[tree]) | known)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 from msdump.capture.writers.failures import EXCEPTIONS
 from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
 from msdump.selector import DumpMode, KernelPattern, PatternKind
-from msdump.store.run_paths import exceptions
+from msdump.store.run_paths import exceptions, outline
 
 _NAMES: Final = {
     Naming.CLASSIC: "classic names (Conv2D-op12, no dtype)",
@@ -42,8 +42,8 @@ def _files(plan: DumpPlan) -> str:
     if plan.compiled.scene in EXCEPTIONS:  # dumps of failing operators have a place of their own
         return exceptions(plan.compiled.exception_path or root, plan.context.device_id)
     if plan.files.tree is not Tree.RANKS:
-        return f"{root}/{plan.files.tree}/"
-    return f"{root}/rank_{{rank}}/{plan.files.net_name}/{{graph}}/{{iteration}}/, {_NAMES[plan.files.naming]}"
+        return f"{root}/{outline(plan.files.tree)}/"
+    return f"{root}/{outline(plan.files.tree, net=plan.files.net_name)}/, {_NAMES[plan.files.naming]}"
 
 
 def _iterations(plan: DumpPlan) -> str:
