@@ -16,8 +16,7 @@ MsdumpError
 ├── FormatError                 (also ValueError)
 ├── DumpReadError               (also OSError)
 ├── DumpWriteError              (also OSError)
-├── ToolError
-└── RankError
+└── ToolError
 
 Messages start in lower case, name the file and the place, show the offending
 value, state what is allowed and end with the remedy. The library raises; only
@@ -170,7 +169,3 @@ class ToolError(MsdumpError):
         """Keep the code beside the message."""
         self.code = code
         super().__init__(message)
-
-
-class RankError(MsdumpError):
-    """A run over several ranks that cannot be set up."""

@@ -115,9 +115,3 @@ class Selector:
             return None
         is_named = any(pattern.matches(full_name) for pattern in self.patterns)
         return None if is_named else Reason.NOT_IN_KERNELS
-
-    def unused(self, full_names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the items that select none of these names, as the user wrote them."""
-        if self.mode is not DumpMode.KERNELS:
-            return ()
-        return tuple(p.item for p in self.patterns if not any(p.matches(n) for n in full_names))

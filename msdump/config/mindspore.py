@@ -21,7 +21,6 @@ from msdump.config.rules import Mode
 from msdump.config.settings import ABSENT, Settings
 from msdump.config.source import Document, Path
 from msdump.config.source import parse as parse_json
-from msdump.config.source import read as read_bytes
 from msdump.plan import (
     Context,
     DeviceTarget,
@@ -38,27 +37,21 @@ _BLOCK_OF: Final = {key: name for name, model in BLOCKS.items() for key in model
 _DIAGNOSTIC_SUBDIRECTORY: Final = "/debug_dump"
 
 
-def read(path: str, context: Context) -> DumpPlan:
-    """Return the plan of a MINDSPORE_DUMP_CONFIG file.
+def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True) -> DumpPlan:
+    """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file.
 
     Whatever is doubtful is logged as a warning of ``msdump.config``, one line each.
 
     Args:
-        path: Value of the variable: a .json file, absolute or relative.
+        data: The bytes.
+        source: Where they come from, for messages: the path of a .json file.
         context: Device and level of the run; on Ascend without a level the presence of
             ``e2e_dump_settings`` decides between O0 and O2.
+        has_lines: Whether messages tell lines, because the bytes are those of a file.
 
     Raises:
-        ConfigSyntaxError: The file cannot be read or is not JSON.
+        ConfigSyntaxError: The bytes are not JSON.
         ConfigValueError: Values are wrong, missing or contradicting; it names them all.
-    """
-    return parse(read_bytes(path, env.DUMP_CONFIG), path, context)
-
-
-def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True) -> DumpPlan:
-    """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file; see ``read``.
-
-    Messages tell lines where ``has_lines`` says that the bytes are those of a file.
     """
     document = parse_json(data, source, has_lines=has_lines)
     report = FaultReport(document)

@@ -73,7 +73,6 @@ _ADDRESSES: Final = frozenset({"pc_start", "para_base", "src_addr", "dst_addr", 
 _STATUS_WORDS: Final = 4  # of AIC and AIV in version 1
 
 _HEAD: Final = struct.Struct("<6I")
-_UNIT_OFFSET: Final = 12
 _UNITS: Final = frozenset(Unit)
 _WORD: Final = 8
 

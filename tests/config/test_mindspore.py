@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.config.mindspore import parse, read
+from msdump import env
+from msdump.config import source
+from msdump.config.mindspore import parse
 from msdump.errors import ConfigError, ConfigSyntaxError, ConfigValueError
 from msdump.plan import Context, DeviceTarget, JitLevel, Tree, Trigger
 
@@ -348,7 +350,7 @@ def test_read_keeps_source_and_bytes(tmp_path, monkeypatch):
     (tmp_path / "dump.json").write_bytes(data)
     monkeypatch.chdir(tmp_path)
 
-    plan = read("dump.json", Context())
+    plan = parse(source.read("dump.json", env.DUMP_CONFIG), "dump.json", Context())
 
     assert plan.source == "dump.json"
     assert data == plan.source_bytes
@@ -357,7 +359,7 @@ def test_read_keeps_source_and_bytes(tmp_path, monkeypatch):
 def test_read_names_the_variable_when_the_file_is_missing(tmp_path):
     """A missing file is one error that names the file and MINDSPORE_DUMP_CONFIG."""
     with pytest.raises(ConfigSyntaxError) as caught:
-        read(str(tmp_path / "none.json"), Context())
+        source.read(str(tmp_path / "none.json"), env.DUMP_CONFIG)
 
     assert (
         f"{tmp_path}/none.json: no such file; MINDSPORE_DUMP_CONFIG must be the path of a readable .json file"

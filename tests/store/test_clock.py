@@ -6,7 +6,12 @@ import itertools
 import threading
 import time
 
-from msdump.store.clock import CLOCK, Clock, counting
+from msdump.store.clock import CLOCK, Clock
+
+
+def counting(start=1_600_000_000_000_000):
+    """Return a clock that gives ``start``, ``start + 1``, ... microseconds."""
+    return Clock(itertools.count(1000 * start, 1000).__next__)
 
 
 def test_times_are_microseconds_of_sixteen_digits():

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.errors import DumpReadError
 from msdump.graph.files.arguments import Argument, arguments
 from msdump.graph.files.ir_model import (
     Statement,
@@ -30,7 +29,6 @@ from msdump.graph.graph import Graph, ValueType
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import Message
 
 # message: field: number and type; a type in brackets repeats
 _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
@@ -161,45 +159,6 @@ def constant_name(number: int) -> str:
     'Default_data-0'
     """
     return f"Default_data-{number - 1}"
-
-
-def decode(data: bytes, source: str = "<bytes>") -> Any:
-    """Return the ModelProto of a .pb file; every text in it is readable.
-
-    Args:
-        data: The file.
-        source: Its path, for messages.
-
-    Raises:
-        DumpReadError: No ModelProto with a graph.
-    """
-    from google.protobuf.message import DecodeError
-
-    model = _classes()["ModelProto"]()
-    try:
-        model.ParseFromString(data)
-        _check_texts(model)
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DumpReadError(source, f"no graph file of MindSpore: {error}") from error
-    if not model.HasField("graph"):
-        raise DumpReadError(source, "no graph file of MindSpore: the message holds no graph")
-    return model
-
-
-def _check_texts(message: Message) -> None:
-    """Refuse texts that are no UTF-8, which protobuf's fast implementation returns as bytes."""
-    for field, value in message.ListFields():
-        if field.type == field.TYPE_STRING:
-            for text in (value,) if isinstance(value, (str, bytes)) else value:
-                _check_text(text)
-        elif field.message_type is not None:
-            for part in (value,) if hasattr(value, "ListFields") else value:
-                _check_texts(part)
-
-
-def _check_text(text: str | bytes) -> None:
-    if isinstance(text, bytes):
-        text.decode()
 
 
 def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) -> None:

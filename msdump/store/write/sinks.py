@@ -21,7 +21,6 @@ from msdump.plan import OnWriteError
 from msdump.reasons import Reason
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DUMP_MODE, DiskFiles
-from msdump.store.write.memory_files import MemoryFiles
 from msdump.store.write.standins import StandIns, is_too_long
 
 if TYPE_CHECKING:
@@ -342,17 +341,6 @@ class SyncSink:
 
     def _fail(self, message: str, error: OSError) -> None:
         raise DumpWriteError(message) from error
-
-
-class MemorySink(SyncSink):
-    """Keeps everything in memory, for tests; fails as a disk would where it is told to."""
-
-    def __init__(
-        self, on_write_error: OnWriteError = OnWriteError.RAISE, budget: Budget | None = None
-    ) -> None:
-        """Start with no files."""
-        self.files = MemoryFiles()
-        super().__init__(on_write_error, budget, self.files)
 
 
 def path_of(artifact: Artifact) -> str:

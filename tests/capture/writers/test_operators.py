@@ -20,8 +20,8 @@ from msdump.encode import dump_data, operator_csv
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, FileFormat, Naming, Tree
 from msdump.record import IO
 from msdump.store import names, operator_names
-from msdump.store.write.sinks import MemorySink
 from tests.capture.records import CONV, TASK, TIME, compiled_plan, record, take
+from tests.store.memory import MemorySink
 
 NAMING = (Naming.V2_5, DeviceTarget.ASCEND)
 STYLE = names.STYLES[NAMING]

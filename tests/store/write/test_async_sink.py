@@ -23,7 +23,8 @@ from msdump.record import Artifact
 from msdump.store.write import writer_queue
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DiskFiles
-from msdump.store.write.sinks import Budget, MemorySink, SyncSink
+from msdump.store.write.sinks import Budget, SyncSink
+from tests.store.memory import MemorySink
 
 LARGE = 200_000
 

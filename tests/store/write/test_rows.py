@@ -8,7 +8,7 @@ import pytest
 
 from msdump.store.write import place
 from msdump.store.write.files import DiskFiles
-from msdump.store.write.memory_files import MemoryFiles
+from tests.store.memory import MemoryFiles
 
 
 def add(path, rows, header=b""):

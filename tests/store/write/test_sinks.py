@@ -19,7 +19,8 @@ from msdump.reasons import Reason
 from msdump.record import Artifact
 from msdump.store.write import place
 from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.sinks import Budget, MemorySink, SyncSink
+from msdump.store.write.sinks import Budget, SyncSink
+from tests.store.memory import MemorySink
 
 LONG = f"ReLU.{'very_long_' * 25}ReLU-op0.0.0.1795216920861338.output.0.DefaultFormat.npy"
 

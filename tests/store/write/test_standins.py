@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.store.write.memory_files import MemoryFiles
 from msdump.store.write.standins import StandIns, is_too_long, parse_mapping
+from tests.store.memory import MemoryFiles
 
 MAPPINGS = {
     "empty": (b"", {}),

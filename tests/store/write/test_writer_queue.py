@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from msdump.store.write.memory_files import MemoryFiles
 from msdump.store.write.writer_queue import Job, WriterQueue
+from tests.store.memory import MemoryFiles
 
 
 def job(number, size):

@@ -1,17 +1,13 @@
-"""Files kept in memory, with the behaviour of those on disk, for tests."""
+"""Files and a sink that live in memory."""
 
 from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
+from msdump.plan import OnWriteError
 from msdump.store.write.rows import last_titles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from msdump.record import Buffer
+from msdump.store.write.sinks import Budget, SyncSink
 
 
 class MemoryFiles:
@@ -27,18 +23,18 @@ class MemoryFiles:
         self.contents: dict[str, bytes] = {}
         self.failure: OSError | None = None
 
-    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+    def create(self, directory: str, name: str, buffers) -> None:
         """Make a new file; FileExistsError where the name is taken."""
         if self.exists(directory, name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         self.replace(directory, name, buffers)
 
-    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+    def replace(self, directory: str, name: str, buffers) -> None:
         """Make a file, in place of an older one of the name."""
         self._check()
         self.contents[f"{directory}/{name}"] = b"".join(buffers)
 
-    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = 0) -> int:
+    def stream(self, directory: str, name: str, pieces, mode: int = 0) -> int:
         """Make a file as ``replace`` does from pieces; return its bytes."""
         del mode
         data = b"".join(pieces)
@@ -68,3 +64,14 @@ class MemoryFiles:
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+
+class MemorySink(SyncSink):
+    """Keeps everything in memory; fails as a disk would where it is told to."""
+
+    def __init__(
+        self, on_write_error: OnWriteError = OnWriteError.RAISE, budget: Budget | None = None
+    ) -> None:
+        """Start with no files."""
+        self.files = MemoryFiles()
+        super().__init__(on_write_error, budget, self.files)
