@@ -21,7 +21,7 @@ from msdump.capture.writers.failures import EXCEPTIONS, FailureWriter
 from msdump.capture.writers.operator_table import OperatorTableWriter
 from msdump.capture.writers.operators import OperatorWriter
 from msdump.capture.writers.tensors import TensorWriter
-from msdump.capture.writers.writer import Writer
+from msdump.capture.writers.writer import ArtifactWriter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.graph import Graph
@@ -32,7 +32,7 @@ from msdump.store import names, run_paths
 from msdump.store.write.sinks import Sink
 
 
-class Unit(enum.Enum):
+class ArtifactKind(enum.Enum):
     """What one artifact holds."""
 
     TENSOR = enum.auto()
@@ -41,42 +41,46 @@ class Unit(enum.Enum):
     FAILURE = enum.auto()
 
 
-_DROPS: Final[Mapping[Unit, Callable[[], Sequence[Step]]]] = {
-    Unit.TENSOR: lambda: (drops.drop_text(), drops.drop_empty),
+_DROPS: Final[Mapping[ArtifactKind, Callable[[], Sequence[Step]]]] = {
+    ArtifactKind.TENSOR: lambda: (drops.drop_text(), drops.drop_empty),
     # A dump file tells of a tensor without elements, and a table has a row even for text.
-    Unit.OPERATOR: lambda: (drops.drop_text(),),
-    Unit.OPERATOR_TABLE: lambda: (),
-    Unit.FAILURE: lambda: (drops.drop_text(),),
+    ArtifactKind.OPERATOR: lambda: (drops.drop_text(),),
+    ArtifactKind.OPERATOR_TABLE: lambda: (),
+    ArtifactKind.FAILURE: lambda: (drops.drop_text(),),
 }
 """The steps that drop what an artifact cannot hold."""
 
 
-def unit(plan: DumpPlan) -> Unit:
+def artifact_kind(plan: DumpPlan) -> ArtifactKind:
     """Return what one artifact of a plan holds."""
     if plan.compiled.operator_statistics is not None:
-        return Unit.OPERATOR_TABLE
+        return ArtifactKind.OPERATOR_TABLE
     is_compiled = plan.files.tree is not Tree.RANKS
-    return Unit.OPERATOR if is_compiled and plan.files.file_format is FileFormat.BIN else Unit.TENSOR
+    return (
+        ArtifactKind.OPERATOR
+        if is_compiled and plan.files.file_format is FileFormat.BIN
+        else ArtifactKind.TENSOR
+    )
 
 
-def compile_steps(plan: DumpPlan, of: Unit) -> tuple[Step, ...]:
+def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
     """Return what every tensor walks through on its way into an artifact.
 
     Args:
         plan: The plan.
-        of: What the artifact holds.
+        kind: What the artifact holds.
     """
-    return (*compile_drops(of), *_showing(plan, of))
+    return (*compile_drops(kind), *_showing(plan, kind))
 
 
-def compile_drops(of: Unit) -> tuple[Step, ...]:
+def compile_drops(kind: ArtifactKind) -> tuple[Step, ...]:
     """Return those of the steps that drop a tensor for which an artifact has no place."""
-    return tuple(_DROPS[of]())
+    return tuple(_DROPS[kind]())
 
 
-def _showing(plan: DumpPlan, of: Unit) -> Iterator[Step]:
+def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:
     """Yield the steps that show a tensor as its artifact holds it."""
-    if of is not Unit.TENSOR:
+    if kind is not ArtifactKind.TENSOR:
         yield device_steps.to_device_memory
     elif plan.files.tree is not Tree.RANKS:
         yield device_steps.to_device_type
@@ -93,7 +97,7 @@ class Pipeline:
         skip: Told why a tensor gets no file.
     """
 
-    def __init__(self, steps: Sequence[Step], writer: Writer, skip: Callable[[Reason], None]) -> None:
+    def __init__(self, steps: Sequence[Step], writer: ArtifactWriter, skip: Callable[[Reason], None]) -> None:
         """Join steps and writer.
 
         Args:
@@ -130,14 +134,14 @@ class Pipeline:
 
 def pipeline(plan: DumpPlan, sink: Sink) -> Pipeline:
     """Return what the tensors of a plan walk through, into a sink."""
-    return Pipeline(compile_steps(plan, unit(plan)), _writer(plan, sink), sink.skip)
+    return Pipeline(compile_steps(plan, artifact_kind(plan)), _writer(plan, sink), sink.skip)
 
 
-def _writer(plan: DumpPlan, sink: Sink) -> Writer:
+def _writer(plan: DumpPlan, sink: Sink) -> ArtifactWriter:
     style = names.STYLES[plan.files.naming, plan.context.device_target]
     if plan.compiled.operator_statistics is not None:
         return OperatorTableWriter(sink, style, plan.compiled.operator_statistics)
-    if unit(plan) is Unit.OPERATOR:
+    if artifact_kind(plan) is ArtifactKind.OPERATOR:
         return OperatorWriter(sink, style)
     return TensorWriter(
         sink,
@@ -157,7 +161,7 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
         return None
     directory = run_paths.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
     writer = FailureWriter(sink, directory, scene, graph)
-    return Pipeline(compile_steps(plan, Unit.FAILURE), writer, sink.skip)
+    return Pipeline(compile_steps(plan, ArtifactKind.FAILURE), writer, sink.skip)
 
 
 def operator_records(plan: DumpPlan, device: Ascend | None, memory: Memory = lambda: None) -> OperatorRecords:
@@ -168,5 +172,5 @@ def operator_records(plan: DumpPlan, device: Ascend | None, memory: Memory = lam
         device: The emulated device with the graph, None on CPU and GPU.
         memory: Gives the addresses of the run that goes on.
     """
-    counts_present = unit(plan) is Unit.TENSOR and plan.files.tree is not Tree.RANKS
+    counts_present = artifact_kind(plan) is ArtifactKind.TENSOR and plan.files.tree is not Tree.RANKS
     return OperatorRecords(device, memory, counts_present=counts_present)

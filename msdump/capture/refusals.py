@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msdump.capture.compiled import watcher
 from msdump.capture.compiled.dump import select_compiled
 from msdump.capture.compiled.model_selection import Slot
-from msdump.capture.pipeline import compile_drops, unit
+from msdump.capture.pipeline import artifact_kind, compile_drops
 from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
 from msdump.capture.steps.drops import is_no_tensor
 from msdump.capture.steps.step import Step
@@ -84,7 +84,7 @@ class GraphRefusals:
 
 def dropping(plan: DumpPlan) -> tuple[Step, ...]:
     """Return those of the steps that every tensor walks through that may drop it."""
-    return compile_drops(unit(plan))
+    return compile_drops(artifact_kind(plan))
 
 
 def refusals(

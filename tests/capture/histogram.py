@@ -24,8 +24,8 @@ def added(monkeypatch):
     """Add a histogram behind the steps of every plan; return it."""
     histogram, compiled = Histogram(), pipeline.compile_steps
 
-    def compile_steps(plan, of):
-        return (*compiled(plan, of), histogram.step)
+    def compile_steps(plan, kind):
+        return (*compiled(plan, kind), histogram.step)
 
     monkeypatch.setattr(pipeline, "compile_steps", compile_steps)
     return histogram

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.pipeline import Pipeline, compile_steps, unit
+from msdump.capture.pipeline import Pipeline, artifact_kind, compile_steps
 from msdump.device import formats
 from msdump.device.placement import DeviceTensor
 from msdump.device.tasks import Task
@@ -73,4 +73,4 @@ def compiled_plan(**fields):
 
 def take(plan, writer, sink, records, *, operator=CONV, task=TASK):
     """Let records walk through the steps of a plan to a writer."""
-    Pipeline(compile_steps(plan, unit(plan)), writer, sink.skip).take("/d", operator, task, records)
+    Pipeline(compile_steps(plan, artifact_kind(plan)), writer, sink.skip).take("/d", operator, task, records)

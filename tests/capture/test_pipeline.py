@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from msdump.capture.pipeline import Pipeline, Unit, compile_steps, unit
+from msdump.capture.pipeline import ArtifactKind, Pipeline, artifact_kind, compile_steps
 from msdump.plan import FileFormat, Tree
 from msdump.reasons import Reason
 from tests.capture.records import CONV, TASK, compiled_plan, record
@@ -16,10 +16,10 @@ TEXT, EMPTY, NUMBER = (
     record(np.ones(1)),
 )
 DROPPED = {
-    Unit.TENSOR: [Reason.TEXT, Reason.NO_ELEMENTS],
-    Unit.OPERATOR: [Reason.TEXT],
-    Unit.OPERATOR_TABLE: [],
-    Unit.FAILURE: [Reason.TEXT],
+    ArtifactKind.TENSOR: [Reason.TEXT, Reason.NO_ELEMENTS],
+    ArtifactKind.OPERATOR: [Reason.TEXT],
+    ArtifactKind.OPERATOR_TABLE: [],
+    ArtifactKind.FAILURE: [Reason.TEXT],
 }
 
 
@@ -39,11 +39,11 @@ class Kept:
             self.before.append(len(self.reasons))
 
 
-@pytest.mark.parametrize(("of", "expected"), DROPPED.items(), ids=lambda item: getattr(item, "name", None))
-def test_artifacts_drop_what_they_cannot_hold(of, expected):
+@pytest.mark.parametrize(("kind", "expected"), DROPPED.items(), ids=lambda item: getattr(item, "name", None))
+def test_artifacts_drop_what_they_cannot_hold(kind, expected):
     """A .npy file holds neither text nor nothing; a dump file tells of nothing, and a table even of text."""
     kept = Kept()
-    steps = compile_steps(compiled_plan(tree=Tree.MODELS), of)
+    steps = compile_steps(compiled_plan(tree=Tree.MODELS), kind)
 
     Pipeline(steps, kept, kept.reasons.append).take("/d", CONV, TASK, [TEXT, EMPTY, NUMBER])
 
@@ -54,7 +54,7 @@ def test_artifacts_drop_what_they_cannot_hold(of, expected):
 def test_tensors_walk_one_by_one():
     """A writer has a tensor before the next one walks, so that no copies pile up."""
     kept = Kept()
-    steps = compile_steps(compiled_plan(tree=Tree.MODELS), Unit.OPERATOR)
+    steps = compile_steps(compiled_plan(tree=Tree.MODELS), ArtifactKind.OPERATOR)
 
     Pipeline(steps, kept, kept.reasons.append).take("/d", CONV, TASK, [NUMBER, TEXT, NUMBER, TEXT])
 
@@ -62,15 +62,15 @@ def test_tensors_walk_one_by_one():
     assert [Reason.TEXT] * 2 == kept.reasons
 
 
-UNITS = {
-    "ranks": ({"tree": Tree.RANKS}, Unit.TENSOR),
-    "npy": ({"tree": Tree.STEPS, "file_format": FileFormat.NPY}, Unit.TENSOR),
-    "bin": ({"tree": Tree.STEPS, "file_format": FileFormat.BIN}, Unit.OPERATOR),
-    "table": ({"tree": Tree.MODELS, "operator_statistics": ("Max",)}, Unit.OPERATOR_TABLE),
+KINDS = {
+    "ranks": ({"tree": Tree.RANKS}, ArtifactKind.TENSOR),
+    "npy": ({"tree": Tree.STEPS, "file_format": FileFormat.NPY}, ArtifactKind.TENSOR),
+    "bin": ({"tree": Tree.STEPS, "file_format": FileFormat.BIN}, ArtifactKind.OPERATOR),
+    "table": ({"tree": Tree.MODELS, "operator_statistics": ("Max",)}, ArtifactKind.OPERATOR_TABLE),
 }
 
 
-@pytest.mark.parametrize(("fields", "expected"), UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize(("fields", "expected"), KINDS.values(), ids=KINDS)
 def test_plans_say_what_an_artifact_holds(fields, expected):
     """A tree of ranks has files of tensors; a compiled graph has what its format says."""
-    assert expected is unit(compiled_plan(**fields))
+    assert expected is artifact_kind(compiled_plan(**fields))

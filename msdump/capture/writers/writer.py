@@ -9,7 +9,7 @@ from msdump.device.tasks import Task
 from msdump.record import OperatorRef, TensorRecord
 
 
-class Writer(Protocol):
+class ArtifactWriter(Protocol):
     """Writes what is left of an operator's tensors behind the steps."""
 
     def write(
