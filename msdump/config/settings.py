@@ -100,7 +100,7 @@ class Settings:
         return key not in self._unusable
 
     def give_up(self, key: str) -> None:
-        """Mark a value as wrong."""
+        """Mark a value as unusable: rules that read it are skipped."""
         self._unusable.add(key)
 
     def load(self, name: str, model: type[Section], block: Any, report: FaultReport) -> None:

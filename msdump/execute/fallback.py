@@ -29,7 +29,7 @@ class ReferenceRun:
         weights: Mapping[str, np.ndarray],
         roundings: Sequence[Rounding] | None,
     ) -> None:
-        """Keep what every run needs.
+        """Set the node, its weights and its arithmetic.
 
         Args:
             graph: The node's graph.
@@ -46,7 +46,7 @@ class ReferenceRun:
     def __call__(
         self, fed: Mapping[str, OrtValue], _names: list[str], _options: None
     ) -> list[OrtValue | None]:
-        """Return the outputs, and the overflow status where it is to be told."""
+        """Return the outputs, and behind them the overflow status where the rounding reports it."""
         inputs = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
         results = (self._emulation or _plain)(self._reference.run, inputs)
         return [kept(item) for item in results]

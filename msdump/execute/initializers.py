@@ -70,7 +70,7 @@ class Initializers:
         roundings: Callable[[Node], Sequence[Rounding] | None],
         distant: Container[str],
     ) -> None:
-        """Keep what holds for every operator.
+        """Set the weights and the rules that hold for every operator.
 
         Args:
             weights: The weights of the graph.

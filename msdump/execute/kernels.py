@@ -75,7 +75,7 @@ class KernelFactory:
         roundings: RoundingsOf,
         distant: Container[str] = frozenset(),
     ) -> None:
-        """Keep what every kernel of the network shares.
+        """Set the parts that all kernels of the network share.
 
         Args:
             graph: The graph.
@@ -179,7 +179,7 @@ class KernelFactory:
         return self._reference_kernel(node, fed, first)
 
     def _widened_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        """Compute in float32 what the runtime has no float16 or bfloat16 kernel for."""
+        """Return a kernel that computes in float32, for operators without a float16 or bfloat16 kernel."""
         types = [values.kind_of(value) for value in fed.values() if value is not None]
         if not any(kind in _HALF_TYPES for kind in types):
             raise NotImplementedError("no input is of a half type")

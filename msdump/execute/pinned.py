@@ -30,7 +30,7 @@ class Pinned:
         runtime: Runtime,
         roundings: Sequence[Rounding] | None,
     ) -> None:
-        """Keep what every session needs.
+        """Set the parts that the sessions for all shapes share.
 
         Args:
             graph: The node's graph.

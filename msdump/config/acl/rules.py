@@ -1,4 +1,4 @@
-"""What acl.json's values may be and what they demand of each other, in the order of CANN's checks.
+"""The checks of acl.json: values that a key allows and demands between keys, in the order of CANN's own.
 
 The order is part of the behaviour: CANN stops at the first fault, whose number and text a user looks up.
 """

@@ -60,7 +60,7 @@ class Dumps:
     """
 
     def __init__(self) -> None:
-        """Start with nothing configured."""
+        """Start without a configured dump."""
         self.is_initialised = False
         self._armed: Configuration | None = None  # for models that are loaded from now on
         self._exceptions: Configuration | None = None
@@ -136,7 +136,7 @@ class Dumps:
         return replace(plan, context=context, compiled=compiled)
 
     def stop(self) -> None:
-        """Turn every dump off; the exception scene that cannot be turned off stays."""
+        """End every dump but an exception dump that cannot be turned off again."""
         lasting = self._exceptions if self._is_lasting() else None
         for configuration in self._started:
             if configuration is not lasting:

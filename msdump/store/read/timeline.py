@@ -1,4 +1,4 @@
-"""Runs of a graph whose tensors lie in one directory, told apart by the order of their timestamps.
+"""Runs of a graph whose tensors lie in one directory, separated by the order of their timestamps.
 
 A graph runs its operators in a fixed order and each of them once. Where a tensor comes again, a new
 run has begun: another program wrote into the same path, or a loop ran its body once more. A run that

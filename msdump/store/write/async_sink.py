@@ -120,7 +120,7 @@ class AsyncSink(SyncSink):
             return Summary(done.files + queue.files, done.bytes + queue.bytes, done.skipped, done.lost)
 
     def flush(self) -> None:
-        """Return when everything taken is on disk; DumpWriteError for all failures since the last time."""
+        """Return when every file is on disk; DumpWriteError for all failures since the last time."""
         with self._lock:
             self.complete()
             self._raise_failures()
@@ -142,7 +142,7 @@ class AsyncSink(SyncSink):
             self._catch_up()
 
     def forget(self) -> None:
-        """Leave what is unwritten to the parent of this forked process."""
+        """Drop unwritten files in a forked child: the parent writes them."""
         self._count += self._queue.files
         self._bytes += self._queue.bytes
         self._lock = threading.RLock()  # a thread that the child does not have may hold the old one
@@ -180,7 +180,7 @@ class AsyncSink(SyncSink):
         return Job(artifact.directory, name, artifact.buffers, size, path_of(artifact), budgeted)
 
     def _catch_up(self) -> None:
-        """Finish what was interrupted and count what the threads have lost."""
+        """Finish an interrupted call and count the files that the threads could not write."""
         if self._unfinished is not None:
             retry, bytes_before = self._unfinished
             self._renew_files()  # an interrupt may have left a torn row, which opening cuts off

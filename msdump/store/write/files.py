@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILE_MODE: Final = 0o400
 DUMP_MODE: Final = 0o600
-"""What CANN gives the files that it writes itself; everything else is ``FILE_MODE``."""
+"""Permissions of files that CANN itself writes (GE's graphs); all others have ``FILE_MODE``."""
 
 _TRIES: Final = 5
 _MOST_DIRECTORIES: Final = 32  # open at once; each is a file descriptor, as each row file is

@@ -42,7 +42,13 @@ class StandIns:
     """
 
     def __init__(self, files: Files, count: int = 0, size: int = 0) -> None:
-        """Use the files that the stand-ins are for; go on counting from what was written before."""
+        """Choose stand-ins for files.
+
+        Args:
+            files: The files; ``mapping.csv`` is written among them.
+            count: Files of mappings that an earlier object has counted.
+            size: Bytes that it has counted.
+        """
         self._files = files
         self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
         self.count = count

@@ -106,7 +106,7 @@ class WriterQueue:
         self._done_bytes = 0
 
     def take(self, job: Job) -> None:
-        """Take a job at once, however full the queue is; a job that was taken stays where it is.
+        """Add a job to the queue at once, however full it is; a job that is in the queue stays in its place.
 
         The buffers must stay as they are until the file is written.
         """
@@ -144,7 +144,7 @@ class WriterQueue:
                 thread.join()
 
     def forget_failure(self) -> None:
-        """Take the oldest failure away."""
+        """Remove the oldest failure, which the caller has counted."""
         with self._lock:
             self.failures = self.failures[1:]
 
