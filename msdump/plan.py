@@ -285,6 +285,7 @@ class FilePlan:
     existing: Existing = Existing.KEEP
     on_write_error: OnWriteError = OnWriteError.RAISE
     is_async: bool = False
+    # the next operator waits beyond that, so that memory stays bounded
     queue_bytes: int = 256 << 20
     writer_threads: int = 1
     max_bytes: int = 0

@@ -153,6 +153,7 @@ class DumpData:
         """Yield the parts with data in the order of their bytes, by the names that converted files have."""
         yield "input", self.inputs
         yield "output", self.outputs
+        # CANN's names: msaccucmp calls the files of buffers and workspaces so
         yield "l1buffer", self.buffers
         yield "space", self.spaces
 
@@ -198,6 +199,7 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
     end = LENGTH.size
     if len(view) <= end:
         raise DumpReadError(source, f"no dump file: {len(view)} bytes, a header needs more than {end}", 0)
+    # a file of another kind mostly fails here: its first bytes say more than the file has
     length: int = LENGTH.unpack_from(view)[0]
     if length > len(view) - end:
         left = len(view) - end

@@ -104,6 +104,7 @@ MESSAGES: Final = MappingProxyType(
         "DumpData": (
             Field(1, "version", FieldKind.TEXT),
             Field(2, "dump_time", FieldKind.UINT64),
+            # the fields of outputs come first, the data of inputs
             Field(3, "outputs", FieldKind.MESSAGES, "OpOutput"),
             Field(4, "inputs", FieldKind.MESSAGES, "OpInput"),
             Field(5, "buffers", FieldKind.MESSAGES, "OpBuffer"),
@@ -135,11 +136,10 @@ def encode(message: str, value: object) -> bytes:
     parts: list[bytes] = []
     for tag, attribute, kind, of, limits in _PLANS[message]:
         content = getattr(value, attribute)
-        if (
-            kind is FieldKind.SHAPE
-        ):  # also an empty one: without it CANN's tools take a scalar for shape (size,)
+        # A shape is written even where it is empty: without it CANN's tools take a scalar for shape (size,).
+        # Other fields follow proto3, which leaves out zeros and empty texts.
+        if kind is FieldKind.SHAPE:
             parts += (tag, _shape(content))
-        # proto3 leaves out zeros and empty texts
         elif not content:
             continue
         elif limits is not None:

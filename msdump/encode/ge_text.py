@@ -64,6 +64,7 @@ def text(message: Message, indent: str = "") -> Iterator[bytes]:
             yield f"{indent}}}\n".encode()
         elif isinstance(value, np.ndarray):
             yield f'{indent}{name}: "'.encode()
+            # in pieces: a weight's text need not be in memory as a whole
             yield from _escaped_bytes(value)
             yield b'"\n'
         else:

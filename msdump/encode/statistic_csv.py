@@ -77,6 +77,7 @@ def row(  # noqa: PLR0917 - the fields of the line in their order
 
 def data_size(record: TensorRecord) -> int:
     """Return the bytes of a tensor's elements on the device, where types below a byte are packed."""
+    # the array has an element in a byte of its own
     if record.dtype.per_byte > 1:
         return -(-record.array.size // record.dtype.per_byte)
     return record.array.nbytes
