@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from msdump.reasons import Reason
@@ -23,3 +25,11 @@ def test_sentences(reason):
     assert reason == str(reason) == Reason(reason.value)
     assert not reason.endswith(".")
     assert reason.sentence.endswith(".")
+
+
+def test_page_lists_every_reason():
+    """The page about missing files has a row for each reason, in their order."""
+    page = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "missing-files.md"
+    table = page.read_text(encoding="utf-8").partition("| counted as | means |\n|---|---|\n")[2]
+
+    assert [f"| {reason} | {reason.sentence} |" for reason in Reason] == table.splitlines()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -22,6 +23,8 @@ from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tre
 from msdump.store.read.reader import Dump, open_dump
 from msdump.tools.explain.account import Situation
 from msdump.tools.explain.explanation import Explainer
+
+_ANYWHERE: Final = "/dump"  # a path that MindSpore takes
 
 
 @click.command(name="explain")
@@ -104,13 +107,17 @@ def _kept(dump: Dump) -> str | None:
 def _plan(path: str, context: Context, dump: Dump) -> DumpPlan | None:
     """Return the plan of a configuration, None (and a warning) where it makes no dump of this kind."""
     data = source.read(path, "--config")
-    if _is_acl(data):
+    value = _json_object(data)
+    if "dump" in value:
         context = replace(
             context, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
         )
-        plan = acl_reader.parse(data, path, context)
+        plan = acl_reader.parse(
+            _placed(data, value, ("dump", "dump_path"), os.path.isdir, dump.path), path, context
+        )
     else:
-        plan = config_reader.parse(data, path, context)
+        placed = _placed(data, value, ("common_dump_settings", "path"), bool, _ANYWHERE)
+        plan = config_reader.parse(placed, path, context, has_lines=placed is data)
     is_empty = not (dump.ranks or dump.models)
     if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
         return plan
@@ -118,12 +125,32 @@ def _plan(path: str, context: Context, dump: Dump) -> DumpPlan | None:
     return None
 
 
-def _is_acl(data: bytes) -> bool:
+def _json_object(data: bytes) -> dict[str, Any]:
+    """Return the value of a configuration, nothing where its reader will tell a fault."""
     try:
         value = json.loads(data)
     except ValueError:  # the reader of configurations reports the fault, with its place
-        return False
-    return isinstance(value, dict) and "dump" in value
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _placed(
+    data: bytes, value: dict[str, Any], key: tuple[str, str], is_usable: Callable[[str], bool], place: str
+) -> bytes:
+    """Return a configuration with a usable path: a dump may be read elsewhere than where it was made.
+
+    Args:
+        data: The configuration.
+        value: The same, parsed.
+        key: The block of the path, and its key there.
+        is_usable: Tells whether a path can stay.
+        place: The path that stands in for one that cannot.
+    """
+    block, name = key
+    settings = value.get(block)
+    if not isinstance(settings, dict) or is_usable(str(settings.get(name, ""))):
+        return data
+    return json.dumps(value | {block: settings | {name: place}}).encode()
 
 
 def _everything(dump: Dump, context: Context) -> DumpPlan:

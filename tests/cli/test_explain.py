@@ -458,3 +458,19 @@ def test_dump_of_mindspore(tmp_path):
         "output 0": f"Float32 (0, 3) no file: {Reason.NO_ELEMENTS.sentence}",
         "output 1": "Float32 (2, 3) rank_0/Net/0/0/12.npy",
     } == slots(told)
+
+
+def test_place_of_the_dump_does_not_matter(tmp_path, monkeypatch):
+    """A dump whose path the environment gave, and one that was moved, are explained without the place."""
+    monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, str(tmp_path / "base"))
+    call("run", GRAPHS / "mini.onnx", "--config", configured(tmp_path, path=""), "--steps", 1)
+    monkeypatch.delenv(env.DIAGNOSTIC_DATA_PATH)
+    config = dumped_by_acl(tmp_path)
+    (tmp_path / "dump").rename(tmp_path / "moved")
+
+    by_rank = call("explain", tmp_path / "base", CONV)
+    by_acl = call("explain", tmp_path / "moved", WHOLE, "--config", config)
+
+    assert (0, 0) == (by_rank.exit_code, by_acl.exit_code), (by_rank.stderr, by_acl.stderr)
+    assert f"told by:    {tmp_path}/base/debug_dump/rank_0/.dump_metadata/data_dump.json\n" in by_rank.stdout
+    assert f"told by:    {config}\n" in by_acl.stdout
