@@ -15,17 +15,17 @@ _LOGGER = logging.getLogger("msdump.config")
 
 def without(text, folder):
     """Return what a program said, less the warnings that only the folder of the tests brings about."""
-    ours = re.escape(_WARNING.format(foreign_characters(str(folder))))
-    return re.sub(rf".*: {ours}\n", "", text)
+    warning = re.escape(_WARNING.format(foreign_characters(str(folder))))
+    return re.sub(rf".*: {warning}\n", "", text)
 
 
 @contextlib.contextmanager
 def silenced(folder):
     """Let no warning be logged, as long as the context lasts, that only the folder brings about."""
-    ours = _WARNING.format(foreign_characters(str(folder)))
+    warning = _WARNING.format(foreign_characters(str(folder)))
 
     def is_kept(record):
-        return not (record.getMessage().endswith(ours) and str(folder)[:_START] in record.getMessage())
+        return not (record.getMessage().endswith(warning) and str(folder)[:_START] in record.getMessage())
 
     _LOGGER.addFilter(is_kept)
     try:

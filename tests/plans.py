@@ -27,8 +27,8 @@ def made(source="data_dump.json", context=None, path="/dump", **fields):
 
 def value(plan, path):
     """Return a field of a plan, ``iterations`` or ``selector.mode``, whichever part it stands in."""
-    first, *rest = path.split(".")
-    found = getattr(getattr(plan, _PART[first]) if first in _PART else plan, first)
-    for name in rest:
-        found = getattr(found, name)
-    return found
+    first, *further = path.split(".")
+    part_value = getattr(getattr(plan, _PART[first]) if first in _PART else plan, first)
+    for name in further:
+        part_value = getattr(part_value, name)
+    return part_value

@@ -41,34 +41,34 @@ class Tensor:
 
     io: str
     slot: int
-    told: object
+    description: object
     data: bytes
 
     @property
     def format(self):
         """Name of the memory format."""
-        return FORMATS[self.told.format]
+        return FORMATS[self.description.format]
 
     @property
     def dtype(self):
         """Element type on the device."""
-        return np.dtype(TYPES[self.told.data_type])
+        return np.dtype(TYPES[self.description.data_type])
 
     @property
     def shape(self):
         """Shape on the device."""
-        return tuple(self.told.shape.dim)
+        return tuple(self.description.shape.dim)
 
     @property
     def original_shape(self):
         """Shape on the host."""
-        return tuple(self.told.original_shape.dim)
+        return tuple(self.description.original_shape.dim)
 
     @property
     def host(self):
         """The elements in the host's layout, in the device's type."""
         device = np.frombuffer(self.data, self.dtype).reshape(self.shape)
-        return TO_HOST[self.format](device, self.original_shape, self.told.sub_format)
+        return TO_HOST[self.format](device, self.original_shape, self.description.sub_format)
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ def _read(path, name):
     (length,) = struct.unpack_from("<Q", data)
     header = DumpData.FromString(data[8 : 8 + length])
     tensors, offset = [], 8 + length
-    for io, all_told in (("input", header.input), ("output", header.output)):
-        for slot, told in enumerate(all_told):
-            tensors.append(Tensor(io, slot, told, data[offset : offset + told.size]))
-            offset += told.size
+    for io, descriptions in (("input", header.input), ("output", header.output)):
+        for slot, description in enumerate(descriptions):
+            tensors.append(Tensor(io, slot, description, data[offset : offset + description.size]))
+            offset += description.size
     assert len(data) == offset, f"{path}: {len(data)} bytes, {offset} are described"
     return File(path, *name.groups()[:2], *map(int, name.groups()[2:]), header, tuple(tensors))
 

@@ -92,8 +92,8 @@ def long_names():
         node("MatMul", f"x {weight}", "product", f"{_LONG_SCOPES}/MatMul"),
         node("Add", f"product {bias}", "output", f"{_LONG_SCOPES}/Add"),
     ]
-    given = weights("longname")
-    return model(nodes, [value("x", [2, 4])], ["output"], {weight: given["weight"], bias: given["bias"]})
+    arrays = weights("longname")
+    return model(nodes, [value("x", [2, 4])], ["output"], {weight: arrays["weight"], bias: arrays["bias"]})
 
 
 def zero_size():

@@ -46,19 +46,19 @@ def load(door, model, *, fuses=False, **changes):
 
 def places(root):
     """Return what the directories of executions say, in order: step, device, model, number, run."""
-    found = set()
+    executions = set()
     for path in root.rglob("*"):
         match = PLACE.fullmatch(str(path.relative_to(root)))
         if match is not None and path.is_dir():
             step = None if match["step"] is None else int(match["step"])
-            found.add((step, int(match["device"]), match["model"], int(match["id"]), int(match["run"])))
-    return sorted(found, key=str)
+            executions.add((step, int(match["device"]), match["model"], int(match["id"]), int(match["run"])))
+    return sorted(executions, key=str)
 
 
 def folder(root):
     """Return the one directory of an execution."""
-    (found,) = [path for path in root.rglob("*") if PLACE.fullmatch(str(path.relative_to(root)))]
-    return found
+    (execution,) = [path for path in root.rglob("*") if PLACE.fullmatch(str(path.relative_to(root)))]
+    return execution
 
 
 def files(folder):
@@ -73,8 +73,8 @@ def _time(name):
 
 def operators(folder):
     """Return type and name of the operators with files, in the order of their times, each once."""
-    found = (NAME.match(name) for name in files(folder))
-    return list(dict.fromkeys((match["type"], match["name"]) for match in found if match))
+    matches = (NAME.match(name) for name in files(folder))
+    return list(dict.fromkeys((match["type"], match["name"]) for match in matches if match))
 
 
 def told(root, device=0):

@@ -412,14 +412,14 @@ class TestHeaders:
             else:
                 assert HALF not in {str(tensor.dtype) for tensor in file.tensors}
             for tensor in file.tensors:
-                assert math.prod(tensor.shape) * tensor.dtype.itemsize == tensor.told.size
+                assert math.prod(tensor.shape) * tensor.dtype.itemsize == tensor.description.size
 
     def test_groups(self, run, name):
         """Only weights of grouped convolutions have a sub-format: the number of groups."""
         dumped = run(name, MIXED)
         groups = dict(weights_and_groups(dumped.model))
 
-        found = {value: tensor.told.sub_format for _, tensor, value in dumped.tensors()}
+        found = {value: tensor.description.sub_format for _, tensor, value in dumped.tensors()}
 
         assert groups == {value: number for value, number in found.items() if number}
 
@@ -436,19 +436,19 @@ def test_addresses(run, name):
         taken, given = file.slots("input"), file.slots("output")
         for tensor in taken:
             lying = {at: memory[at] for at in overlaps(memory, tensor)}
-            assert lying in ({}, {tensor.told.address: tensor.data}), file.path
-            memory[tensor.told.address] = tensor.data
+            assert lying in ({}, {tensor.description.address: tensor.data}), file.path
+            memory[tensor.description.address] = tensor.data
         for tensor in given:
             lying = overlaps(memory, tensor)
-            assert {other.told.address for other in taken}.isdisjoint(lying), file.path
+            assert {other.description.address for other in taken}.isdisjoint(lying), file.path
             for at in lying:
                 del memory[at]
-            memory[tensor.told.address] = tensor.data
+            memory[tensor.description.address] = tensor.data
 
 
 def overlaps(memory, tensor):
     """Return the addresses of what lies where a tensor lies."""
-    start, end = tensor.told.address, tensor.told.address + tensor.told.size
+    start, end = tensor.description.address, tensor.description.address + tensor.description.size
     return [at for at, data in memory.items() if at < end and start < at + len(data)]
 
 

@@ -42,13 +42,13 @@ def timeless(names):
 
 def tensors(root, *, iteration=None):
     """Return the tensor files below a directory: (match of the name, path) in order of time."""
-    found = []
+    named_paths = []
     for name, path in tree(root).items():
         directory, _, base = name.rpartition("/")
         match = TENSOR.fullmatch(base)
         if match and (iteration is None or directory.endswith(f"/{iteration}")):
-            found.append((match, path))
-    return sorted(found, key=lambda item: item[0]["time"])
+            named_paths.append((match, path))
+    return sorted(named_paths, key=lambda item: item[0]["time"])
 
 
 def operators(root):
@@ -80,8 +80,8 @@ def whole_graph(model, feeds):
     """
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
-    known = {item.name for item in (*model.graph.output, *model.graph.initializer)}
-    names = [name for node in model.graph.node for name in node.output if name and name not in known]
+    listed = {item.name for item in (*model.graph.output, *model.graph.initializer)}
+    names = [name for node in model.graph.node for name in node.output if name and name not in listed]
     shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -110,7 +110,7 @@ def pb_full_names(data):
     return names
 
 
-def _messages(data, wanted):
+def _messages(data, field_number):
     """Yield the length-delimited fields of a number in a protobuf message."""
     at = 0
     while at < len(data):
@@ -118,7 +118,7 @@ def _messages(data, wanted):
         size, at = _varint(data, at)
         if tag & 7 != _LEN:
             continue  # a varint field; graph files hold no other kind at these levels
-        if tag >> 3 == wanted:
+        if tag >> 3 == field_number:
             yield data[at : at + size]
         at += size
 

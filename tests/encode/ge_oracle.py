@@ -63,15 +63,15 @@ def parsed(data):
 
 def attributes(holder):
     """Return the attributes of an operator or a tensor: lists, or the one field that is set."""
-    found = {}
+    plain_values = {}
     for entry in holder.attr:
         field = entry.value.WhichOneof("value")
         value = getattr(entry.value, field)
         if field == "list":
             items = [item for kind, item in value.ListFields() if kind.name != "val_type"]
             value = [_plain(part) for part in items[0]] if items else []
-        found[entry.key] = _plain(value)
-    return found
+        plain_values[entry.key] = _plain(value)
+    return plain_values
 
 
 def _plain(value):

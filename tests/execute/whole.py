@@ -23,8 +23,8 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     names = [value.name for value in session.get_outputs()]
     if not _has_types_unknown_to_numpy(session):
         return list(session.run(names, dict(feeds)))
-    given = {name: onnxruntime.OrtValue(values.from_python(item)) for name, item in feeds.items()}
-    return [values.to_python(value._ortvalue) for value in session.run_with_ort_values(names, given)]
+    ort_feeds = {name: onnxruntime.OrtValue(values.from_python(item)) for name, item in feeds.items()}
+    return [values.to_python(value._ortvalue) for value in session.run_with_ort_values(names, ort_feeds)]
 
 
 def _has_types_unknown_to_numpy(session: onnxruntime.InferenceSession) -> bool:
@@ -42,15 +42,15 @@ def every_value(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, A
     return dict(zip(names, run(shown, feeds), strict=True))
 
 
-def same(expected: Any, found: Any) -> bool:
+def same(expected: Any, actual: Any) -> bool:
     """Tell whether two values are equal in type, shape and every bit; lists and maps item by item."""
     if isinstance(expected, list):
-        return len(expected) == len(found) and all(map(same, expected, found))
+        return len(expected) == len(actual) and all(map(same, expected, actual))
     if expected is None or isinstance(expected, dict):
-        return expected == found
-    expected, found = np.asarray(expected), np.asarray(found)
-    if expected.dtype != found.dtype or expected.shape != found.shape:
+        return expected == actual
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
         return False
     if expected.dtype == object:
-        return expected.tolist() == found.tolist()
-    return expected.tobytes() == found.tobytes()
+        return expected.tolist() == actual.tolist()
+    return expected.tobytes() == actual.tobytes()

@@ -25,18 +25,18 @@ def make_node():
     """Return a maker of nodes: op_type, inputs, outputs, attributes; the rest by keyword."""
 
     def make(
-        op_type, inputs=("x",), outputs=("y",), attributes=None, *, primitive="", scope="Default", **rest
+        op_type, inputs=("x",), outputs=("y",), attributes=None, *, primitive="", scope="Default", **fields
     ):
         primitive = primitive or op_type
         return Node(
-            name=rest.get("name", op_type.lower()),
+            name=fields.get("name", op_type.lower()),
             op_type=op_type,
-            domain=rest.get("domain", ""),
+            domain=fields.get("domain", ""),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             attributes=attributes or {},
-            operator=OperatorRef(primitive, f"{scope}/{primitive}-op{rest.get('number', 0)}"),
-            source=rest.get("source", ()),
+            operator=OperatorRef(primitive, f"{scope}/{primitive}-op{fields.get('number', 0)}"),
+            source=fields.get("source", ()),
             proto=None,
         )
 
@@ -50,18 +50,18 @@ def make_graph():
     def make(nodes, types=None, *, inputs=("x",), outputs=("y",), weights=None, constants=None, opset=20):
         constants = constants or {}
         weights = (weights or {}) | constants
-        known = {name: _type(spec) for name, spec in {**(types or {}), **weights}.items()}
+        declared = {name: _type(spec) for name, spec in {**(types or {}), **weights}.items()}
         unknown = ValueType(kind="")
         return Graph(
             source="<ModelProto>",
             name="hand",
             nodes=tuple(nodes),
-            inputs=tuple(Value(name, known.get(name, unknown)) for name in inputs),
-            outputs=tuple(Value(name, known.get(name, unknown)) for name in outputs),
+            inputs=tuple(Value(name, declared.get(name, unknown)) for name in inputs),
+            outputs=tuple(Value(name, declared.get(name, unknown)) for name in outputs),
             weights=weights,
             constants=tuple(constants),
             overridable=frozenset(),
-            types=known,
+            types=declared,
             opsets={"": opset},
             ir_version=10,
             proto=None,

@@ -33,9 +33,9 @@ def message_faults(after: onnx.GraphProto, before: onnx.GraphProto) -> list[str]
     producers = Counter(name for node in after.node for name in node.output if name)
     listed += [f"{name} is made {count} times" for name, count in producers.items() if count > 1]
     available = {*producers, *stored, *(value.name for value in after.input)}
-    wanted = [name for node in after.node for name in used_values(node)]
-    wanted += [value.name for value in after.output]
-    listed += [f"nobody makes {name}" for name in wanted if name not in available]
+    read_values = [name for node in after.node for name in used_values(node)]
+    read_values += [value.name for value in after.output]
+    listed += [f"nobody makes {name}" for name in read_values if name not in available]
     return listed
 
 
@@ -86,11 +86,11 @@ def _changes(graph: Graph, before: Graph) -> Iterator[str]:
             yield f"{old.name}: the inputs {old.inputs} became {after.inputs}"
         if after.outputs != old.outputs:
             yield f"{old.name}: the outputs {old.outputs} became {after.outputs}"
-        known = {name for node in old.nodes for name in node.outputs}
+        known_names = {name for node in old.nodes for name in node.outputs}
         for name in (name for node in after.nodes for name in node.outputs if name):
-            if name not in known and name not in after.types:
+            if name not in known_names and name not in after.types:
                 yield f"the new value {name} has no type"
-            elif not _keeps(after.type_of(name), old.type_of(name)) and name in known:
+            elif not _keeps(after.type_of(name), old.type_of(name)) and name in known_names:
                 yield f"{name}: {old.type_of(name)} became {after.type_of(name)}"
 
 

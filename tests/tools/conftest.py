@@ -17,8 +17,8 @@ def _quiet(quiet):
 def run(tmp_path):
     """Return a function that runs ``msdump compare`` and returns what it printed."""
 
-    def compare(mine, golden, *options):
-        arguments = ["compare", str(mine), str(golden), "-out", str(tmp_path / "out"), *map(str, options)]
+    def compare(dumped, golden, *options):
+        arguments = ["compare", str(dumped), str(golden), "-out", str(tmp_path / "out"), *map(str, options)]
         return CliRunner().invoke(main, arguments)
 
     return compare

@@ -50,8 +50,8 @@ def counted(shape, dtype="f2"):
 
 def convert(paths, output, target=PLAIN, **options):
     """Convert files and directories."""
-    found = sources.find([str(path) for path in paths], str(output))
-    return tool.convert(found, str(output), target, **options)
+    dump_files = sources.find([str(path) for path in paths], str(output))
+    return tool.convert(dump_files, str(output), target, **options)
 
 
 def names(directory):

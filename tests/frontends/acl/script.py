@@ -35,11 +35,11 @@ class Script:
     def configure(self, section=None, *, name="acl.json", text=None, **top):
         """Write an acl.json whose dump goes to ``path``; return its path."""
         self.path.mkdir(exist_ok=True)
-        given = {"dump_path": str(self.path)} | (section or {})
-        if given["dump_path"] is None:
-            del given["dump_path"]
+        section_written = {"dump_path": str(self.path)} | (section or {})
+        if section_written["dump_path"] is None:
+            del section_written["dump_path"]
         file = self.folder / name
-        file.write_text(json.dumps({"dump": given, **top}) if text is None else text)
+        file.write_text(json.dumps({"dump": section_written, **top}) if text is None else text)
         return str(file)
 
     def begin(self, section=None, **top):
@@ -85,8 +85,8 @@ class Script:
     def files(self, below=""):
         """Return the paths of the dump's files, sorted, with ``{time}`` and without timestamps."""
         root = self.path / below
-        found = (str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-        return sorted(TIMESTAMP.sub("", TIME.sub("{time}", name)) for name in found)
+        paths = (str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+        return sorted(TIMESTAMP.sub("", TIME.sub("{time}", name)) for name in paths)
 
     def read(self, pattern):
         """Return header and tensors of the one file that a pattern finds."""

@@ -31,14 +31,14 @@ def call(op_type, inputs, output, attr=0, stream=0):
 
 def call_several(op_type, inputs, outputs, attr=0, stream=0, formats=()):
     """Run an operator on arrays; return the codes of call and stream, and its outputs."""
-    given = [*formats, *[ND] * len(inputs)]
+    input_formats = [*formats, *[ND] * len(inputs)]
     descs = [
         acl.create_tensor_desc(TYPES[array.dtype], array.shape, number)
-        for array, number in zip(inputs, given, strict=False)
+        for array, number in zip(inputs, input_formats, strict=False)
     ]
     buffers = [acl.create_data_buffer(sent(array), array.nbytes) for array in inputs]
-    wanted = [(np.dtype(dtype), shape) for dtype, shape in outputs]
-    out_descs = [acl.create_tensor_desc(TYPES[dtype], shape, ND) for dtype, shape in wanted]
+    output_types = [(np.dtype(dtype), shape) for dtype, shape in outputs]
+    out_descs = [acl.create_tensor_desc(TYPES[dtype], shape, ND) for dtype, shape in output_types]
     sizes = [acl.get_tensor_desc_size(desc) for desc in out_descs]
     addresses = [acl.rt.malloc(size, 0)[0] if size else 0 for size in sizes]
     outs = [acl.create_data_buffer(*place) for place in zip(addresses, sizes, strict=True)]
@@ -50,7 +50,7 @@ def call_several(op_type, inputs, outputs, attr=0, stream=0, formats=()):
         failure,
         [
             np.frombuffer(part, dtype).reshape(shape)
-            for part, (dtype, shape) in zip(data, wanted, strict=True)
+            for part, (dtype, shape) in zip(data, output_types, strict=True)
         ],
     )
 

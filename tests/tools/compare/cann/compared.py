@@ -104,24 +104,24 @@ def graph(path, *operators):
 
 def fused(folder):
     """Write a dump, golden tensors of its original network, and the graph file; return the three."""
-    mine, theirs = folder / "mine", folder / "golden"
+    dumped_folder, golden_folder = folder / "mine", folder / "golden"
     put(
-        mine,
+        dumped_folder,
         "Conv2D.conv1relu1.1.0",
         10,
         device(np.maximum(RESULT, 0), "NC1HWC0"),
         inputs=[device(IMAGE, "NC1HWC0"), device(WEIGHT, "FRACTAL_Z")],
     )
-    put(mine, "TransData.trans.2.0", 20, device(RESULT, "NCHW"), inputs=[device(RESULT, "NC1HWC0")])
-    put(mine, "MatMul.fc_op.3.0", 30, device(MATRIX, "FRACTAL_NZ"), inputs=[device(RESULT, "NCHW")])
-    put(mine, "Split.part_1.4.0", 40, device(RESULT, "NC1HWC0"))
-    put(mine, "Greater.greater.5.0", 50, device(MATRIX > 0))
-    golden(theirs, "x", near(IMAGE).astype("f4"))
-    golden(theirs, "relu1", np.maximum(near(RESULT), 0).astype("f4"))
-    golden(theirs, "conv2", near(RESULT).astype("f4"))
-    golden(theirs, "fc", near(MATRIX))
-    golden(theirs, "part", np.transpose(near(RESULT), (0, 2, 3, 1)).astype("f4"))
-    golden(theirs, "greater", MATRIX > 0)
+    put(dumped_folder, "TransData.trans.2.0", 20, device(RESULT, "NCHW"), inputs=[device(RESULT, "NC1HWC0")])
+    put(dumped_folder, "MatMul.fc_op.3.0", 30, device(MATRIX, "FRACTAL_NZ"), inputs=[device(RESULT, "NCHW")])
+    put(dumped_folder, "Split.part_1.4.0", 40, device(RESULT, "NC1HWC0"))
+    put(dumped_folder, "Greater.greater.5.0", 50, device(MATRIX > 0))
+    golden(golden_folder, "x", near(IMAGE).astype("f4"))
+    golden(golden_folder, "relu1", np.maximum(near(RESULT), 0).astype("f4"))
+    golden(golden_folder, "conv2", near(RESULT).astype("f4"))
+    golden(golden_folder, "fc", near(MATRIX))
+    golden(golden_folder, "part", np.transpose(near(RESULT), (0, 2, 3, 1)).astype("f4"))
+    golden(golden_folder, "greater", MATRIX > 0)
     rules = graph(
         folder / "graph.json",
         operator("x", "Data", 1, originals=["x"], outputs=[("x", 0, "NCHW")]),
@@ -133,7 +133,7 @@ def fused(folder):
         operator("part_2", "Split", 7, [], ["part"], is_part=True),
         operator("greater", "Greater", 8),
     )
-    return mine, theirs, rules
+    return dumped_folder, golden_folder, rules
 
 
 def table(tmp_path):
@@ -153,8 +153,8 @@ def tensor(folder, name, array, number=0, io="output", slot=0, form="DefaultForm
     np.save(folder / f"Add.{name}.0.0.{START + number}.{io}.{slot}.{form}.{array.dtype}.npy", array)
 
 
-def both(tmp_path, mine, golden, **options):
+def both(tmp_path, dumped_array, golden_array, **options):
     """Write a tensor on both sides; return the two directories."""
-    tensor(tmp_path / "mine", "a", mine, **options)
-    tensor(tmp_path / "golden", "a", golden, **options)
+    tensor(tmp_path / "mine", "a", dumped_array, **options)
+    tensor(tmp_path / "golden", "a", golden_array, **options)
     return tmp_path / "mine", tmp_path / "golden"
