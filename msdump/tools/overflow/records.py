@@ -146,7 +146,7 @@ def faults(record: OverflowFile, record_json: Mapping[str, Any]) -> list[Overflo
         raise ToolError(
             ReturnCode.OVERFLOW_TYPE, f"{record.path}: unit {unit!r}; there are {', '.join(sorted(_UNITS))}"
         )
-    # In records of version 1 the status of AI Core is a list of four numbers.
+    # vendor: in records of version 1 the status of AIC and AIV is a list of four numbers.
     if not np.any(fields.get("status", 0)):
         raise ToolError(ReturnCode.OVERFLOW_STATUS, f"{record.path}: the status of {unit} is 0: no overflow")
     return [OverflowUnit(unit, fields)]

@@ -148,10 +148,8 @@ def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
         raise InputError(f"{fault}: {len(shape)} dimensions, numpy has at most {_MOST_DIMENSIONS}")
     if min(shape, default=0) < 0:
         raise InputError(f"{fault}: sizes begin at 0")
-    needed, available = (
-        math.prod(shape) * _RANDOM_BYTES,
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-    )
+    needed = math.prod(shape) * _RANDOM_BYTES
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # Refused here, because Linux grants the memory and kills the process once it is used.
     if needed > available:
         raise InputError(

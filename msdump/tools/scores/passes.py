@@ -118,11 +118,8 @@ def examine(dumped: np.ndarray, golden: np.ndarray, need: ScoreNeed) -> Findings
     findings = Findings(pairs.count)
     # NaN and infinities are results here, no reason for warnings.
     with np.errstate(all="ignore"):
-        for (
-            needs_of_pass,
-            add_block,
-        ) in _PASSES:  # passes that nothing needs are left out: each reads both tensors again
-            if need & needs_of_pass:
+        for needs_of_pass, add_block in _PASSES:
+            if need & needs_of_pass:  # else left out: each pass reads both tensors again
                 for x, y in pairs:
                     add_block(_Block(x, y, pairs.spare), need, findings)
     return findings

@@ -27,11 +27,8 @@ def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.
         return _checked(dumped, golden, dumped.array, golden.array)
     # A dump file may lack the host shape; the counterpart's serves both.
     shape = dumped.host_shape or golden.host_shape or _plain_shape(dumped) or _plain_shape(golden)
-    is_same = (dumped.format, dumped.shape, dumped.host_shape) == (
-        golden.format,
-        golden.shape,
-        golden.host_shape,
-    )
+    layouts = [(operand.format, operand.shape, operand.host_shape) for operand in (dumped, golden)]
+    is_same = layouts[0] == layouts[1]
     if not shape and is_same:
         return dumped.array, golden.array
     try:

@@ -70,9 +70,8 @@ def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _common(dumped: np.dtype, golden: np.dtype) -> np.dtype:
     try:
         return np.promote_types(dumped, golden)
-    except (
-        TypeError
-    ):  # numpy knows no common type where one of ml_dtypes takes part: all are exact in float32
+    except TypeError:
+        # numpy knows no common type of two of ml_dtypes' types; all of them are exact in float32.
         return np.dtype(np.float32)
 
 
