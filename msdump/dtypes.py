@@ -64,7 +64,8 @@ def _row(  # noqa: PLR0917 - one literal row of the table
     return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, dump, acl, per_byte)
 
 
-_TENSOR: Final = 14  # the .pb enumeration has no number for some types: DT_TENSOR stands for them
+IR_TENSOR: Final = 14
+"""DT_TENSOR of the .pb enumeration, which stands for the types that have no number there."""
 
 DTYPES: Final = (
     # MindSpore's name and title, ONNX, numpy, .npy, .pb, dump files, acl; elements in a byte
@@ -81,21 +82,21 @@ DTYPES: Final = (
     _row("float64", "Float64", 11, "<f8", "<f8", 12, 12, 11),
     _row("uint32", "UInt32", 12, "<u4", "<u4", 8, 9, 8),
     _row("uint64", "UInt64", 13, "<u8", "<u8", 9, 10, 10),
-    _row("complex64", "Complex64", 14, "<c8", "<c8", _TENSOR, 16, 16),
-    _row("complex128", "Complex128", 15, "<c16", "<c16", _TENSOR, 17, 17),
+    _row("complex64", "Complex64", 14, "<c8", "<c8", IR_TENSOR, 16, 16),
+    _row("complex128", "Complex128", 15, "<c16", "<c16", IR_TENSOR, 17, 17),
     # numpy has no such types: ml_dtypes holds them, .npy files a wider one
     _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46, 27, 27),
-    _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", _TENSOR, 35, 36),
-    _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", _TENSOR, None, None),
-    _row("float8_e5m2", "Float8E5M2", 19, ml_dtypes.float8_e5m2, "<f4", _TENSOR, 34, 35),
-    _row("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, ml_dtypes.float8_e5m2fnuz, "<f4", _TENSOR, None, None),
-    _row("uint4", "UInt4", 21, ml_dtypes.uint4, "u1", _TENSOR, None, None, 2),
+    _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", IR_TENSOR, 35, 36),
+    _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", IR_TENSOR, None, None),
+    _row("float8_e5m2", "Float8E5M2", 19, ml_dtypes.float8_e5m2, "<f4", IR_TENSOR, 34, 35),
+    _row("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, ml_dtypes.float8_e5m2fnuz, "<f4", IR_TENSOR, None, None),
+    _row("uint4", "UInt4", 21, ml_dtypes.uint4, "u1", IR_TENSOR, None, None, 2),
     _row("int4", "Int4", 22, ml_dtypes.int4, "i1", 48, 28, 29, 2),
-    _row("float4_e2m1", "Float4E2M1", 23, ml_dtypes.float4_e2m1fn, "<f4", _TENSOR, 39, 40, 2),
-    _row("float8_e8m0", "Float8E8M0", 24, ml_dtypes.float8_e8m0fnu, "<f4", _TENSOR, 36, 37),
-    _row("uint2", "UInt2", 25, ml_dtypes.uint2, "u1", _TENSOR, 31, 32, 4),
-    _row("int2", "Int2", 26, ml_dtypes.int2, "i1", _TENSOR, 30, 31, 4),
-    _row("uint1", "UInt1", 0, ml_dtypes.uint1, "u1", _TENSOR, 29, 30, 8),
+    _row("float4_e2m1", "Float4E2M1", 23, ml_dtypes.float4_e2m1fn, "<f4", IR_TENSOR, 39, 40, 2),
+    _row("float8_e8m0", "Float8E8M0", 24, ml_dtypes.float8_e8m0fnu, "<f4", IR_TENSOR, 36, 37),
+    _row("uint2", "UInt2", 25, ml_dtypes.uint2, "u1", IR_TENSOR, 31, 32, 4),
+    _row("int2", "Int2", 26, ml_dtypes.int2, "i1", IR_TENSOR, 30, 31, 4),
+    _row("uint1", "UInt1", 0, ml_dtypes.uint1, "u1", IR_TENSOR, 29, 30, 8),
 )
 
 STRING: Final = next(row for row in DTYPES if row.name == "string")

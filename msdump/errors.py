@@ -25,7 +25,19 @@ the command line prints and exits.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: a hint at the closest candidate, "" without one.
+
+    >>> did_you_mean("imput", ("input", "weight"))
+    " (did you mean 'input'?)"
+    """
+    close = difflib.get_close_matches(name, candidates, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class MsdumpError(Exception):

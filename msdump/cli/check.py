@@ -10,6 +10,7 @@ import click
 
 from msdump.capture.suggestions import suggest
 from msdump.cli import messages, options
+from msdump.cli.counts import plural
 from msdump.config import mindspore as config_reader
 from msdump.config import source
 from msdump.frontends import mindspore
@@ -101,8 +102,8 @@ def _print_operators_like(text: str, nodes: Sequence[Node]) -> None:
 
 def _counts(graph: Graph, selected: Matches) -> str:
     count = sum(len(inner.operators) for inner in graph.walk())
-    compiled = f", compiled into {_plural(selected.count, 'kernel')}" if selected.is_compiled else ""
-    return f"{_plural(count, 'operator')}{compiled}, {len(selected.kernels)} dumped"
+    compiled = f", compiled into {plural(selected.count, 'kernel')}" if selected.is_compiled else ""
+    return f"{plural(count, 'operator')}{compiled}, {len(selected.kernels)} dumped"
 
 
 def _print_matches(selected: Matches, plan: DumpPlan) -> None:
@@ -135,7 +136,7 @@ def _print_left_out(counts: Mapping[tuple[str, Reason], int]) -> None:
     """Print how many operators, inputs and outputs get no file, by reason."""
     title = "left out:"
     for (noun, reason), count in counts.items():
-        print(f"{title:<12}{_plural(count, noun)}: {reason}")
+        print(f"{title:<12}{plural(count, noun)}: {reason}")
         title = ""
 
 
@@ -148,23 +149,19 @@ def _forecast_lines(graph: Graph, plan: DumpPlan, settled: Graph) -> Iterator[st
 
 
 def _amounts(amounts: Forecast, plan: DumpPlan) -> Iterator[str]:
-    unknown = f", and {_plural(amounts.unknown, 'tensor')} of unknown shape" if amounts.unknown else ""
+    unknown = f", and {plural(amounts.unknown, 'tensor')} of unknown shape" if amounts.unknown else ""
     yield f"forecast:   {_amount(amounts.per_iteration)} for each iteration{unknown}"
     if amounts.branches:
-        yield f"            {_plural(amounts.branches, 'tensor')} more each time that branches and loops run"
+        yield f"            {plural(amounts.branches, 'tensor')} more each time that branches and loops run"
     yield f"            {_amount(amounts.once)} once: graph files, metadata, constants"
     if amounts.total is not None:
-        number = _plural(amounts.iterations or 0, "iteration")
+        number = plural(amounts.iterations or 0, "iteration")
         yield f"            {_amount(amounts.total)} for {number} in all{unknown and ', and those'}"
     for reason, count in amounts.skipped.items():
-        yield f"            no file for {_plural(count, 'tensor')} of each iteration: {reason}"
+        yield f"            no file for {plural(count, 'tensor')} of each iteration: {reason}"
     if amounts.total is not None and 0 < plan.files.max_bytes < amounts.total.bytes:
         yield f"            more than max_bytes {plan.files.max_bytes:,}: what does not fit is skipped"
 
 
 def _amount(amount: Amount) -> str:
-    return f"{_plural(amount.files, 'file')}, {amount.bytes:,} bytes"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return f"{plural(amount.files, 'file')}, {amount.bytes:,} bytes"

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msdump.cli.counts import plural
 from msdump.record import IO
 from msdump.tools.compare.verdict import report as divergence_report
 from msdump.tools.compare.verdict.report import DifferenceReport, Located
@@ -116,12 +117,3 @@ def _first(report: DifferenceReport, origins: Sequence[str]) -> Iterator[str]:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> plural(1, "tensor"), plural(2000, "tensor")
-    ('1 tensor', '2,000 tensors')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from msdump.cli import messages
+from msdump.cli.counts import plural
 from msdump.cli.program import FAILED
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
@@ -117,19 +118,19 @@ def command(
 def _report(conversion: tool.Conversion, target: Target) -> None:
     for line in _errors(conversion):
         messages.say(f"error: {line}")
-    converted = _plural(sum(bool(result.files) for result in conversion.results), "dump file")
-    written = _plural(conversion.files, "file")
+    converted = plural(sum(bool(result.files) for result in conversion.results), "dump file")
+    written = plural(conversion.files, "file")
     print(f"converted {converted} to {written}, {conversion.size:,} bytes")
     print(f"into      {conversion.output}")
     if conversion.kept:
-        kept = _plural(conversion.kept, "tensor")
+        kept = plural(conversion.kept, "tensor")
         print(f"kept      {kept} of ND, which is the host's layout, not {target.format}")
     if conversion.skipped:
-        skipped = _plural(conversion.skipped.total(), "file")
+        skipped = plural(conversion.skipped.total(), "file")
         print(f"skipped   {skipped} of other kinds ({_kinds(conversion)})")
     if conversion.failed:
         failures = sum(len(result.failures) for result in conversion.failed)
-        print(f"failed    {_plural(len(conversion.failed), 'dump file')}, {_plural(failures, 'error')};")
+        print(f"failed    {plural(len(conversion.failed), 'dump file')}, {plural(failures, 'error')};")
         print(f"          see {conversion.output}/{FAILED_LIST}")
 
 
@@ -148,7 +149,3 @@ def _errors(conversion: tool.Conversion) -> Iterator[str]:
 def _kinds(conversion: tool.Conversion) -> str:
     kinds = sorted(conversion.skipped.items())
     return ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

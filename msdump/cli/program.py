@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 import traceback
@@ -20,7 +19,7 @@ import click
 
 import msdump
 from msdump.cli import closed_pipe, messages
-from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError
+from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, did_you_mean
 
 FAILED: Final = 1
 REFUSED: Final = 2
@@ -76,8 +75,7 @@ class CommandGroup(click.Group):
         """Find the command that the arguments name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            close = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = did_you_mean(name, COMMANDS)
             ctx.fail(f"no command {name!r}; the commands are {', '.join(COMMANDS)}{hint}")
         return super().resolve_command(ctx, args)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msdump import env
 from msdump.config.acl import environment
-from msdump.config.rules import Mode
+from msdump.config.rules import ASCEND_MODES, Mode
 from msdump.config.settings import Settings
 from msdump.config.source import Document
 from msdump.plan import (
@@ -36,7 +36,6 @@ from msdump.statistics.table import CATEGORIES
 
 _log = logging.getLogger("msdump.config")
 
-_ON_ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
 _WITH_INPUTS: Final = (0, 1)  # values of input_output
 _WITH_OUTPUTS: Final = (0, 2)
 
@@ -89,7 +88,7 @@ def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:
         naming=Naming(settings["naming"]),
         existing=Existing(settings["existing"]),
         on_write_error=OnWriteError(settings["on_write_error"]),
-        is_async=mode in _ON_ASCEND and not settings["enable"],
+        is_async=mode in ASCEND_MODES and not settings["enable"],
         queue_bytes=settings["queue_bytes"],
         writer_threads=settings["writer_threads"],
         max_bytes=settings["max_bytes"],

@@ -31,7 +31,7 @@ class Mode(enum.Enum):
 _ALL: Final = frozenset(Mode)
 _CPU: Final = frozenset({Mode.CPU})
 _HOST: Final = frozenset({Mode.CPU, Mode.GPU})
-_ASCEND: Final = frozenset({Mode.O0_O1, Mode.O2})
+ASCEND_MODES: Final = frozenset({Mode.O0_O1, Mode.O2})
 _O0_O1: Final = frozenset({Mode.O0_O1})
 _O2: Final = frozenset({Mode.O2})
 
@@ -151,7 +151,7 @@ RULES: Final = (
     ),
     # 1 and 2 told overflows of the AI Core from those of atomic additions in older MindSpores
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "op_debug_mode",
         lambda s: s["op_debug_mode"] in (1, 2),
         use(3),
@@ -181,14 +181,14 @@ RULES: Final = (
     ),
     # What a trigger decides
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "dump_mode",
         lambda s: s["op_debug_mode"] != Trigger.ALWAYS and s["dump_mode"] != 0,
         use(0),
         "op_debug_mode {op_debug_mode} chooses the operators",
     ),
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "iteration",
         lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["iteration"].spans is not None,
         use(IterationSet()),
@@ -202,14 +202,14 @@ RULES: Final = (
         "op_debug_mode 3 watches every iteration under Ascend O2",
     ),
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "input_output",
         lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["input_output"] != 0,
         use(0),
         "op_debug_mode 3 dumps inputs and outputs",
     ),
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "input_output",
         lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["input_output"] != 1,
         use(1),
@@ -217,7 +217,7 @@ RULES: Final = (
     ),
     # Statistics
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "saved_data",
         lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["saved_data"] != "tensor",
         use("tensor"),
@@ -225,7 +225,7 @@ RULES: Final = (
     ),
     # the documents exclude it, MindSpore does it
     Rule(
-        _ASCEND,
+        ASCEND_MODES,
         "saved_data",
         lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["saved_data"] != "tensor",
         note,

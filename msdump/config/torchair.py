@@ -37,33 +37,33 @@ _log = logging.getLogger("msdump.config")
 SOURCE: Final = "dump_config"
 """What messages call the configuration: the group of CompilerConfig that holds it."""
 
-_ACL_CONFIG: Final = "ge_dump_with_acl_config"
-_GRAPH_CAPTURE: Final = "aclgraph.enableDump"
-_ENABLE: Final = "ge.exec.enableDump"
+ACL_CONFIG: Final = "ge_dump_with_acl_config"
+CAPTURE_ENABLE: Final = "aclgraph.enableDump"
+ENABLE: Final = "ge.exec.enableDump"
 _ENABLE_DEBUG: Final = "ge.exec.enableDumpDebug"
-_PATH: Final = "ge.exec.dumpPath"
-_MODE: Final = "ge.exec.dumpMode"
-_STEP: Final = "ge.exec.dumpStep"
-_LAYER: Final = "ge.exec.dumpLayer"
-_DATA: Final = "ge.exec.dumpData"
+PATH: Final = "ge.exec.dumpPath"
+MODE: Final = "ge.exec.dumpMode"
+STEP: Final = "ge.exec.dumpStep"
+LAYER: Final = "ge.exec.dumpLayer"
+DATA: Final = "ge.exec.dumpData"
 _DEBUG_MODE: Final = "ge.exec.dumpDebugMode"
-_QUANT: Final = "ge.quant_dumpable"
+QUANT: Final = "ge.quant_dumpable"
 
 _SWITCH: Final = ("0", "1")
 _CHOICES: Final = {
-    _ENABLE: _SWITCH,
+    ENABLE: _SWITCH,
     _ENABLE_DEBUG: _SWITCH,
-    _QUANT: _SWITCH,
-    _MODE: ("input", "output", "all"),
-    _DATA: ("tensor", "stats"),
+    QUANT: _SWITCH,
+    MODE: ("input", "output", "all"),
+    DATA: ("tensor", "stats"),
     _DEBUG_MODE: ("aicore_overflow", "atomic_overflow", "all"),
 }
 """What the options with a few values may be."""
 
-_DEFAULTS: Final = {_ENABLE: "0", _ENABLE_DEBUG: "0", _MODE: "output", _DATA: "tensor", _DEBUG_MODE: "all"}
+_DEFAULTS: Final = {ENABLE: "0", _ENABLE_DEBUG: "0", MODE: "output", DATA: "tensor", _DEBUG_MODE: "all"}
 """What the graph engine takes where an option is not given (torchair always gives mode and data)."""
 
-_KNOWN: Final = frozenset({*_CHOICES, _PATH, _STEP, _LAYER})
+_KNOWN: Final = frozenset({*_CHOICES, PATH, STEP, LAYER})
 
 
 def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
@@ -81,17 +81,17 @@ def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
         AclError: The acl.json cannot be used.
         NotAvailableError: A dump of graphs that are captured and replayed is asked for.
     """
-    if options.get(_GRAPH_CAPTURE) == "1":
+    if options.get(CAPTURE_ENABLE) == "1":
         raise NotAvailableError(
             f"{SOURCE}: enable_dump works in mode 'max-autotune' only, mode is 'reduce-overhead':"
             " set config.mode = 'max-autotune'"
         )
     _check(options)  # before the defaults: a message must not speak of what nobody wrote
     values = _DEFAULTS | dict(options)
-    if "1" in {values[_ENABLE], values[_ENABLE_DEBUG]}:
+    if "1" in {values[ENABLE], values[_ENABLE_DEBUG]}:
         _warn_of_acl(options)
         return _plan(values, context)
-    return _from_acl(options[_ACL_CONFIG], context) if _ACL_CONFIG in options else None
+    return _from_acl(options[ACL_CONFIG], context) if ACL_CONFIG in options else None
 
 
 def _check(options: Mapping[str, str]) -> None:
@@ -106,9 +106,9 @@ def _faults(options: Mapping[str, str]) -> list[str]:
         _choice_fault(key, options[key], allowed) for key, allowed in _CHOICES.items() if key in options
     ]
     faults += [_unknown_fault(key) for key in options if key.startswith("ge.exec.dump") and key not in _KNOWN]
-    if "1" in {options.get(_ENABLE), options.get(_ENABLE_DEBUG)}:
+    if "1" in {options.get(ENABLE), options.get(_ENABLE_DEBUG)}:
         faults += [_both_fault(options), _path_fault(options)]
-    if options.get(_ENABLE) == "1":
+    if options.get(ENABLE) == "1":
         faults.append(_step_fault(options))
     return [fault for fault in faults if fault]
 
@@ -124,27 +124,27 @@ def _unknown_fault(key: str) -> str:
 
 
 def _both_fault(options: Mapping[str, str]) -> str:
-    if options.get(_ENABLE) == options.get(_ENABLE_DEBUG) == "1":
-        return f"{_ENABLE} and {_ENABLE_DEBUG} cannot be set to 1 at the same time; set one of them to 0"
+    if options.get(ENABLE) == options.get(_ENABLE_DEBUG) == "1":
+        return f"{ENABLE} and {_ENABLE_DEBUG} cannot be set to 1 at the same time; set one of them to 0"
     return ""
 
 
 def _path_fault(options: Mapping[str, str]) -> str:
-    path = options.get(_PATH, "")
+    path = options.get(PATH, "")
     if not path:
-        return f"{_PATH}: is missing or empty (E10058); give the directory of the dump"
+        return f"{PATH}: is missing or empty (E10058); give the directory of the dump"
     if not os.path.isdir(path):
-        return f"{_PATH} = {path!r}: is no directory; make it or give another one"
+        return f"{PATH} = {path!r}: is no directory; make it or give another one"
     if not os.access(path, os.R_OK | os.W_OK):
-        return f"{_PATH} = {path!r}: cannot be read and written; change its permissions or give another one"
+        return f"{PATH} = {path!r}: cannot be read and written; change its permissions or give another one"
     return ""
 
 
 def _step_fault(options: Mapping[str, str]) -> str:
     try:
-        _iterations(options.get(_STEP, ""))
+        _iterations(options.get(STEP, ""))
     except GrammarError as error:
-        return f"{_STEP} = {options[_STEP]!r}: {error}"
+        return f"{STEP} = {options[STEP]!r}: {error}"
     return ""
 
 
@@ -154,26 +154,26 @@ def _iterations(text: str) -> IterationSet:
 
 
 def _warn_of_acl(options: Mapping[str, str]) -> None:
-    if _ACL_CONFIG in options:
+    if ACL_CONFIG in options:
         _log.warning(
             "%s: dump_config_path = %r: is not read, enable_dump is set too; set one of the two",
             SOURCE,
-            options[_ACL_CONFIG],
+            options[ACL_CONFIG],
         )
 
 
 def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
     is_overflow = values[_ENABLE_DEBUG] == "1"
     # the engine's overflow detection knows nothing of modes, layers, steps and statistics
-    mode = "all" if is_overflow else values[_MODE]
-    layers = () if is_overflow else tuple(values.get(_LAYER, "").split())
-    has_statistics = values[_DATA] == "stats" and not is_overflow
+    mode = "all" if is_overflow else values[MODE]
+    layers = () if is_overflow else tuple(values.get(LAYER, "").split())
+    has_statistics = values[DATA] == "stats" and not is_overflow
     return DumpPlan(
         source=SOURCE,
         source_bytes=json.dumps({key: values[key] for key in sorted(_KNOWN & values.keys())}).encode(),
         context=context,
         files=FilePlan(
-            path=str(Path(values[_PATH]).resolve()),
+            path=str(Path(values[PATH]).resolve()),
             file_format=FileFormat.BIN,
             is_async=True,
             tree=Tree.MODELS,
@@ -184,7 +184,7 @@ def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
             keeps_device_format=True,
         ),
         when=When(
-            iterations=IterationSet() if is_overflow else _iterations(values.get(_STEP, "")),
+            iterations=IterationSet() if is_overflow else _iterations(values.get(STEP, "")),
             trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
         ),
         compiled=ModelDump(

@@ -17,11 +17,8 @@ from msdump.device.habits import HOST, Elementwise, Fixed, Follows, Habit, habit
 from msdump.device.recurrent import Cell, onnx_cell
 from msdump.dtypes import DType
 from msdump.errors import FormatError
-from msdump.graph.graph import Graph, Node
+from msdump.graph.graph import UNKNOWN_RANK, Graph, Node
 from msdump.record import DEFAULT_FORMAT, IO
-
-UNKNOWN_RANK: Final = (-2,)
-"""Shape of a tensor of which not even the rank is known, as in .ir texts."""
 
 SlotDType = Callable[[Node, IO, int], DType | None]
 """Tells the element type in which an operator holds an input or output; None where unknown."""

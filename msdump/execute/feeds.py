@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +10,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.errors import FormatError, InputError
+from msdump.errors import FormatError, InputError, did_you_mean
 from msdump.execute.values import is_map
 from msdump.graph.graph import Graph, Value, ValueType
 
@@ -59,10 +58,8 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
         if name in items:
             raise InputError(f"{graph.source}: input {name!r} is given twice")
         if name not in order and name not in graph.overridable:
-            close = difflib.get_close_matches(name, order, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
             inputs = f"the inputs are {', '.join(order)}" if order else "the network takes none"
-            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{hint}")
+            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{did_you_mean(name, order)}")
         items[name] = item
     return items
 

@@ -39,6 +39,9 @@ class ValueType:
 
 UNKNOWN = ValueType(kind="")
 
+UNKNOWN_RANK: Final = (-2,)
+"""What files show as the shape of a tensor of which not even the rank is known."""
+
 IN_MEMORY: Final = "<ModelProto>"
 """The source of a model that comes from no file."""
 

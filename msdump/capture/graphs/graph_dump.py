@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan, Trigger
 from msdump.record import Artifact
 from msdump.store.clock import CLOCK
+from msdump.store.read.texts import ORDER_HEADER
 from msdump.store.run_paths import Layout
-
-_ORDER_HEADER: Final = "NodeExecutionOrder-FullNameWithScope"
 
 
 class GraphDump:
@@ -73,7 +72,7 @@ class GraphDump:
     def write_graph_files(self) -> None:
         """Write what exists from compilation on: .ir, .pb, execution order."""
         graph, number = self.graph, self._graph_id
-        names = [_ORDER_HEADER, *(node.operator.full_name for node in graph.operators)]
+        names = [ORDER_HEADER, *(node.operator.full_name for node in graph.operators)]
         view = None if self._device is None else self._device.view()
         self._replace(self._layout.graph_ir(number), ir_text.text(graph, number, view).encode())
         self._replace(self._layout.graph_pb(number), ir_proto.encode(graph, number))

@@ -15,6 +15,7 @@ from typing import Final
 
 from msdump.cli import closed_pipe, messages
 from msdump.cli.accucmp import compare, parser
+from msdump.cli.program import INTERRUPTED
 from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
 from msdump.tools import reports
 from msdump.tools.compare.cann import two_files
@@ -28,7 +29,6 @@ from msdump.tools.scores.choice import Choice
 
 _LINE: Final = "%(asctime)s (%(process)d) - [%(levelname)s] %(message)s"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
-_INTERRUPTED: Final = 130
 
 _log = logging.getLogger("msdump.accucmp")
 
@@ -72,7 +72,7 @@ def _execute(options: argparse.Namespace) -> int:
         return error.code
     except KeyboardInterrupt:
         _log.error("interrupted")
-        return _INTERRUPTED
+        return INTERRUPTED
     except MsdumpError as error:
         _log.error("%s", error)
         fitting = (code for kind, code in _CODES.items() if isinstance(error, kind))

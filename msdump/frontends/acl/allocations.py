@@ -52,7 +52,7 @@ class Memory:
         """
         with self._lock:
             if not isinstance(address, int) or address not in self._blocks:
-                raise AclError(AclCode.INVALID_PARAM, f"{_show(address)} is no address that malloc gave")
+                raise AclError(AclCode.INVALID_PARAM, f"{shown(address)} is no address that malloc gave")
             self._device.release(id(self._blocks.pop(address)))
             self._addresses.remove(address)
 
@@ -71,7 +71,7 @@ class Memory:
             AclError: ``malloc_host`` gave no such address.
         """
         if not isinstance(address, int) or self._host_blocks.pop(address, None) is None:
-            raise AclError(AclCode.INVALID_PARAM, f"{_show(address)} is no address that malloc_host gave")
+            raise AclError(AclCode.INVALID_PARAM, f"{shown(address)} is no address that malloc_host gave")
         self.host.take_back(address)
 
     def is_device(self, address: Any) -> bool:
@@ -90,14 +90,14 @@ class Memory:
             AclError: There is no such memory, or not that much of it.
         """
         if not isinstance(address, int) or not isinstance(size, int) or size < 0 or not 0 < address < _MOST:
-            raise AclError(AclCode.INVALID_PARAM, f"{_show(address)} with {size!r} bytes is no memory")
+            raise AclError(AclCode.INVALID_PARAM, f"{shown(address)} with {size!r} bytes is no memory")
         start = self._block(address)
         if start is not None:
             return self._device_view(start, address - start, size)
         view = self.host.view(address, size, writes=writes) if size else memoryview(b"")
         if view is None:
             missing = "writable memory" if writes else "memory"
-            raise AclError(AclCode.INVALID_PARAM, f"{_show(address)}: there are no {size} bytes of {missing}")
+            raise AclError(AclCode.INVALID_PARAM, f"{shown(address)}: there are no {size} bytes of {missing}")
         return view
 
     def _block(self, address: int) -> int | None:
@@ -113,7 +113,7 @@ class Memory:
         if offset + size > len(data):
             raise AclError(
                 AclCode.INVALID_PARAM,
-                f"{_show(start + offset)}: {size} bytes were asked for, {len(data) - offset} are there",
+                f"{shown(start + offset)}: {size} bytes were asked for, {len(data) - offset} are there",
             )
         return memoryview(data)[offset : offset + size]
 
@@ -123,5 +123,6 @@ def _check_size(size: Any) -> None:
         raise AclError(AclCode.INVALID_PARAM, f"{size!r} is no number of bytes from 1")
 
 
-def _show(address: Any) -> str:
+def shown(address: Any) -> str:
+    """Return what messages call an address."""
     return hex(address) if isinstance(address, int) else repr(address)

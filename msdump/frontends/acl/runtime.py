@@ -7,6 +7,7 @@ from typing import Any, Final
 from msdump.config.acl.codes import AclCode
 from msdump.errors import AclError
 from msdump.frontends.acl import answers, state
+from msdump.frontends.acl.allocations import shown
 from msdump.frontends.acl.objects import AclContext, Stream
 from msdump.frontends.acl.state import DEVICES, AclState
 
@@ -163,7 +164,7 @@ def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind:
     for name, address, is_device in zip(("dst", "src"), (dst, src), _KINDS[kind], strict=True):
         if acl.memory.is_device(address) != is_device:
             side = "device" if is_device else "host"
-            raise AclError(AclCode.INVALID_PARAM, f"{name} = {_show(address)} is no memory of the {side}")
+            raise AclError(AclCode.INVALID_PARAM, f"{name} = {shown(address)} is no memory of the {side}")
     contents = acl.memory.view(src, src_size)
     if src_size:
         acl.memory.view(dst, dst_size, writes=True)[:src_size] = contents
@@ -179,7 +180,3 @@ def _device(device_id: Any) -> int:
     if not isinstance(device_id, int) or not 0 <= device_id < DEVICES:
         raise AclError(AclCode.INVALID_DEVICE, f"device {device_id!r}: there are 0 to {DEVICES - 1}")
     return device_id
-
-
-def _show(address: Any) -> str:
-    return hex(address) if isinstance(address, int) else repr(address)

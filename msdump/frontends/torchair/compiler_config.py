@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from msdump.config import torchair as ge_options
 from msdump.frontends.torchair import rank
 from msdump.frontends.torchair.options import (
     Callback,
@@ -37,11 +38,11 @@ _STEPS_SHOWN: Final = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"
 _STEPS: Final = r"^(?:\d(?:-\d)?\|?)*$"  # the same texts, in linear time
 
 _DUMP_OPTIONS: Final = {
-    "dump_mode": "ge.exec.dumpMode",
-    "quant_dumpable": "ge.quant_dumpable",
-    "dump_step": "ge.exec.dumpStep",
-    "dump_layer": "ge.exec.dumpLayer",
-    "dump_data": "ge.exec.dumpData",
+    "dump_mode": ge_options.MODE,
+    "quant_dumpable": ge_options.QUANT,
+    "dump_step": ge_options.STEP,
+    "dump_layer": ge_options.LAYER,
+    "dump_data": ge_options.DATA,
 }
 """GE's name of each option that goes with enable_dump."""
 
@@ -78,7 +79,7 @@ class CompilerConfig(Group):
         dump = self.dump_config
         options: dict[str, str] = {}
         if dump.dump_config_path.value is not None:
-            options["ge_dump_with_acl_config"] = dump.dump_config_path.value
+            options[ge_options.ACL_CONFIG] = dump.dump_config_path.value
         if dump.enable_dump:
             options |= _operator_dump(dump) if mode == MAX_AUTOTUNE else _capture_dump(dump)
         return {}, options
@@ -126,7 +127,7 @@ def _tolerant(name: str) -> Group:
 
 
 def _operator_dump(dump: Group) -> dict[str, str]:
-    options = {"ge.exec.enableDump": "1", "ge.exec.dumpPath": _full_path(dump)}
+    options = {ge_options.ENABLE: "1", ge_options.PATH: _full_path(dump)}
     # vendor: dump_step and dump_layer are passed on only where they say something
     values = {key: getattr(dump, name).value for name, key in _DUMP_OPTIONS.items()}
     return options | {key: value for key, value in values.items() if value}
@@ -134,7 +135,7 @@ def _operator_dump(dump: Group) -> dict[str, str]:
 
 def _capture_dump(dump: Group) -> dict[str, str]:
     return {
-        "aclgraph.enableDump": "1",
+        ge_options.CAPTURE_ENABLE: "1",
         "aclgraph.dumpPath": _full_path(dump),
         "aclgraph.dumpStage": dump.data_dump_stage.value,
     }

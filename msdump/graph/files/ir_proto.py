@@ -110,7 +110,6 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
 
 # numbers of the DataType enumeration that are no element types
 _UNDEFINED: Final = 0
-_TENSOR: Final = 14
 _TUPLE: Final = 31
 _LIST: Final = 32
 _KINDS: Final = {"sequence": _TUPLE, "map": _TUPLE}  # MindInsight takes no list or dictionary for an output
@@ -201,7 +200,7 @@ def _set_type(target: Any, value_type: Type) -> None:
         for item in value_type:
             _set_type(target.sequence_type.elem_types.add(), item)
     elif value_type.kind == "tensor":
-        target.data_type = _TENSOR
+        target.data_type = dtypes.IR_TENSOR
         _set_tensor_type(target.tensor_type, value_type)
     else:
         target.data_type = _KINDS.get(value_type.kind, _UNDEFINED)
@@ -219,7 +218,7 @@ def _set_tensor_type(target: Any, value_type: ValueType) -> None:
 def _set_value(target: Any, value: Argument) -> None:
     """Store an argument under its type; of tensors only type and shape."""
     if isinstance(value, np.ndarray):
-        target.dtype = _TENSOR
+        target.dtype = dtypes.IR_TENSOR
         target.tensor_val.dims.extend(value.shape)
         target.tensor_val.data_type = dtypes.from_numpy(value.dtype).ir
     elif isinstance(value, (tuple, list)):

@@ -54,14 +54,13 @@ from msdump.graph.files.ir_model import (
     program,
     source_line,
 )
-from msdump.graph.graph import Graph, Node, SourceLine, ValueType
+from msdump.graph.graph import UNKNOWN_RANK, Graph, Node, SourceLine, ValueType
 from msdump.record import DEFAULT_FORMAT
 
 DeviceView = Callable[[str, Node], tuple[str, str, tuple[int, ...]]]
 """Returns how an operator holds a value on the device: title of the element type, format, dimensions."""
 
 _INDENT: Final = " " * 6
-_UNKNOWN_RANK: Final = (-2,)
 _KINDS: Final = {
     "": "Unknown",
     "none": "None",
@@ -242,7 +241,7 @@ def _title(value_type: ValueType) -> str:
 
 def _dims(value_type: ValueType) -> tuple[int, ...]:
     if value_type.shape is None:
-        return _UNKNOWN_RANK
+        return UNKNOWN_RANK
     return tuple(size if isinstance(size, int) else -1 for size in value_type.shape)
 
 

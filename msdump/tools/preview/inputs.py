@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import struct
@@ -16,7 +15,7 @@ import numpy as np
 
 from msdump import reading
 from msdump.dtypes import STRING, DType
-from msdump.errors import InputError
+from msdump.errors import InputError, did_you_mean
 from msdump.graph.graph import Graph, Value, ValueType
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
@@ -119,9 +118,8 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
     for name in sizes:
         if name in names:
             continue
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
         available = f"they are {', '.join(names)}" if names else "there are none"
+        hint = did_you_mean(name, names)
         raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {available}{hint}")
 
 

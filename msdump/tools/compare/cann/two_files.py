@@ -10,6 +10,7 @@ import numpy as np
 
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.store.names import SUFFIX
 from msdump.store.read import mapped
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms
@@ -21,8 +22,6 @@ NAMES: Final = tuple(
     name for name in algorithms.ALL if name not in {"KullbackLeiblerDivergence", "StandardDeviation"}
 )
 """Algorithms of the vendor's ``file_compare``, in the order of its report."""
-
-_SUFFIX: Final = ".npy"
 
 
 def compare(dumped: str, golden: str, choice: Choice = EVERY, *, limit: int = 0) -> tuple[Score, ...]:
@@ -56,7 +55,7 @@ def read(path: str) -> np.ndarray:
     Raises:
         ToolError: It is missing, has another name, or is no .npy file.
     """
-    if not path.endswith(_SUFFIX):
+    if not path.endswith(SUFFIX):
         raise ToolError(ReturnCode.FILE_TYPE, f"{path}: only .npy files can be compared")
     if not os.path.exists(path):
         raise ToolError(ReturnCode.PATH, f"{path}: no such file")
