@@ -15,6 +15,19 @@ from typing import Final
 
 from msdump.config.acl import plan as acl
 from msdump.config.faults import GrammarError, did_you_mean
+from msdump.config.ge_options import (
+    ACL_CONFIG,
+    CAPTURE_ENABLE,
+    DATA,
+    DEBUG_MODE,
+    ENABLE,
+    ENABLE_DEBUG,
+    LAYER,
+    MODE,
+    PATH,
+    QUANT,
+    STEP,
+)
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
 from msdump.iterations import IterationSet
@@ -37,30 +50,18 @@ _log = logging.getLogger("msdump.config")
 SOURCE: Final = "dump_config"
 """What messages call the configuration: the group of CompilerConfig that holds it."""
 
-ACL_CONFIG: Final = "ge_dump_with_acl_config"
-CAPTURE_ENABLE: Final = "aclgraph.enableDump"
-ENABLE: Final = "ge.exec.enableDump"
-_ENABLE_DEBUG: Final = "ge.exec.enableDumpDebug"
-PATH: Final = "ge.exec.dumpPath"
-MODE: Final = "ge.exec.dumpMode"
-STEP: Final = "ge.exec.dumpStep"
-LAYER: Final = "ge.exec.dumpLayer"
-DATA: Final = "ge.exec.dumpData"
-_DEBUG_MODE: Final = "ge.exec.dumpDebugMode"
-QUANT: Final = "ge.quant_dumpable"
-
 _SWITCH: Final = ("0", "1")
 _CHOICES: Final = {
     ENABLE: _SWITCH,
-    _ENABLE_DEBUG: _SWITCH,
+    ENABLE_DEBUG: _SWITCH,
     QUANT: _SWITCH,
     MODE: ("input", "output", "all"),
     DATA: ("tensor", "stats"),
-    _DEBUG_MODE: ("aicore_overflow", "atomic_overflow", "all"),
+    DEBUG_MODE: ("aicore_overflow", "atomic_overflow", "all"),
 }
 """What the options with a few values may be."""
 
-_DEFAULTS: Final = {ENABLE: "0", _ENABLE_DEBUG: "0", MODE: "output", DATA: "tensor", _DEBUG_MODE: "all"}
+_DEFAULTS: Final = {ENABLE: "0", ENABLE_DEBUG: "0", MODE: "output", DATA: "tensor", DEBUG_MODE: "all"}
 """What the graph engine takes where an option is not given (torchair always gives mode and data)."""
 
 _KNOWN: Final = frozenset({*_CHOICES, PATH, STEP, LAYER})
@@ -88,7 +89,7 @@ def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
         )
     _check(options)  # before the defaults: a message must not speak of what nobody wrote
     values = _DEFAULTS | dict(options)
-    if "1" in {values[ENABLE], values[_ENABLE_DEBUG]}:
+    if "1" in {values[ENABLE], values[ENABLE_DEBUG]}:
         _warn_of_acl(options)
         return _plan(values, context)
     return _from_acl(options[ACL_CONFIG], context) if ACL_CONFIG in options else None
@@ -106,7 +107,7 @@ def _faults(options: Mapping[str, str]) -> list[str]:
         _choice_fault(key, options[key], allowed) for key, allowed in _CHOICES.items() if key in options
     ]
     faults += [_unknown_fault(key) for key in options if key.startswith("ge.exec.dump") and key not in _KNOWN]
-    if "1" in {options.get(ENABLE), options.get(_ENABLE_DEBUG)}:
+    if "1" in {options.get(ENABLE), options.get(ENABLE_DEBUG)}:
         faults += [_both_fault(options), _path_fault(options)]
     if options.get(ENABLE) == "1":
         faults.append(_step_fault(options))
@@ -124,8 +125,8 @@ def _unknown_fault(key: str) -> str:
 
 
 def _both_fault(options: Mapping[str, str]) -> str:
-    if options.get(ENABLE) == options.get(_ENABLE_DEBUG) == "1":
-        return f"{ENABLE} and {_ENABLE_DEBUG} cannot be set to 1 at the same time; set one of them to 0"
+    if options.get(ENABLE) == options.get(ENABLE_DEBUG) == "1":
+        return f"{ENABLE} and {ENABLE_DEBUG} cannot be set to 1 at the same time; set one of them to 0"
     return ""
 
 
@@ -163,7 +164,7 @@ def _warn_of_acl(options: Mapping[str, str]) -> None:
 
 
 def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
-    is_overflow = values[_ENABLE_DEBUG] == "1"
+    is_overflow = values[ENABLE_DEBUG] == "1"
     # the engine's overflow detection knows nothing of modes, layers, steps and statistics
     mode = "all" if is_overflow else values[MODE]
     layers = () if is_overflow else tuple(values.get(LAYER, "").split())
