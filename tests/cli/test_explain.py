@@ -254,9 +254,10 @@ def test_names(dump, name):
         ("conv2/Conv", "nothing is known of 'conv2/Conv' (did you mean 'conv1/Conv_node_0'"),
         ("op0", "(did you mean 'Default/conv1-Conv2d/Conv2D-op0', 'Default/relu-ReLU/ReLU-op0'"),
         ("dense", "(did you mean 'Default/fc-Dense/MatMul-op0', 'Default/fc-Dense/BiasAdd-op0'?)"),
+        ("Conv2D-op1", "nothing is known of 'Conv2D-op1' (did you mean 'Default/conv1-Conv2d/Conv2D-op0'"),
         ("zzz", "nothing is known of 'zzz'\n"),
     ],
-    ids=["typo", "many ends", "part", "nothing"],
+    ids=["typo", "many ends", "part", "number", "nothing"],
 )
 def test_unknown_names(dump, name, message):
     """What names no operator, or several, ends with what it may mean and exit code 1."""

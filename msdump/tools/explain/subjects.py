@@ -156,9 +156,20 @@ def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -
         return meant[0]
     if meant:
         return tuple(subject.operator.full_name for subject in meant)
-    all_names = dict.fromkeys(name for subject in by_full_name.values() for name in sorted(subject.known_as))
     containing = [name for name in by_full_name if name_asked and name_asked.lower() in name.lower()]
-    return tuple(containing or difflib.get_close_matches(name_asked, all_names, n=_MOST_SHOWN))
+    return tuple(containing) or _similar(name_asked, by_full_name.values())
+
+
+def _similar(text: str, subjects: Iterable[Subject]) -> tuple[str, ...]:
+    """Return the names that a text resembles, as a whole or by the last component of a full name."""
+    meanings: dict[str, list[str]] = {}
+    for subject in subjects:
+        for name in sorted(subject.known_as):
+            meanings.setdefault(name, []).append(name)
+        full_name = subject.operator.full_name
+        meanings.setdefault(full_name.rpartition("/")[2], []).append(full_name)
+    close = difflib.get_close_matches(text, meanings, n=_MOST_SHOWN)
+    return tuple(dict.fromkeys(name for spelling in close for name in meanings[spelling]))
 
 
 def mapped(dump: Dump) -> dict[str, str]:
