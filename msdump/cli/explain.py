@@ -90,7 +90,7 @@ def _context(dump: Dump, options_given: dict[str, Any]) -> Context:
     rank = next(iter(dump.ranks.values()), None)
     if dump.models:
         implied = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
-    elif rank is not None and rank.device is not None:
+    elif rank is not None and isinstance(rank.device, dict):
         implied = {"device_target": rank.device.get("device_target")}
     elif rank is not None and rank.is_known:  # the metadata of CPU and GPU names the device
         implied = {"device_target": DeviceTarget.ASCEND}

@@ -461,6 +461,19 @@ def test_dump_of_mindspore(tmp_path):
     } == slots(told)
 
 
+def test_broken_file(tmp_path):
+    """A file that cannot be read is an error of its operator alone."""
+    config = dumped_by_acl(tmp_path)
+    next((tmp_path / "dump").rglob("MatMul*")).write_bytes(b"1")
+
+    told = call("explain", tmp_path / "dump", "conv1/Conv_node_0relu/Relu_node_1", "--config", config)
+    broken = call("explain", tmp_path / "dump", "fc_MatMul_node_3fc_Add_node_4", "--config", config)
+
+    assert 0 == told.exit_code, told.stderr
+    assert (2, "") == (broken.exit_code, broken.stdout)
+    assert "MatMul.fc_MatMul_node_3fc_Add_node_4" in broken.stderr
+
+
 def test_place_of_the_dump_does_not_matter(tmp_path, monkeypatch):
     """A dump whose path the environment gave, and one that was moved, are explained without the place."""
     monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, str(tmp_path / "base"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump.capture.refusals import GraphRefusals
+from msdump.errors import DumpReadError
 from msdump.graph.graph import Graph, Node
 from msdump.graph.names import ROOT
 from msdump.reasons import Reason
@@ -123,12 +124,20 @@ def _named(dump: Dump) -> Iterator[Subject]:
     for file in (*(file for each in dump.iterations for file in each.files), *dump.failures):
         first.setdefault(file.name.op_name, file)
     for op_name, file in first.items():
-        yield Subject(OperatorRef(file.name.op_type, file.header.op_name or op_name))
+        yield Subject(OperatorRef(file.name.op_type, _name_in_header(file) or op_name))
     for iteration in dump.iterations:
         for row in iteration.rows:
             yield Subject(OperatorRef(str(row.get("Op Type")), str(row.get("Op Name"))))
         for name in iteration.operator_statistics:
             yield Subject(OperatorRef(name.op_type, name.op_name))
+
+
+def _name_in_header(file: OperatorFile) -> str:
+    """Return the full name in an operator's file, "" where it cannot be read: others can be explained."""
+    try:
+        return file.header.op_name
+    except DumpReadError:
+        return ""
 
 
 def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | tuple[str, ...]:
