@@ -41,14 +41,14 @@ class ArtifactKind(enum.Enum):
     FAILURE = enum.auto()
 
 
-_DROPS: Final[Mapping[ArtifactKind, Callable[[], Sequence[Step]]]] = {
-    ArtifactKind.TENSOR: lambda: (drops.drop_text(), drops.drop_empty),
+_DROPS: Final[Mapping[ArtifactKind, Callable[[DumpPlan], Sequence[Step]]]] = {
+    ArtifactKind.TENSOR: lambda _: (drops.drop_text(), drops.drop_empty),
     # A dump file tells of a tensor without elements, and a table has a row even for text.
-    ArtifactKind.OPERATOR: lambda: (drops.drop_text(),),
-    ArtifactKind.OPERATOR_TABLE: lambda: (),
-    ArtifactKind.FAILURE: lambda: (drops.drop_text(),),
+    ArtifactKind.OPERATOR: lambda _: (drops.drop_text(),),
+    ArtifactKind.OPERATOR_TABLE: lambda _: (),
+    ArtifactKind.FAILURE: lambda _: (drops.drop_text(),),
 }
-"""The steps that drop what an artifact cannot hold."""
+"""The steps that may drop a tensor, given the plan, by what an artifact holds."""
 
 
 def artifact_kind(plan: DumpPlan) -> ArtifactKind:
@@ -70,12 +70,12 @@ def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
         plan: The plan.
         kind: What the artifact holds.
     """
-    return (*compile_drops(kind), *_showing(plan, kind))
+    return (*compile_drops(plan, kind), *_showing(plan, kind))
 
 
-def compile_drops(kind: ArtifactKind) -> tuple[Step, ...]:
-    """Return those of the steps that drop a tensor for which an artifact has no place."""
-    return tuple(_DROPS[kind]())
+def compile_drops(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
+    """Return those of the steps that may drop a tensor, whose reasons ``check`` and ``explain`` tell."""
+    return tuple(_DROPS[kind](plan))
 
 
 def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:

@@ -84,7 +84,7 @@ class GraphRefusals:
 
 def dropping(plan: DumpPlan) -> tuple[Step, ...]:
     """Return those of the steps that every tensor walks through that may drop it."""
-    return compile_drops(artifact_kind(plan))
+    return compile_drops(plan, artifact_kind(plan))
 
 
 def refusals(
