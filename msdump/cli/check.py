@@ -80,6 +80,7 @@ def _tell_runs(graph: Graph) -> bool:
 
     It may if they all lie in branches or loops, which a run need not take.
     """
+    # The operators of the main graph run in every step; those inside branches and loops perhaps never.
     always = {node.operator.full_name for node in graph.operators}
     may_succeed = True
     for node, reason in unrunnable(graph):
@@ -108,7 +109,7 @@ def _counts(graph: Graph, selected: Matches) -> str:
 
 def _print_matches(selected: Matches, plan: DumpPlan) -> None:
     shown = selected.kernels if messages.verbosity() else selected.kernels[:_SHOWN]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty():  # a pipe gets plain lines, which grep and cut understand
         _print_table(shown)
     else:
         print("\n".join(f"  {operator.op_type:<20} {operator.full_name}" for operator in shown))

@@ -166,6 +166,7 @@ class _Comparison:
         with messages.bar("operators", len(matched.executions)) as advance:
             results = divergence.results(dumped, golden, matched.executions, limits, jobs=jobs)
             for order, result in enumerate(results, 1):
+                # Results come in the order of the executions, whichever process is done first.
                 time = matched.executions[order - 1].time
                 self.report.add(Located(pair.label, order, result, time))
                 advance()
@@ -178,6 +179,7 @@ class _Comparison:
         if first is None:
             return
         earlier = self.report.before(first)
+        # What was not compared may be where a difference began, so no output can be ruled out.
         uncompared = [each.result.name for each in earlier if not each.is_compared]
         for tensor in first.wrong(IO.INPUT):
             if tensor.verdict is Verdict.DIFFERENT:

@@ -90,6 +90,7 @@ def moments(dump: Dump) -> tuple[Moment, ...]:
     by_place: dict[tuple[object, ...], list[Iteration]] = {}
     for iteration in dump.iterations:
         key = iteration.key
+        # A network has a directory for each graph of an iteration, a compiled model one in all.
         place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)
         by_place.setdefault(place, []).append(iteration)
     return tuple(Moment(_number(group[0]), tuple(group)) for group in by_place.values())
@@ -109,6 +110,7 @@ def constants(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
 def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
     """Yield the tensors that an operator left as it failed; DumpReadError where a file cannot be read."""
     for file in dump.failures:
+        # vendor: names of brief exception dumps hold no operator, only the header does.
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
             yield from _of_file(file)
 

@@ -57,6 +57,7 @@ class Explainer:
             DumpReadError: A file of the dump cannot be read.
         """
         model = self._situation.model
+        # The model first: it knows types, places and reasons that the names of files do not hold.
         from_model = [] if model is None else list(subjects.of_model(model, self._tables))
         covered = {name for subject in from_model for name in subject.op_names}
         from_dump_alone = [each for each in subjects.of_dump(self._dump) if covered.isdisjoint(each.op_names)]
@@ -77,6 +78,8 @@ class Explainer:
         return Explanation(subject, tuple(self._slots(subject, held)), tuple(constants))
 
     def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
+        # Compiled graphs number the tensors of their files without gaps, so absent and left out ones shift
+        # the numbers of those behind them.
         is_numbered_anew = subject.node is not None and self._plan.files.tree is not Tree.RANKS
         counts: Counter[IO] = Counter()
         for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
@@ -109,7 +112,7 @@ class Explainer:
             return Reason.OTHER_DEVICE
         if self._plan.when.trigger is Trigger.EXCEPTION:
             return Reason.NO_FAILURE
-        if self._plan.compiled.models is not None:
+        if self._plan.compiled.models is not None:  # acl.json selects by model and order, not by name alone
             return None
         return self._plan.what.selector.refusal(subject.operator.full_name)
 

@@ -61,6 +61,7 @@ class Missing:
             return Reason.OVERFLOW_LIMIT if self._is_limit_reached else Reason.NO_OVERFLOW
         if subject.table is None:
             return Reason.BRANCH_NOT_RUN if _has_no_directory(subject, moment) else None
+        # A graph within a graph that left nothing at all did not run.
         if subject.table.graph.index and _names(subject.table).isdisjoint(moment.op_names):
             return Reason.BRANCH_NOT_RUN
         # The dump itself does not show which: a file that would still have fitted cannot have been refused.
@@ -77,6 +78,7 @@ class Missing:
 
     @cached_property
     def _is_limit_reached(self) -> bool:
+        # Only operators that overflow have files under this trigger, so the files count the overflows.
         limit = self._plan.when.overflow_limit
         return 0 < limit <= sum(len(moment.op_names) for moment in self._moments)
 

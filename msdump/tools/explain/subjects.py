@@ -161,6 +161,7 @@ def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -
         [subject for name, subject in by_full_name.items() if name_asked and name.endswith(name_asked)],
     )
     meant = next((fitting for fitting in matches if fitting), [])
+    # Several subjects with the same files are one to the reader, such as a kernel under both of its names.
     if len({subject.op_names for subject in meant}) == 1 or (meant and meant is matches[0]):
         return meant[0]
     if meant:
