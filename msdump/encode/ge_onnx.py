@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from msdump import dtypes
-from msdump.encode import dump_enums
+from msdump.encode import dump_enums, ge_names
 from msdump.encode.ge_text import Message, Symbol
 
 _IR_VERSION: Final = 6
@@ -112,9 +112,9 @@ def _description(side: str, slot: int, described: Message) -> Iterator[Message]:
     origin = {_only(attribute, "key"): _only(attribute, "value") for attribute in _all(described, "attr")}
     yield _single(f"{side}_dtype:{slot}", "s", str(_only(described, "dtype")))
     yield _ints(f"{side}_shape:{slot}", _all(_only(described, "shape"), "dim"))
-    yield _ints(f"{side}_origin_shape:{slot}", _all(_only(origin["origin_shape"], "list"), "i"))
+    yield _ints(f"{side}_origin_shape:{slot}", _all(_only(origin[ge_names.HOST_SHAPE], "list"), "i"))
     yield _single(f"{side}_layout:{slot}", "s", _only(described, "layout"))
-    yield _single(f"{side}_origin_layout:{slot}", "s", _only(origin["origin_format"], "s"))
+    yield _single(f"{side}_origin_layout:{slot}", "s", _only(origin[ge_names.HOST_FORMAT], "s"))
     yield _single(f"{side}_size:{slot}", "i", _only(described, "size", 0))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,13 @@ from msdump.capture.steps.records import OperatorRecords, unwritten
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task, is_collective
+from msdump.encode import ge_names
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays
 from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, OperatorRef
 from msdump.store.clock import CLOCK
-
-_DATA: Final = "Data"
 
 
 class CompiledCapture:
@@ -155,7 +154,7 @@ class CompiledCapture:
         """Write the ``Data`` operator of a graph input, once in an execution."""
         array = self._inputs.pop(name, None)
         if isinstance(array, np.ndarray):
-            operator = OperatorRef(_DATA, name)
+            operator = OperatorRef(ge_names.DATA, name)
             record = self._records.of_graph_input(operator, name, array, CLOCK.now())
             self._pipeline.take(self._directory, operator, self._input_tasks[name], (record,))
 

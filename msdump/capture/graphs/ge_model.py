@@ -17,16 +17,14 @@ from msdump.capture.steps.device import host_format
 from msdump.device.placement import DeviceTensor, host_tensor
 from msdump.device.tasks import Task
 from msdump.dtypes import DType
-from msdump.encode import dump_enums, packing
+from msdump.encode import dump_enums, ge_names, packing
 from msdump.encode.ge_text import Message, Symbol
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.record import DEFAULT_FORMAT, IO
 
-_DATA: Final = "Data"
 _CONST: Final = "Const"
-_OUTPUT: Final = ("Node_Output", "NetOutput")
-_ORIGINALS: Final = "_datadump_original_op_names"
+_OUTPUT: Final = ("Node_Output", ge_names.NET_OUTPUT)
 
 
 class View(Protocol):
@@ -117,7 +115,7 @@ class _Builder:
         for position, node in enumerate(graph.nodes):
             self._add_node(node, position)
         results = [value.name for value in graph.outputs]
-        added = [_attribute(_ORIGINALS, [])]
+        added = [_attribute(ge_names.ORIGINAL_NAMES, [])]
         self._add(*_OUTPUT, results, added, [("input_desc", self._described(name)) for name in results])
         return [
             ("name", _name(graph)),
@@ -141,12 +139,12 @@ class _Builder:
                 yield name, forms.get(name) or host_tensor(self._graph, name)
 
     def _add_data(self, name: str, index: int) -> None:
-        attributes = [_attribute("index", index), _attribute(_ORIGINALS, [name])]
+        attributes = [_attribute("index", index), _attribute(ge_names.ORIGINAL_NAMES, [name])]
         described = self._described(name, origin=_origin(name, 0, self._graph.type_of(name).dtype))
-        self._add_source(name, _DATA, [""], attributes, described)
+        self._add_source(name, ge_names.DATA, [""], attributes, described)
 
     def _add_constant(self, name: str) -> None:
-        attributes = [_attribute(_ORIGINALS, [])]
+        attributes = [_attribute(ge_names.ORIGINAL_NAMES, [])]
         array = self._graph.weights[name]
         if self._with_data and array.dtype != dtypes.STRING.numpy:
             dtype = dtypes.from_numpy(array.dtype)
@@ -186,7 +184,9 @@ class _Builder:
         for name, value in node.attributes.items():
             if isinstance(value, (bool, int, float, str, tuple)):
                 yield _attribute(name, list(value) if isinstance(value, tuple) else value)
-        yield _attribute(_ORIGINALS, [] if node.is_added else [part.name for part in node.members])
+        yield _attribute(
+            ge_names.ORIGINAL_NAMES, [] if node.is_added else [part.name for part in node.members]
+        )
         if not has_task:
             yield _attribute("_no_task", value=True)
 
@@ -198,12 +198,12 @@ class _Builder:
         shown = tensor or host
         layout = host_format(host.shape)
         attributes = [
-            _attribute("origin_format", layout),
-            _attribute("origin_shape", list(host.shape)),
+            _attribute(ge_names.HOST_FORMAT, layout),
+            _attribute(ge_names.HOST_SHAPE, list(host.shape)),
             *origin,
         ]
         if origin:
-            attributes.append(_attribute("_datadump_origin_format", layout))
+            attributes.append(_attribute(ge_names.ORIGIN_FORMAT, layout))
         return [
             ("dtype", Symbol(_type_name(shown.dtype))),
             ("shape", [("dim", size) for size in shown.shape]),
@@ -237,9 +237,9 @@ def _name(graph: Graph) -> str:
 def _origin(name: str, index: int, dtype: DType | None) -> list[Message]:
     """Return the attributes that tell which output of the original network an output is."""
     return [
-        _attribute("_datadump_origin_name", name),
-        _attribute("_datadump_origin_output_index", index),
-        _attribute("_datadump_origin_data_type", _type_name(dtype)),
+        _attribute(ge_names.ORIGIN_NAME, name),
+        _attribute(ge_names.ORIGIN_INDEX, index),
+        _attribute(ge_names.ORIGIN_DTYPE, _type_name(dtype)),
     ]
 
 

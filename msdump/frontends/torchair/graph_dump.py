@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msdump.capture.graphs import ge_model
 from msdump.capture.graphs.ge_model import HostView, View
-from msdump.encode import ge_text
+from msdump.encode import ge_names, ge_text
 from msdump.encode.ge_text import Message
 from msdump.frontends.torchair import rank
 from msdump.graph.compile.compilation import compile_graph
@@ -31,8 +31,6 @@ from msdump.store.write.streams import WriteStream
 _TENSOR_NAME: Final = "_fx_tensor_name"
 _NO_NAME: Final = re.compile(r"\W")
 _SHOWN: Final = ("dtype", "layout")
-_DATA: Final = "Data"
-_RESULT: Final = "NetOutput"
 
 
 def write_original(
@@ -172,17 +170,17 @@ def _python(main: Message) -> Iterator[bytes]:
     """Yield a function, a line for each operator."""
     operators = list(_operators(main))
     several = {dict(op)["name"] for op in operators if len(_outputs(op)) > 1}
-    given = [_variable(dict(op)["name"]) for op in operators if dict(op)["type"] == _DATA]
+    given = [_variable(dict(op)["name"]) for op in operators if dict(op)["type"] == ge_names.DATA]
     yield f"def {_variable(dict(main)['name'])}({', '.join(given)}):\n".encode()
     for op in operators:
-        if dict(op)["type"] != _DATA:
+        if dict(op)["type"] != ge_names.DATA:
             yield f"    {_line(op, several)}\n".encode()
 
 
 def _line(op: Message, several: Collection[str]) -> str:
     fields = dict(op)
     read = ", ".join(_read(value, several) for field, value in op if field == "input")
-    if fields["type"] == _RESULT:
+    if fields["type"] == ge_names.NET_OUTPUT:
         return f"return {read}"
     shapes = "; ".join(_shape(output) for output in _outputs(op))
     return f"{_variable(fields['name'])} = ge.{fields['type']}({read})  # {shapes}"

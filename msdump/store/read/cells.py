@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from msdump.statistics.table import STATISTICS, Nature
+
 Cell = int | float | bool | str | None
 """A count, a number, a device's truth value, a text; None where the table says nothing."""
 
@@ -14,7 +16,8 @@ Row = dict[str, Cell]
 _TEXTS: Final = frozenset(
     {
         *("Op Type", "Op Name", "IO", "Input/Output", "Data Type", "Format", "Shape"),
-        *("MD5", "SHA1", "Hash"),
+        *(statistic.title for statistic in STATISTICS if statistic.nature is Nature.DIGEST),
+        "Hash",
     }
 )
 """Titles of the columns that hold text, whatever it looks like."""

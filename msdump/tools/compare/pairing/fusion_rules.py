@@ -19,18 +19,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
+from msdump.encode import ge_names
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph.primitives import PASSING
 from msdump.store import names
 from msdump.store.read import texts
 from msdump.tools.return_codes import ReturnCode
 
-_ORIGINAL_NAMES: Final = "_datadump_original_op_names"
-_ORIGIN_NAME: Final = "_datadump_origin_name"
-_ORIGIN_INDEX: Final = "_datadump_origin_output_index"
-_ORIGIN_FORMATS: Final = ("_datadump_origin_format", "origin_format")
-_IS_PART_OF_SEVERAL: Final = "_datadump_is_multiop"
-_DATA: Final = "Data"
 _CONTROL_EDGE: Final = ":-1"  # an input that only orders two operators and carries no tensor
 
 
@@ -132,7 +127,7 @@ class FusionRules:
     @property
     def data_nodes(self) -> tuple[str, ...]:
         """Names of the graph's inputs."""
-        return tuple(operator.name for operator in self.operators if operator.op_type == _DATA)
+        return tuple(operator.name for operator in self.operators if operator.op_type == ge_names.DATA)
 
     @property
     def last(self) -> int:
@@ -273,7 +268,7 @@ def _operators(root: _Place) -> Iterator[_Place]:
 def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator:
     name: str = place.member("name", str).value
     attributes = _Attributes(place)
-    original_names = attributes.texts(_ORIGINAL_NAMES)
+    original_names = attributes.texts(ge_names.ORIGINAL_NAMES)
     originals = (name,) if original_names is None else tuple(filter(None, original_names))
     has_originals = original_names is not None
     outputs = tuple(_outputs(place, "" if has_originals else name)) or (
@@ -289,7 +284,7 @@ def _operator(place: _Place, groups: dict[tuple[str, ...], int]) -> RuleOperator
         tuple(_inputs(place)),
         originals,
         outputs,
-        attributes.truth(_IS_PART_OF_SEVERAL) and not any(outputs),
+        attributes.truth(ge_names.IS_PART_OF_SEVERAL) and not any(outputs),
         # A cast that has originals is one of the model's own.
         op_type in PASSING and not (original_names and any(original_names)),
     )
@@ -321,9 +316,9 @@ def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
         if not isinstance(output.value, dict) or "attr" not in output.value:
             continue
         attributes = _Attributes(output)
-        name = attributes.text(_ORIGIN_NAME) or default
-        number = attributes.number(_ORIGIN_INDEX)
-        layout = next(filter(None, map(attributes.text, _ORIGIN_FORMATS)), "")
+        name = attributes.text(ge_names.ORIGIN_NAME) or default
+        number = attributes.number(ge_names.ORIGIN_INDEX)
+        layout = attributes.text(ge_names.ORIGIN_FORMAT) or attributes.text(ge_names.HOST_FORMAT)
         yield Origin(name, index if number is None else number, layout) if name else None
 
 
