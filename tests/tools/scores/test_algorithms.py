@@ -20,16 +20,16 @@ EXAMPLE = ([1, 2, 3, 4, 0, 6], [1, 2.5, 3, 4, 0, 5])
 SEVERAL_BLOCKS = 3 * 65536 + 7
 
 
-def scores(mine, golden, names=ALL, **options):
+def scores(dumped, golden, names=ALL, **options):
     """Return texts by algorithm."""
-    found = compare(np.asarray(mine), np.asarray(golden), names, **options)
-    return {name: score.text for name, score in zip(names, found, strict=True)}
+    actual = compare(np.asarray(dumped), np.asarray(golden), names, **options)
+    return {name: score.text for name, score in zip(names, actual, strict=True)}
 
 
-def notes(mine, golden, names=ALL):
+def notes(dumped, golden, names=ALL):
     """Return the notes by algorithm, those that say something."""
-    found = compare(np.asarray(mine), np.asarray(golden), names)
-    return {name: score.note for name, score in zip(names, found, strict=True) if score.note}
+    actual = compare(np.asarray(dumped), np.asarray(golden), names)
+    return {name: score.note for name, score in zip(names, actual, strict=True) if score.note}
 
 
 def densities(x):
@@ -53,8 +53,8 @@ def ratios(x, y):
 def divergence(x, y):
     """Return sum(p * log(p / q))."""
     p, q = densities(x), densities(y)
-    found = (p * np.log(p / q)).sum()
-    return 0.0 if abs(found) < EPSILON else found
+    actual = (p * np.log(p / q)).sum()
+    return 0.0 if abs(actual) < EPSILON else actual
 
 
 PLAIN = {
@@ -75,7 +75,7 @@ PLAIN = {
 
 def test_worked_example():
     """The documented example gives the documented numbers."""
-    found = scores(*EXAMPLE)
+    actual = scores(*EXAMPLE)
 
     assert {
         "CosineSimilarity": "0.992362",
@@ -88,7 +88,7 @@ def test_worked_example():
         "RootMeanSquareError": "0.456435",
         "MaxRelativeError": "0.200000",
         "MeanRelativeError": "0.066667",
-    } == found
+    } == actual
 
 
 def test_order_is_the_number_in_the_option():
@@ -98,7 +98,7 @@ def test_order_is_the_number_in_the_option():
 
 
 @pytest.mark.parametrize(
-    ("mine", "golden", "text", "note"),
+    ("dumped", "golden", "text", "note"),
     [
         ([3.0], [4.0], "1.000000", "This tensor is scalar."),
         (np.float32(3), np.float32(4), "1.000000", "This tensor is scalar."),
@@ -111,11 +111,11 @@ def test_order_is_the_number_in_the_option():
     ],
     ids=["scalar", "no dimension", "ones", "both zero", "mine zero", "golden zero", "opposite", "equal"],
 )
-def test_cosine_similarity_of_special_tensors(mine, golden, text, note):
+def test_cosine_similarity_of_special_tensors(dumped, golden, text, note):
     """Scalars are alike by definition, zeros have no direction."""
-    found = compare(np.asarray(mine), np.asarray(golden), ["CosineSimilarity"])
+    actual = compare(np.asarray(dumped), np.asarray(golden), ["CosineSimilarity"])
 
-    assert (Score(text, note),) == found
+    assert (Score(text, note),) == actual
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_what_is_not_finite_gives_nan(bad, side):
     pair = {"mine": np.array([1.0, 2, 3]), "golden": np.array([1.0, 2, 4])}
     pair[side][1] = bad
 
-    found = scores(pair["mine"], pair["golden"])
+    actual = scores(pair["mine"], pair["golden"])
 
-    assert found["CosineSimilarity"] == found["KullbackLeiblerDivergence"] == "nan"
-    assert "nan" in found["StandardDeviation"]
+    assert actual["CosineSimilarity"] == actual["KullbackLeiblerDivergence"] == "nan"
+    assert "nan" in actual["StandardDeviation"]
 
 
 def test_divergence_of_constant_tensors():
@@ -164,19 +164,19 @@ def test_divergence_of_constant_tensors():
 
 def test_small_means_and_deviations_are_shown_as_zero():
     """Means and deviations below a thousandth are shown as zero, without a sign."""
-    found = scores([-0.0004, -0.0005], [1000.0, 1000.0016], ["StandardDeviation"])
+    actual = scores([-0.0004, -0.0005], [1000.0, 1000.0016], ["StandardDeviation"])
 
-    assert {"StandardDeviation": "(0.000;0.000),(1000.001;0.000)"} == found
+    assert {"StandardDeviation": "(0.000;0.000),(1000.001;0.000)"} == actual
 
 
 def test_truth_values_have_two_algorithms():
     """Two tensors of truth values have a similarity and a distance, the other algorithms say why not."""
-    found = compare(np.array([True, True, False]), np.array([True, False, False]))
+    actual = compare(np.array([True, True, False]), np.array([True, False, False]))
 
     assert {"CosineSimilarity": "0.707107", "RelativeEuclideanDistance": "1.000000"} == {
-        name: score.text for name, score in zip(ALL, found, strict=True) if score.text != "NaN"
+        name: score.text for name, score in zip(ALL, actual, strict=True) if score.text != "NaN"
     }
-    assert "Algorithm MaxAbsoluteError does not support Boolean types." == found[1].note
+    assert "Algorithm MaxAbsoluteError does not support Boolean types." == actual[1].note
 
 
 def test_truth_values_beside_numbers_are_numbers():
@@ -188,17 +188,17 @@ def test_truth_values_beside_numbers_are_numbers():
 
 def test_tensors_without_elements_have_no_numbers():
     """No algorithm has a number for tensors without elements; each says so."""
-    found = compare(np.empty((0, 3)), np.empty((0, 3)))
+    actual = compare(np.empty((0, 3)), np.empty((0, 3)))
 
-    assert {"NaN"} == {score.text for score in found}
-    assert all("there are no elements" in score.note for score in found)
+    assert {"NaN"} == {score.text for score in actual}
+    assert all("there are no elements" in score.note for score in actual)
 
 
 def test_complex_numbers_count_with_both_parts():
     """The imaginary parts of complex numbers take part in the comparison."""
-    found = scores(np.array([1 + 2j, 3]), np.array([1 + 1j, 3]), ["MaxAbsoluteError", "MeanAbsoluteError"])
+    actual = scores(np.array([1 + 2j, 3]), np.array([1 + 1j, 3]), ["MaxAbsoluteError", "MeanAbsoluteError"])
 
-    assert {"MaxAbsoluteError": "1.000000", "MeanAbsoluteError": "0.250000"} == found
+    assert {"MaxAbsoluteError": "1.000000", "MeanAbsoluteError": "0.250000"} == actual
     assert {"MaxAbsoluteError": "2.000000"} == scores(
         np.array([1 + 2j, 3]), np.array([1, 3]), ["MaxAbsoluteError"]
     )
@@ -211,45 +211,45 @@ def test_complex_numbers_count_with_both_parts():
 )
 def test_every_type_is_cast_to_float32(dtype):
     """Tensors of every numeric type compare as their float32 values do."""
-    mine, golden = (np.array(side, dtype) for side in EXAMPLE)
+    dumped, golden = (np.array(side, dtype) for side in EXAMPLE)
 
-    found = scores(mine, golden)
+    actual = scores(dumped, golden)
 
-    assert scores(mine.astype("f4"), golden.astype("f4")) == found
+    assert scores(dumped.astype("f4"), golden.astype("f4")) == actual
 
 
 @pytest.mark.parametrize("shift", [0, 1], ids=["finite", "with an infinity"])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
 def test_halves_of_several_blocks(dtype, shift):
     """Long tensors of two-byte types have the numbers of their float32 values."""
-    mine = np.linspace(-1, 1, SEVERAL_BLOCKS).astype(dtype)
-    mine[-1] = [1, np.inf][shift]
+    dumped = np.linspace(-1, 1, SEVERAL_BLOCKS).astype(dtype)
+    dumped[-1] = [1, np.inf][shift]
     golden = np.linspace(-1, 1.1, SEVERAL_BLOCKS).astype(dtype)
 
-    found = scores(mine, golden)
+    actual = scores(dumped, golden)
 
-    assert scores(mine.astype("f4"), golden.astype("f4")) == found
+    assert scores(dumped.astype("f4"), golden.astype("f4")) == actual
 
 
 def test_tensors_that_are_cast_for_each_pass(monkeypatch):
     """A tensor that is too large to be cast as a whole has the same numbers."""
     rng = np.random.default_rng(0)
-    mine, golden = rng.standard_normal((2, SEVERAL_BLOCKS)).astype("f2")
-    expected = scores(mine, golden)
+    dumped, golden = rng.standard_normal((2, SEVERAL_BLOCKS)).astype("f2")
+    expected = scores(dumped, golden)
     monkeypatch.setattr("msdump.tools.scores.passes._MOST_CAST", 1000)
 
-    assert expected == scores(mine, golden)
+    assert expected == scores(dumped, golden)
 
 
 def test_tensors_at_odd_addresses():
     """A tensor that lies in a file without alignment has the same numbers."""
     golden = np.linspace(-1, 1, SEVERAL_BLOCKS).astype("f4")
-    mine = np.frombuffer(b"\0" + (golden * 2).tobytes(), "f4", offset=1)
+    dumped = np.frombuffer(b"\0" + (golden * 2).tobytes(), "f4", offset=1)
 
-    found = scores(mine, golden)
+    actual = scores(dumped, golden)
 
-    assert not mine.flags.aligned
-    assert scores(golden * 2, golden) == found
+    assert not dumped.flags.aligned
+    assert scores(golden * 2, golden) == actual
 
 
 def test_order_of_elements_is_that_of_the_indices():
@@ -261,20 +261,20 @@ def test_order_of_elements_is_that_of_the_indices():
 
 def test_limit_looks_at_the_first_elements():
     """Under a limit only so many elements from the first count."""
-    found = scores([1.0, 2, 9, 9], [1.0, 2, 3, 4], ["MaxAbsoluteError"], limit=2)
+    actual = scores([1.0, 2, 9, 9], [1.0, 2, 3, 4], ["MaxAbsoluteError"], limit=2)
 
-    assert {"MaxAbsoluteError": "0.000000"} == found
+    assert {"MaxAbsoluteError": "0.000000"} == actual
 
 
 def test_names_choose_and_order():
     """Only the named algorithms run, in the order of the names."""
-    found = scores(*EXAMPLE, names=["MeanAbsoluteError", "CosineSimilarity"])
+    actual = scores(*EXAMPLE, names=["MeanAbsoluteError", "CosineSimilarity"])
 
-    assert ["MeanAbsoluteError", "CosineSimilarity"] == list(found)
+    assert ["MeanAbsoluteError", "CosineSimilarity"] == list(actual)
 
 
 @pytest.mark.parametrize(
-    ("mine", "golden", "message"),
+    ("dumped", "golden", "message"),
     [
         (np.zeros((2, 3)), np.zeros(5), r"mine has 6 elements, shape \(2, 3\), golden 5, shape \(5,\)"),
         (np.array(["a"]), np.zeros(1), "mine holds <U1; only numbers"),
@@ -282,10 +282,10 @@ def test_names_choose_and_order():
     ],
     ids=["sizes", "text", "objects"],
 )
-def test_what_cannot_be_compared_is_an_error(mine, golden, message):
+def test_what_cannot_be_compared_is_an_error(dumped, golden, message):
     """Tensors of different sizes and text are refused with a message that names the side."""
     with pytest.raises(FormatError, match=message):
-        compare(mine, golden)
+        compare(dumped, golden)
 
 
 FLOATS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
@@ -294,20 +294,20 @@ FLOATS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 @settings(max_examples=200, deadline=None)
 @given(
     arrays.arrays(np.float32, st.integers(2, 40), elements=FLOATS).flatmap(
-        lambda mine: st.tuples(st.just(mine), arrays.arrays(np.float32, mine.shape, elements=FLOATS))
+        lambda dumped: st.tuples(st.just(dumped), arrays.arrays(np.float32, dumped.shape, elements=FLOATS))
     )
 )
 def test_numbers_are_those_of_the_formulas(pair):
     """Each number is that of its formula in float32, digit for digit."""
-    mine, golden = pair
+    dumped, golden = pair
     expected = {}
     with np.errstate(all="ignore"):
-        if min(np.linalg.norm(mine), np.linalg.norm(golden)) > math.sqrt(EPSILON):
-            expected = {name: f"{formula(mine, golden):.6f}" for name, formula in PLAIN.items()}
+        if min(np.linalg.norm(dumped), np.linalg.norm(golden)) > math.sqrt(EPSILON):
+            expected = {name: f"{formula(dumped, golden):.6f}" for name, formula in PLAIN.items()}
 
-    found = scores(mine, golden)
+    actual = scores(dumped, golden)
 
-    assert expected == {name: found[name] for name in expected}
+    assert expected == {name: actual[name] for name in expected}
 
 
 @pytest.mark.parametrize("size", [65535, 65536, 65537, SEVERAL_BLOCKS])
@@ -316,15 +316,15 @@ def test_numbers_of_several_blocks(size):
     rng = np.random.default_rng(size)
     golden = (rng.standard_normal(size) * 3).astype(np.float32)
     golden[rng.random(size) < 0.3] = 0
-    mine = (golden + rng.standard_normal(size) * 0.01).astype(np.float32)
+    dumped = (golden + rng.standard_normal(size) * 0.01).astype(np.float32)
 
-    found = scores(mine, golden)
+    actual = scores(dumped, golden)
 
     for name, formula in PLAIN.items():
-        assert float(found[name]) == pytest.approx(float(formula(mine, golden)), rel=1e-4, abs=2e-6), name
-    deviations = [(side.mean(dtype="f8"), side.std(dtype="f8")) for side in (mine, golden)]
+        assert float(actual[name]) == pytest.approx(float(formula(dumped, golden)), rel=1e-4, abs=2e-6), name
+    deviations = [(side.mean(dtype="f8"), side.std(dtype="f8")) for side in (dumped, golden)]
     shown = [[0.0 if abs(number) < 0.001 else number for number in pair] for pair in deviations]
-    assert ",".join(f"({mean:.3f};{std:.3f})" for mean, std in shown) == found["StandardDeviation"]
+    assert ",".join(f"({mean:.3f};{std:.3f})" for mean, std in shown) == actual["StandardDeviation"]
 
 
 def test_each_algorithm_is_defined():

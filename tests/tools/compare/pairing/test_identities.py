@@ -27,7 +27,7 @@ def lenet():
 
 
 @pytest.mark.parametrize(
-    ("mine", "golden"),
+    ("dumped", "golden"),
     [
         (("Default_conv1-Conv2d_Conv2D-op0", OUT, 0), ("conv1_Conv_node_0", OUT, 0)),
         (("Default_conv1-Conv2d_Conv2D-op0", IN, 0), ("input_conv1_Conv_node_0", OUT, 0)),
@@ -40,9 +40,9 @@ def lenet():
     ],
     ids=["output", "graph input", "weight", "producer", "fused", "node name", "data", "parameter"],
 )
-def test_names_of_the_same_value(lenet, mine, golden):
+def test_names_of_the_same_value(lenet, dumped, golden):
     """An operator's tensor and onnxruntime's of the same value have the same identity."""
-    found = lenet.dumped(*mine)
+    found = lenet.dumped(*dumped)
 
     assert found is not None
     assert found == lenet.golden(*golden)

@@ -26,14 +26,14 @@ def test_numbers_are_those_of_numpy(shape, data, dtype):
     one, other = (data.draw(arrays.arrays("f4", shape, elements=_VALUES)).astype(dtype) for _ in range(2))
     x, y = one.astype("f8").reshape(-1), other.astype("f8").reshape(-1)
 
-    found = measure(one, other)
+    agreement = measure(one, other)
 
     norms = np.linalg.norm(x) * np.linalg.norm(y)
-    assert np.abs(x - y).max() == found.largest
+    assert np.abs(x - y).max() == agreement.largest
     if y.any():
-        assert np.linalg.norm(x - y) / np.linalg.norm(y) == pytest.approx(found.distance, rel=1e-12)
+        assert np.linalg.norm(x - y) / np.linalg.norm(y) == pytest.approx(agreement.distance, rel=1e-12)
     if norms:
-        assert x @ y / norms == pytest.approx(found.cosine, rel=1e-12, abs=1e-12)
+        assert x @ y / norms == pytest.approx(agreement.cosine, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -43,28 +43,28 @@ def test_numbers_are_those_of_numpy(shape, data, dtype):
 def test_scale_does_not_matter(dtype, scale):
     """Tensors whose squares float32 or float64 cannot hold are as far apart as others."""
     golden = np.array([1, -2, 3, 4], dtype)
-    mine = golden * np.array([1.25, 1, 1, 1], dtype)
+    dumped = golden * np.array([1.25, 1, 1, 1], dtype)
 
-    found = measure(mine * np.array(scale, dtype), golden * np.array(scale, dtype))
+    agreement = measure(dumped * np.array(scale, dtype), golden * np.array(scale, dtype))
 
-    assert 0.25 / math.sqrt(30) == pytest.approx(found.distance, rel=1e-6)
-    assert measure(mine, golden).cosine == pytest.approx(found.cosine, rel=1e-6)
+    assert 0.25 / math.sqrt(30) == pytest.approx(agreement.distance, rel=1e-6)
+    assert measure(dumped, golden).cosine == pytest.approx(agreement.cosine, rel=1e-6)
 
 
 def test_every_block_counts():
     """A difference in the last element of a large tensor is found."""
     golden = np.ones(200_001, "f4")
-    mine = golden.copy()
-    mine[-1] = 3
+    dumped = golden.copy()
+    dumped[-1] = 3
 
-    found = measure(mine, golden)
+    agreement = measure(dumped, golden)
 
-    assert 2 == found.largest
-    assert 2 / math.sqrt(200_001) == pytest.approx(found.distance)
+    assert 2 == agreement.largest
+    assert 2 / math.sqrt(200_001) == pytest.approx(agreement.distance)
 
 
 @pytest.mark.parametrize(
-    ("mine", "golden", "is_same"),
+    ("dumped", "golden", "is_same"),
     [
         (np.float32([0.0]), np.float32([-0.0]), False),
         (np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]), True),
@@ -78,13 +78,13 @@ def test_every_block_counts():
     ],
     ids=["zeros", "nan", "large_int", "wider", "halves", "int4", "tiny", "complex", "empty"],
 )
-def test_same_means_bit_for_bit(mine, golden, is_same):
+def test_same_means_bit_for_bit(dumped, golden, is_same):
     """Tensors are the same if all bits are, once the narrower type is widened."""
-    assert is_same == measure(mine, golden).is_same
+    assert is_same == measure(dumped, golden).is_same
 
 
 @pytest.mark.parametrize(
-    ("mine", "golden", "expected"),
+    ("dumped", "golden", "expected"),
     [
         ([np.nan, 1, 2], [np.nan, 1, 4], Agreement(False, 2 / math.sqrt(17), 9 / math.sqrt(85), 2.0)),
         ([np.nan, 3, 4], [1, 3, 4], Agreement(False, math.inf, math.nan, math.inf, 1)),
@@ -97,25 +97,25 @@ def test_same_means_bit_for_bit(mine, golden, is_same):
     ],
     ids=["same_places", "nan", "sign", "mixed"],
 )
-def test_elements_that_are_not_finite(mine, golden, expected):
+def test_elements_that_are_not_finite(dumped, golden, expected):
     """NaN and infinities are counted where they differ; the same ones have no part in the numbers."""
-    found = measure(np.float32(mine), np.float32(golden))
+    agreement = measure(np.float32(dumped), np.float32(golden))
 
-    assert expected.misplaced == found.misplaced
-    assert expected.distance == pytest.approx(found.distance)
-    assert expected.cosine == pytest.approx(found.cosine, nan_ok=True)
-    assert expected.largest == found.largest
+    assert expected.misplaced == agreement.misplaced
+    assert expected.distance == pytest.approx(agreement.distance)
+    assert expected.cosine == pytest.approx(agreement.cosine, nan_ok=True)
+    assert expected.largest == agreement.largest
 
 
 @pytest.mark.parametrize(
-    ("mine", "golden", "distance"),
+    ("dumped", "golden", "distance"),
     [([1, 0], [0, 0], math.inf), ([0, 0], [1, 0], 1.0), ([0, -0.0], [0, 0], 0)],
 )
-def test_tensors_of_zeros(mine, golden, distance):
+def test_tensors_of_zeros(dumped, golden, distance):
     """A tensor of zeros is all of its counterpart's scale away, however small that is."""
-    found = measure(np.float32(mine) * np.float32(1e-20), np.float32(golden) * np.float32(1e-20))
+    agreement = measure(np.float32(dumped) * np.float32(1e-20), np.float32(golden) * np.float32(1e-20))
 
-    assert distance == pytest.approx(found.distance)
+    assert distance == pytest.approx(agreement.distance)
 
 
 def test_each_float_has_a_limit_that_a_noisy_weight_passes():

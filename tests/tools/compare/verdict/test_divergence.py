@@ -17,7 +17,7 @@ class TestVerdicts:
     """What agrees."""
 
     @pytest.mark.parametrize(
-        ("mine", "golden", "verdict"),
+        ("dumped", "golden", "verdict"),
         [
             (SHORT, SHORT, "equal"),
             (SHORT, SHORT * np.float32(1.00001), "close"),
@@ -91,9 +91,9 @@ class TestVerdicts:
             "types",
         ],
     )
-    def test_verdict(self, tmp_path, run, mine, golden, verdict):
+    def test_verdict(self, tmp_path, run, dumped, golden, verdict):
         """The distance relative to the scale decides, NaN must be at the same places, shapes must fit."""
-        run(*both(tmp_path, mine, golden))
+        run(*both(tmp_path, dumped, golden))
 
         assert {("a", "output:0"): verdict} == verdicts(tmp_path)
 
@@ -197,9 +197,9 @@ class TestTensors:
 
     def test_golden_tensors_by_graph_file(self, tmp_path, run):
         """A graph file of GE tells which golden tensor an operator is compared with."""
-        mine, golden, rules = compared.fused(tmp_path)
+        dumped, golden, rules = compared.fused(tmp_path)
 
-        done = run(mine, golden, "--graph", rules, "--distance", 0.05)
+        done = run(dumped, golden, "--graph", rules, "--distance", 0.05)
 
         found = verdicts(tmp_path)
         assert 0 == done.exit_code
@@ -292,7 +292,7 @@ class TestDirectories:
         assert fault in done.stderr
 
     @pytest.mark.parametrize(
-        ("mine", "golden", "message"),
+        ("dumped", "golden", "message"),
         [
             ("missing", "one", "missing: no such directory"),
             ("one", "empty", "empty: no dump files in it, nor below it"),
@@ -301,7 +301,7 @@ class TestDirectories:
             ("two", "other", "give the directory of one iteration on each side"),
         ],
     )
-    def test_directories_that_do_not_meet(self, tmp_path, run, mine, golden, message):
+    def test_directories_that_do_not_meet(self, tmp_path, run, dumped, golden, message):
         """Directories that are missing, empty, ambiguous or have nothing in common are errors of code 2."""
         (tmp_path / "empty").mkdir()
         (tmp_path / "statistics").mkdir()
@@ -313,7 +313,7 @@ class TestDirectories:
             tensor(tmp_path / "two" / iteration, "a", SHORT)
             tensor(tmp_path / "other" / f"{iteration}0", "a", SHORT)
 
-        done = run(tmp_path / mine, tmp_path / golden)
+        done = run(tmp_path / dumped, tmp_path / golden)
 
         assert 2 == done.exit_code
         assert message in done.stderr

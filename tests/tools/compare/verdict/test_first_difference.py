@@ -241,7 +241,7 @@ class TestFailures:
     """What cannot be compared is never agreement."""
 
     @pytest.mark.parametrize(
-        ("mine", "golden", "words"),
+        ("dumped", "golden", "words"),
         [
             ({"inputs": [SHORT]}, {"inputs": [LONG]}, "input 0 cannot be compared"),
             ({"outputs": [SHORT]}, {"outputs": [LONG]}, "output 0 cannot be compared"),
@@ -253,9 +253,9 @@ class TestFailures:
         ],
         ids=["input", "output", "both"],
     )
-    def test_shapes_that_do_not_fit(self, tmp_path, run, mine, golden, words):
+    def test_shapes_that_do_not_fit(self, tmp_path, run, dumped, golden, words):
         """A shape that does not fit is the first difference; its reason is printed and in the table."""
-        operator(tmp_path / "mine", "a", 0, **mine)
+        operator(tmp_path / "mine", "a", 0, **dumped)
         operator(tmp_path / "golden", "a", 0, **golden)
         for side, factor in (("mine", 2), ("golden", 1)):
             operator(tmp_path / side, "b", 1, outputs=[SHORT * factor])
@@ -343,19 +343,19 @@ class TestReplaced:
 
     def test_operator_of_another_shape_stays_alone(self, tmp_path, run):
         """What has another shape is nothing to compare with; the operator behind tells of it."""
-        mine, golden = self.dumps(tmp_path, LONG, SHORT * 2)
+        dumped, golden = self.dumps(tmp_path, LONG, SHORT * 2)
 
-        run(mine, golden)
+        run(dumped, golden)
 
         assert "alone" == verdicts(tmp_path)["Log-op0", "output:0"]
         assert "failed" == verdicts(tmp_path)["ReLU-op0", "input:0"]
 
     def test_missing_operators_are_counted(self, tmp_path, run):
         """Operators of golden that the other side lacks are told."""
-        mine, golden = self.dumps(tmp_path, SHORT, SHORT)
+        dumped, golden = self.dumps(tmp_path, SHORT, SHORT)
         operator(golden, "Tail-op0", 3, outputs=[SHORT])
 
-        done = run(mine, golden)
+        done = run(dumped, golden)
 
         assert 0 == done.exit_code
         assert "missing   1 operator of golden, such as Tail-op0" == line(done, "missing")
@@ -400,15 +400,15 @@ class TestPasses:
         ]
 
     @pytest.mark.parametrize(
-        ("mine", "golden", "words"),
+        ("dumped", "golden", "words"),
         [
             (1, 2, "body ran once, in golden 2 times, and so for 1 more"),
             (3, 2, "body ran 3 times, in golden 2 times, and so for 1 more"),
         ],
     )
-    def test_loop_that_ran_more_often(self, tmp_path, run, mine, golden, words):
+    def test_loop_that_ran_more_often(self, tmp_path, run, dumped, golden, words):
         """A loop that ran more often on one side is a difference though every pass of both agrees."""
-        for side, count in (("mine", mine), ("golden", golden)):
+        for side, count in (("mine", dumped), ("golden", golden)):
             for number in range(count):
                 operator(tmp_path / side, "body", 2 * number, outputs=[SHORT])
                 operator(tmp_path / side, "end", 2 * number + 1, outputs=[SHORT])

@@ -30,7 +30,7 @@ def row(name="a", cells="3,-1,4.5", dtype="float32", io="output", shape="(2,3)")
 
 
 def run(tmp_path, *options):
-    """Compare ``mine`` with ``golden``; return exit code, output and the rows of the table."""
+    """Compare ``dumped`` with ``golden``; return exit code, output and the rows of the table."""
     arguments = ["compare", str(tmp_path / "mine"), str(tmp_path / "golden"), "-out", str(tmp_path / "out")]
     done = CliRunner().invoke(main, [*arguments, *options])
     tables = sorted((tmp_path / "out").glob("compare_*.csv"))
@@ -53,10 +53,10 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize(("mine", "golden", "verdict", "code"), VERDICTS.values(), ids=VERDICTS)
-def test_verdicts(tmp_path, mine, golden, verdict, code):
+@pytest.mark.parametrize(("dumped", "golden", "verdict", "code"), VERDICTS.values(), ids=VERDICTS)
+def test_verdicts(tmp_path, dumped, golden, verdict, code):
     """Numbers are judged relative to the tensor's scale, by the coarser element type."""
-    write(tmp_path / "mine", [mine])
+    write(tmp_path / "mine", [dumped])
     write(tmp_path / "golden", [golden])
 
     found, output, table = run(tmp_path)
@@ -104,7 +104,7 @@ def test_nothing_in_common(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("titles", "mine", "golden", "verdict"),
+    ("titles", "dumped", "golden", "verdict"),
     [
         ("MD5", "00ff", "00ff", "equal"),
         ("MD5", "00ff", "11ff", "different"),
@@ -113,9 +113,9 @@ def test_nothing_in_common(tmp_path):
         ("Max Value,Zero Count", "3,1", "3,2", "close"),
     ],
 )
-def test_digests_and_counts(tmp_path, titles, mine, golden, verdict):
+def test_digests_and_counts(tmp_path, titles, dumped, golden, verdict):
     """A digest alone must be the same; counts of NaN must, counts of signs need not."""
-    write(tmp_path / "mine", [row(cells=mine)], titles)
+    write(tmp_path / "mine", [row(cells=dumped)], titles)
     write(tmp_path / "golden", [row(cells=golden)], titles)
 
     assert [verdict] == [line["Verdict"] for line in run(tmp_path)[2]]
