@@ -183,20 +183,21 @@ def namer(naming: Naming, device_target: DeviceTarget) -> NameTensor:
     from the second step on.
     """
     style = STYLES[naming, device_target]
-    heads: dict[tuple[OperatorRef, int, int], str] = {}
+    heads: dict[OperatorRef | tuple[OperatorRef, int, int], str] = {}
     input_tails: dict[tuple[int, str, str], str] = {}
     output_tails: dict[tuple[int, str, str], str] = {}
 
     def file_name(record: TensorRecord, task_id: int = 0, stream_id: int = 0, /) -> str:
-        place = (record.operator, task_id, stream_id)
-        head = heads.get(place)
+        # A plain key where there are no tasks: a tuple costs as much as the rest of the look-up.
+        key = (record.operator, task_id, stream_id) if task_id or stream_id else record.operator
+        head = heads.get(key)
         if head is None:
-            head = heads[place] = _HEAD.format(_of_record(record, style, task_id, stream_id))
+            head = heads[key] = _HEAD.format(_of_record(record, style, task_id, stream_id))
         tails = input_tails if record.io is IO.INPUT else output_tails
-        key = (record.slot, record.format, record.dtype.name)
-        tail = tails.get(key)
+        form = (record.slot, record.format, record.dtype.name)
+        tail = tails.get(form)
         if tail is None:
-            tail = tails[key] = _TAIL.format(_of_record(record, style, task_id, stream_id))
+            tail = tails[form] = _TAIL.format(_of_record(record, style, task_id, stream_id))
         return f"{head}{record.timestamp}{tail}"
 
     return file_name

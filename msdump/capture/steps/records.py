@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
@@ -37,6 +37,9 @@ class Addresses(Protocol):
 Memory = Callable[[], Addresses | None]
 """Gives the device memory of the run that goes on, None where there is none."""
 
+FindBlock = Callable[[], Block | None]
+"""Gives the block of one tensor in the run that goes on, None where it has none."""
+
 
 def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
     """Return what gives the addresses of a device's graph.
@@ -70,7 +73,7 @@ class DeviceSlot:
     placed: DeviceTensor | None
     slot: int
     origin: str
-    block: Callable[[], Block | None]
+    block: FindBlock
 
     @property
     def format(self) -> str:
@@ -157,14 +160,16 @@ class OperatorRecords:
     def of_both(
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
     ) -> Iterator[TensorRecord]:
-        """Yield the inputs of an operator, then its outputs; see ``of``."""
-        yield from self.of(operator, position, IO.INPUT, inputs, now)
-        yield from self.of(operator, position, IO.OUTPUT, outputs, now)
+        """Return the inputs of an operator, then its outputs; see ``of``."""
+        return itertools.chain(
+            self.of(operator, position, IO.INPUT, inputs, now),
+            self.of(operator, position, IO.OUTPUT, outputs, now),
+        )
 
     def at_once(
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, timestamp: int
     ) -> Iterator[TensorRecord]:
-        """Yield the inputs of an operator, then its outputs, all of one moment; see ``of``."""
+        """Return the inputs of an operator, then its outputs, all of one moment; see ``of``."""
         return self.of_both(operator, position, inputs, outputs, lambda: timestamp)
 
     def of_graph_input(
@@ -173,7 +178,7 @@ class OperatorRecords:
         """Return a graph input as the output of the operator that stands for it."""
         part = None
         if self._device is not None:
-            part = DeviceSlot(self._device, None, 0, name, functools.partial(self._block_of_value, name))
+            part = DeviceSlot(self._device, None, 0, name, _of_value(self._memory, name))
         return TensorRecord(
             operator, IO.OUTPUT, 0, dtypes.from_numpy(array.dtype), array, timestamp, device=part
         )
@@ -194,18 +199,30 @@ class OperatorRecords:
                 device.tensor(position, io, slot),
                 slot,
                 origin,
-                functools.partial(self._block, position, io, slot),
+                _of_slot(self._memory, position, io, slot),
             )
             for slot in range(len(values))
         )
 
-    def _block(self, position: int, io: IO, slot: int) -> Block | None:
-        use = self._memory()
+
+def _of_slot(memory: Memory, position: int, io: IO, slot: int) -> FindBlock:
+    """Return what finds the block of an operator's input or output in the run that goes on."""
+
+    def find() -> Block | None:
+        use = memory()
         return None if use is None else use.block(position, io, slot)
 
-    def _block_of_value(self, name: str) -> Block | None:
-        use = self._memory()
+    return find
+
+
+def _of_value(memory: Memory, name: str) -> FindBlock:
+    """Return what finds the block of a value as it was made, in the run that goes on."""
+
+    def find() -> Block | None:
+        use = memory()
         return None if use is None else use.blocks.get(name)
+
+    return find
 
 
 def unwritten(device: Ascend, position: int) -> list[Array]:

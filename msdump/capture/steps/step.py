@@ -17,6 +17,8 @@ def walk(record: TensorRecord, steps: Sequence[Step]) -> TensorRecord | Reason:
     """Return a record after all steps, or the reason for which one of them dropped it."""
     for step in steps:
         kept = step(record)
+        if kept is record:  # as most steps leave it
+            continue
         if isinstance(kept, Reason):
             return kept
         record = kept
