@@ -30,7 +30,7 @@ def row(name="a", cells="3,-1,4.5", dtype="float32", io="output", shape="(2,3)")
 
 
 def run(tmp_path, *options):
-    """Compare ``dumped`` with ``golden``; return exit code, output and the rows of the table."""
+    """Compare the dump ``mine`` with ``golden``; return exit code, output and the rows of the table."""
     arguments = ["compare", str(tmp_path / "mine"), str(tmp_path / "golden"), "-out", str(tmp_path / "out")]
     done = CliRunner().invoke(main, [*arguments, *options])
     tables = sorted((tmp_path / "out").glob("compare_*.csv"))
