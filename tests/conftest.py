@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 
 import pytest
@@ -54,3 +55,11 @@ def quiet():
     before = log.handlers[:], log.level
     yield
     log.handlers[:], log.level = before
+
+
+@pytest.fixture
+def file_size_limit():
+    """Return a function that limits the size of every file this process writes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

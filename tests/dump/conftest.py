@@ -17,6 +17,7 @@ from msdump import env
 from msdump.capture.process import Process
 from msdump.frontends import mindspore
 from sample_nets.build import build
+from tests.dump import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 _OWN = (
@@ -36,18 +37,11 @@ _E2E = (
 
 def config(root, **changes):
     """Return a configuration that dumps everything, with keys replaced; None takes a key away."""
-    common = {
-        "dump_mode": 0,
-        "path": str(root),
-        "net_name": "Net",
-        "iteration": "all",
-        "saved_data": "tensor",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0],
-        "op_debug_mode": 0,
+    blocks = {
+        "common_dump_settings": settings.common(root),
+        "e2e_dump_settings": {"enable": True},
+        "msdump": {},
     }
-    blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}, "msdump": {}}
     for key, value in changes.items():
         home = "msdump" if key in _OWN else "e2e_dump_settings" if key in _E2E else "common_dump_settings"
         blocks[home][key] = value

@@ -6,6 +6,8 @@ import json
 import re
 import stat
 
+from tests.dump import settings
+
 CONTEXT = {"device_target": "Ascend", "jit_level": "O2"}
 PLACE = re.compile(
     r"(?:(?P<step>\d+)/)?(?P<time>\d{14})/(?P<device>\d+)/(?P<model>[\w-]+)/(?P<id>\d+)/(?P<run>\d+)"
@@ -15,18 +17,8 @@ NAME = re.compile(r"(?P<type>[\w-]+)\.(?P<name>[\w-]+)\.(?P<task>\d+)\.(?P<strea
 
 def configuration(root, *, fuses=False, **changes):
     """Return a configuration that dumps everything; None takes a key away."""
-    common = {
-        "op_debug_mode": 0,
-        "dump_mode": 0,
-        "path": str(root),
-        "net_name": "Net",
-        "iteration": "all",
-        "saved_data": "tensor",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0],
-    }
-    common = {key: value for key, value in (common | changes).items() if value is not None}
+    everything = settings.common(root)
+    common = {key: value for key, value in (everything | changes).items() if value is not None}
     return {"common_dump_settings": common, "msdump": {"fusion_switch": "on" if fuses else "off"}}
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,27 +13,15 @@ import pytest
 
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, InputError, UnsupportedOpError
 from msdump.store.write.files import DiskFiles
+from tests import disks
 from tests.dump import nets, trees
 
 
 @pytest.fixture
 def small_disk(tmp_path):
     """Give the directory of a file system that holds half a megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.fixture
-def file_size_limit():
-    """Return a function that limits the size of every file this process writes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with disks.mounted(tmp_path / "small", "512k") as folder:
+        yield folder
 
 
 def messages(caplog, level="WARNING"):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
-import subprocess
 import tempfile
 import traceback
 from pathlib import Path
 
 import pytest
+
+from tests import disks
 
 NOBODY = 65534
 
@@ -65,21 +65,8 @@ def user_dir():
 @pytest.fixture
 def small_disk(tmp_path):
     """Give the directory of a file system that holds one megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.fixture
-def file_size_limit():
-    """Return a function that limits the size of every file this process writes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with disks.mounted(tmp_path / "small", "1m") as folder:
+        yield folder
 
 
 @pytest.fixture
