@@ -111,6 +111,17 @@ class TensorRecord(NamedTuple):
         """Its elements as the host holds them."""
         return self.array if self.host is None else self.host
 
+    def shown(self, array: np.ndarray, dtype: DType, memory_format: str) -> TensorRecord:
+        """Return the tensor as the device holds it; what the host holds stays known.
+
+        Args:
+            array: Its elements.
+            dtype: Their type.
+            memory_format: Name of their layout.
+        """
+        operator, io, slot, _, _, timestamp, _, device, _ = self
+        return TensorRecord(operator, io, slot, dtype, array, timestamp, memory_format, device, self.on_host)
+
 
 @dataclass(frozen=True, slots=True)
 class Artifact:

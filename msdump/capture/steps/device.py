@@ -46,14 +46,12 @@ def to_device() -> Step:
         array, dtype = _held(record)
         part = record.device
         if part is None or part.format == DEFAULT_FORMAT:
-            return record._replace(array=array, dtype=dtype, host=record.on_host)
+            return record.shown(array, dtype, record.format)
         try:
-            return record._replace(
-                array=part.laid_out(array), dtype=dtype, format=part.format, host=record.on_host
-            )
+            return record.shown(part.laid_out(array), dtype, part.format)
         except FormatError:  # a format of which only the shape is known, or a shape that it cannot hold
             _tell_once(record, part.format, told)
-            return record._replace(array=array, dtype=dtype, host=record.on_host)
+            return record.shown(array, dtype, record.format)
 
     return step
 
@@ -61,7 +59,7 @@ def to_device() -> Step:
 def to_device_type(record: TensorRecord) -> TensorRecord:
     """Show tensors in the device's type and the host's layout, whose format has CANN's name."""
     array, dtype = _held(record)
-    return record._replace(array=array, dtype=dtype, format=host_format(array.shape), host=record.on_host)
+    return record.shown(array, dtype, host_format(array.shape))
 
 
 def to_device_memory(record: TensorRecord) -> TensorRecord:
@@ -72,7 +70,7 @@ def to_device_memory(record: TensorRecord) -> TensorRecord:
         # A shape that only the run told may be one that the format cannot hold.
         with contextlib.suppress(FormatError):
             array, format_name = part.laid_out(array), part.format
-    return record._replace(array=array, dtype=dtype, format=format_name, host=record.on_host)
+    return record.shown(array, dtype, format_name)
 
 
 def host_format(shape: Sequence[int]) -> str:
