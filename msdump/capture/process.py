@@ -188,6 +188,7 @@ class Process:
 
 
 def _sink(plan: DumpPlan) -> Sink:
+    """Return the sink of a plan: one that writes at once, or on Ascend one that leaves it to threads."""
     budget = Budget(plan.files.max_bytes)
     files = partial(
         DiskFiles, DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE, plan.files.path

@@ -1,4 +1,9 @@
-"""Overflow: which operators are dumped under ``op_debug_mode`` 3, and what is said about them."""
+"""Overflow: which operators are dumped under ``op_debug_mode`` 3, and what is said about them.
+
+An operator overflows where an output of float16, bfloat16 or float32 holds an infinity or a NaN, or where
+the device reports that it clamped a result to float16's range (``precision.Rounding.saturates``), which
+leaves neither. What its inputs held does not matter; the log tells whether they were bad already.
+"""
 
 from __future__ import annotations
 

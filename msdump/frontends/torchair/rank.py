@@ -1,4 +1,7 @@
-"""Which of how many processes this is."""
+"""Which of how many processes this is: torch.distributed's world size and global rank.
+
+They name the directory of a process's dump, ``worldsize{world}_global_rank{rank}`` (``store/layouts.py``).
+"""
 
 from __future__ import annotations
 
