@@ -30,10 +30,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
-def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+def name_hint(name: str, candidates: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: a hint at the closest candidate, "" without one.
 
-    >>> did_you_mean("inputs", ("input", "weight"))
+    >>> name_hint("inputs", ("input", "weight"))
     " (did you mean 'input'?)"
     """
     close = difflib.get_close_matches(name, candidates, n=1)

@@ -19,7 +19,7 @@ import click
 
 import msdump
 from msdump.cli import closed_pipe, messages
-from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, did_you_mean
+from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, name_hint
 
 FAILED: Final = 1
 REFUSED: Final = 2
@@ -75,7 +75,7 @@ class CommandGroup(click.Group):
         """Find the command that the arguments name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            hint = did_you_mean(name, COMMANDS)
+            hint = name_hint(name, COMMANDS)
             ctx.fail(f"no command {name!r}; the commands are {', '.join(COMMANDS)}{hint}")
         return super().resolve_command(ctx, args)
 

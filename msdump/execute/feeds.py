@@ -10,7 +10,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.errors import FormatError, InputError, did_you_mean
+from msdump.errors import FormatError, InputError, name_hint
 from msdump.execute.values import is_map
 from msdump.graph.graph import Graph, Value, ValueType
 
@@ -59,7 +59,7 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
             raise InputError(f"{graph.source}: input {name!r} is given twice")
         if name not in order and name not in graph.overridable:
             inputs = f"the inputs are {', '.join(order)}" if order else "the network takes none"
-            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{did_you_mean(name, order)}")
+            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{name_hint(name, order)}")
         items[name] = item
     return items
 

@@ -7,7 +7,6 @@ written when the watched operator ran, one after the operator under suspicion.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +25,6 @@ from msdump.observer import Arrays
 from msdump.plan import DumpPlan, ModelItem
 from msdump.record import OperatorRef
 from msdump.store.clock import CLOCK
-
-_log = logging.getLogger("msdump.capture")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from msdump import reading
 from msdump.dtypes import STRING, DType
-from msdump.errors import InputError, did_you_mean
+from msdump.errors import InputError, name_hint
 from msdump.graph.graph import Graph, Value, ValueType
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
@@ -119,7 +119,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
         if name in names:
             continue
         available = f"they are {', '.join(names)}" if names else "there are none"
-        hint = did_you_mean(name, names)
+        hint = name_hint(name, names)
         raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {available}{hint}")
 
 
