@@ -16,17 +16,20 @@ import numpy as np
 BLOCK: Final = 1 << 17
 """Elements that are looked at together, and stay in the cache meanwhile."""
 
-_RUN: Final = 1 << 9  # terms that BLAS adds up
+_RUN: Final = 1 << 9  # terms that BLAS adds up: few, so that their rounding errors stay few
 _SINGLES_FROM: Final = 1 << 15  # elements from which on float32 is added up in float32
+# 512 squares of the largest peak make 5e32, where float32 ends at 3e38.
 _SMALLEST_PEAK: Final = 1e-12  # below it squares vanish in float32
 _LARGEST_PEAK: Final = 1e15  # above it a run of them overflows
-_SIGN: Final = 0x8000
+_SIGN: Final = 0x8000  # the sign bit of a pattern, and the pattern of -0.0
 _FLOAT16_BITS: Final = np.int32(-0x70002000)  # where float32 has what a float16 consists of
 _FLOAT16_SCALE: Final = np.float32(2.0**112)  # by which the same bits differ in value
 
 
 class _Scratch(threading.local):
     """The buffers of a thread, each as long as a block."""
+
+    # Used again for each block: new memory of that size would have to be mapped and zeroed every time.
 
     def __init__(self) -> None:
         self.flags = np.empty(BLOCK, np.bool_)
@@ -42,13 +45,13 @@ class ElementView(Protocol):
     """How elements of a type are looked at, at most a block at a time."""
 
     def bounds(self, block: np.ndarray) -> tuple[float, float]:
-        """Return the largest and the smallest, NaN twice where one is NaN."""
+        """Return the largest and the smallest element, NaN twice where one is NaN."""
 
     def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
-        """Return how many are below and above zero, given the bounds."""
+        """Return how many elements are below and above zero, given the bounds."""
 
     def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
-        """Return how many are NaN, -inf and inf."""
+        """Return how many elements are NaN, -inf and inf."""
 
     def values(self, block: np.ndarray) -> np.ndarray:
         """Return elements that are all finite in a type that numpy is fast with."""
@@ -61,12 +64,13 @@ class _Numbers:
         return float(np.maximum.reduce(block)), float(np.minimum.reduce(block))
 
     def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
+        # the bounds often answer without a look at the elements; with NaN for bounds both are counted
         negative = 0 if low >= 0 else _count(np.less, block, 0)
         positive = 0 if high <= 0 else len(block) if low > 0 else _count(np.greater, block, 0)
         return negative, positive
 
     def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
-        nan = _count(np.not_equal, block, block)
+        nan = _count(np.not_equal, block, block)  # NaN alone differs from itself
         return nan, _count(np.equal, block, -math.inf), _count(np.equal, block, math.inf)
 
     def values(self, block: np.ndarray) -> np.ndarray:
@@ -81,18 +85,25 @@ class _Halves:
     """
 
     def __init__(self, infinity: int, values: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Take the pattern of inf and the way to float32."""
+        """Set up a type.
+
+        Args:
+            infinity: Bit pattern of inf; those of NaN are larger.
+            values: Converts finite elements to float32.
+        """
         self._infinity = infinity
         self.values = values
 
     def bounds(self, block: np.ndarray) -> tuple[float, float]:
+        # Signed, a pattern of a number below zero is less than all others; unsigned, it is greater, and the
+        # more so the further below zero the number is.
         signed, unsigned = block.view(np.int16), block.view(np.uint16)
         top, bottom = int(np.maximum.reduce(signed)), int(np.maximum.reduce(unsigned))
         if top > self._infinity or bottom > self._infinity + _SIGN:
             return math.nan, math.nan
-        if top < 0:
+        if top < 0:  # all are below zero: the one nearest to it
             top = int(np.minimum.reduce(unsigned))
-        if bottom < _SIGN:
+        if bottom < _SIGN:  # none is below zero
             bottom = int(np.minimum.reduce(unsigned))
         high, low = np.array((top, bottom), np.uint16).view(block.dtype)
         return float(high), float(low)
@@ -101,7 +112,7 @@ class _Halves:
         signed, unsigned = block.view(np.int16), block.view(np.uint16)
         negative = 0 if low >= 0 else _count(np.greater, unsigned, _SIGN)
         positive = 0 if high <= 0 else len(block) if low > 0 else _count(np.greater, signed, 0)
-        if math.isnan(high):
+        if math.isnan(high):  # NaN has a sign bit, too, but is neither below nor above zero
             negative -= _count(np.greater, unsigned, self._infinity + _SIGN)
             positive -= _count(np.greater, signed, self._infinity)
         return negative, positive
@@ -114,7 +125,13 @@ class _Halves:
 
 
 def _from_float16(block: np.ndarray) -> np.ndarray:
-    """Return finite float16 as float32: the bits in their places, then the exponent put right."""
+    """Return finite float16 as float32: the bits in their places, then the exponent put right.
+
+    The product is exact, that of subnormal numbers too; inf and NaN would become large numbers.
+
+    >>> _from_float16(np.array([1.5, -2, 6e-8], np.float16)).tolist()
+    [1.5, -2.0, 5.960464477539063e-08]
+    """
     singles = _SCRATCH.singles[: len(block)]
     bits = singles.view(np.int32)
     np.left_shift(block.view(np.int16), 13, out=bits, dtype=np.int32)
@@ -123,7 +140,7 @@ def _from_float16(block: np.ndarray) -> np.ndarray:
 
 
 def _from_bfloat16(block: np.ndarray) -> np.ndarray:
-    """Return bfloat16 as float32: the same bits, sixteen places higher."""
+    """Return bfloat16 as float32, as it is the upper half of one: the same bits, sixteen places higher."""
     singles = _SCRATCH.singles[: len(block)]
     np.left_shift(block.view(np.int16), 16, out=singles.view(np.int32), dtype=np.int32)
     return singles
@@ -156,26 +173,36 @@ def terms(values: np.ndarray, peak: float) -> np.ndarray:
 
 
 def total(addends: np.ndarray) -> float:
-    """Return the sum of terms."""
+    """Return the sum of terms.
+
+    >>> total(np.array([0.5, 1, 2]))
+    3.5
+    """
     ones = _ONES[addends.dtype.itemsize]
     whole = len(addends) - len(addends) % _RUN
-    found = _sum_of_runs(addends[:whole].reshape(-1, _RUN), ones) if whole else 0.0
-    return found + float(np.dot(addends[whole:], ones[: len(addends) - whole]))
+    sum_of_runs = _sum_of_runs(addends[:whole].reshape(-1, _RUN), ones) if whole else 0.0
+    return sum_of_runs + float(np.dot(addends[whole:], ones[: len(addends) - whole]))
 
 
 def total_of_squares(addends: np.ndarray) -> float:
-    """Return the sum of the squares of terms."""
+    """Return the sum of the squares of terms.
+
+    >>> total_of_squares(np.array([0.5, 1, 2]))
+    5.25
+    """
     whole = len(addends) - len(addends) % _RUN
-    runs, rest = addends[:whole].reshape(-1, _RUN), addends[whole:]
-    return (_sum_of_runs(runs, runs) if whole else 0.0) + float(np.dot(rest, rest))
+    runs, tail = addends[:whole].reshape(-1, _RUN), addends[whole:]
+    return (_sum_of_runs(runs, runs) if whole else 0.0) + float(np.dot(tail, tail))
 
 
-def _sum_of_runs(runs: np.ndarray, others: np.ndarray) -> float:
+def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
+    """Return the sum of the products of runs with others: with ones their sum, with themselves that of squares."""
     # Short runs also keep BLAS from waking threads, which would wait for those of the network.
-    return float(np.add.reduce(np.vecdot(runs, others), dtype=np.float64))
+    return float(np.add.reduce(np.vecdot(runs, factors), dtype=np.float64))
 
 
-def _count(compare: np.ufunc, block: np.ndarray, with_what: np.ndarray | float) -> int:
+def _count(compare: np.ufunc, block: np.ndarray, operand: np.ndarray | float) -> int:
+    """Return how many elements of a block a comparison holds for."""
     flags = _SCRATCH.flags[: len(block)]
-    compare(block, with_what, out=flags)
+    compare(block, operand, out=flags)
     return int(np.count_nonzero(flags))

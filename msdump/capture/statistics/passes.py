@@ -29,15 +29,30 @@ _MEASURABLE_KINDS: Final = "bifu"
 
 
 def is_measurable(dtype: DType) -> bool:
-    """Tell whether a type has statistics; text and complex numbers have none."""
+    """Tell whether a type has statistics; text and complex numbers have none.
+
+    >>> from msdump import dtypes
+    >>> [is_measurable(dtypes.from_name(name)) for name in ("bfloat16", "int4", "bool", "complex64")]
+    [True, True, True, False]
+    """
     return dtype.saved.kind in _MEASURABLE_KINDS
 
 
 def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
-    """Return what is needed of a tensor; what is not needed has no meaning.
+    """Measure a tensor: fill in the fields of ``Totals`` that are needed; the others have no meaning.
 
-    Where the largest or smallest element is zero, it has the sign of the first
-    zero, as MindSpore's element by element comparison leaves it.
+    NaN makes extremes and sums NaN, infinities take part in them; sums are in double. Where the largest
+    or smallest element is zero, it has the sign of the first zero, as MindSpore's element by element
+    comparison leaves it.
+
+    >>> from msdump import dtypes
+    >>> array = np.array([[-2, 1], [0, 3]], np.float32)
+    >>> need = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
+    >>> totals = measure(array, dtypes.from_name("float32"), need)
+    >>> totals.high, totals.low, totals.mean, totals.squares
+    (3.0, -2.0, 0.5, 14.0)
+    >>> totals.negative, totals.positive, totals.zero
+    (1, 2, 1)
 
     Args:
         array: At least one element, in the original type; any shape and strides.
@@ -46,13 +61,14 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     """
     if need == NOTHING:
         return Totals(array.size)
-    flat = array.reshape(-1)
+    flat = array.reshape(-1)  # a view, unless strides forbid one
     if dtype.saved.kind == "b":
         return _of_booleans(flat)
     if len(flat) < 2 * _PART:
         totals = _totals(flat, dtype, need)
     else:
         totals = Totals(len(flat))
+        # joined in the order of the parts, so that a sum does not depend on which thread is first
         for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
             totals.join(part)
     if need.extremes and dtype.saved.kind == "f":
@@ -61,13 +77,14 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
 
 
 def _parts(flat: np.ndarray) -> list[np.ndarray]:
-    """Cut a large tensor, one part for each thread."""
+    """Return the parts of a large tensor, one for each thread and none too short to be worth one."""
     count = min(thread_count(), len(flat) // _PART)
     bounds = [len(flat) * number // count for number in range(count + 1)]
     return [flat[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
+    """Measure a part of a tensor; the signs of zero extremes are not those of the first zero yet."""
     totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
     with np.errstate(all="ignore"):
         for block in _blocks(part, dtype, BLOCK):
@@ -77,12 +94,13 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
 
 def _blocks(flat: np.ndarray, dtype: DType, length: int) -> Iterator[np.ndarray]:
     """Yield the elements, those of types that numpy does not know in the next larger one."""
-    wanted = dtype.numpy if dtype.name in HALVES else dtype.saved
-    for start in range(0, len(flat), length):
-        yield np.ascontiguousarray(flat[start : start + length], wanted)
+    viewed_as = dtype.numpy if dtype.name in HALVES else dtype.saved
+    for start in range(0, len(flat), length):  # converted block by block: a copy never leaves the cache
+        yield np.ascontiguousarray(flat[start : start + length], viewed_as)
 
 
 def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: Totals) -> None:
+    """Add what is needed of a block to the totals of the elements before it."""
     high, low = elements.bounds(block)
     is_finite = low > -math.inf and high < math.inf
     totals.stretch(high, low)
@@ -91,10 +109,11 @@ def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: 
     if not (need.total or need.squares):
         return
     if not is_finite:
+        # The sum of the extremes is the sum of the block: NaN with a NaN or with both infinities, else infinite.
         totals.total += high + low
         totals.squares += high * high + low * low
         return
-    if high == low:
+    if high == low:  # exact, as adding up the elements one by one would not be: masks and fills are common
         totals.total += len(block) * high
         totals.squares += len(block) * high * high
         return
@@ -108,11 +127,12 @@ def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: 
 def _add_counts(
     block: np.ndarray, elements: ElementView, totals: Totals, bounds: tuple[float, float]
 ) -> None:
+    """Add the counts of a block to the totals, given the largest and smallest element of the block."""
     high, low = bounds
     negative, positive = elements.signs(block, high, low)
     totals.negative += negative
     totals.positive += positive
-    if low > -math.inf and high < math.inf:
+    if low > -math.inf and high < math.inf:  # finite bounds: none of the three further looks finds anything
         return
     nan, negative_inf, positive_inf = elements.nonfinite(block)
     totals.nan += nan
@@ -121,7 +141,7 @@ def _add_counts(
 
 
 def _of_booleans(flat: np.ndarray) -> Totals:
-    """Truth values count as 0 and 1."""
+    """Measure truth values, which count as 0 and 1."""
     totals = Totals(len(flat), positive=int(np.count_nonzero(flat)))
     totals.stretch(float(totals.positive > 0), float(totals.positive == len(flat)))
     totals.total = totals.squares = float(totals.positive)
@@ -133,7 +153,7 @@ def _sign_zeros(flat: np.ndarray, dtype: DType, totals: Totals) -> None:
     if totals.high and totals.low:
         return
     for block in _blocks(flat, dtype, _ZERO_BLOCK):
-        is_zero = block.view(f"u{block.itemsize}") << 1 == 0
+        is_zero = block.view(f"u{block.itemsize}") << 1 == 0  # both zeros, once the sign is shifted out
         first = int(is_zero.argmax())
         if is_zero[first]:
             zero = float(block[first])

@@ -26,14 +26,28 @@ _log = logging.getLogger("msdump.capture")
 
 _PLATFORM: Final = "Ascend"  # the only one that computes statistics itself
 _SINGLE: Final = np.dtype(np.float32)
-_MSPROBE_COLUMNS: Final = 13
+_MSPROBE_COLUMNS: Final = 13  # msprobe refuses files with fewer
 
 Cells = tuple[Cell, ...]
 Measure = Callable[[TensorRecord], Cells]
 
 
 class Statistics:
-    """Measures tensors and writes their rows.
+    """Measures tensors and formats their rows.
+
+    >>> from msdump import dtypes
+    >>> from msdump.plan import DeviceTarget, Naming
+    >>> from msdump.record import IO
+    >>> style = names.STYLES[Naming.V2_5, DeviceTarget.ASCEND]
+    >>> statistics = Statistics(StatisticSpec(("max", "l2norm", "count")), style)
+    >>> array = np.array([[1, -2], [0, 2]], np.float32)
+    >>> operator_ref = OperatorRef("Add", "Default/Add-op0")
+    >>> record = TensorRecord(operator_ref, IO.OUTPUT, 0, dtypes.from_name("float32"), array, 1700000000000000)
+    >>> cells = statistics.measure(record)
+    >>> cells
+    (2.0, 3.0, 4)
+    >>> statistics.row(record, cells)
+    b'Add,Default_Add-op0,0,0,1700000000000000,output,0,16,float32,"(2,2)",2,3,4\\n'
 
     ``measure`` may run in any thread, and has to run before the elements are
     widened to what .npy files hold: bfloat16 is hashed and sized as it is.
@@ -43,7 +57,7 @@ class Statistics:
     """
 
     def __init__(self, spec: StatisticSpec, style: Style) -> None:
-        """Compile a plan.
+        """Choose how the statistics of a plan are computed.
 
         Args:
             spec: What is computed, and where.
@@ -73,11 +87,13 @@ class Statistics:
             task_id: Task of the operator under Ascend O2.
             stream_id: Stream of the emulated device.
         """
-        found = self._names.get(record.operator)
-        if found is None:
+        # Names are spelled character by character: once for an operator, not for each of its tensors.
+        type_and_name = self._names.get(record.operator)
+        if type_and_name is None:
             op_name = names.op_name(record.operator, self._style)
-            found = self._names[record.operator] = (names.sanitize(record.operator.op_type), op_name)
-        return statistic_csv.row(record, cells, *found, task_id, stream_id)
+            type_and_name = (names.sanitize(record.operator.op_type), op_name)
+            self._names[record.operator] = type_and_name
+        return statistic_csv.row(record, cells, *type_and_name, task_id, stream_id)
 
 
 def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
@@ -97,12 +113,16 @@ def advice(spec: StatisticSpec) -> str | None:
 
 
 def octets_of(record: TensorRecord) -> memoryview:
-    """Return the bytes that are hashed: little endian, of packed types those of the unpacked elements."""
+    """Return the bytes that are hashed: little endian, of packed types those of the unpacked elements.
+
+    The array's own memory where it is contiguous, so that nothing is copied.
+    """
     array = record.array if record.dtype.per_byte == 1 else widen(record.array, record.dtype)
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def _on_host(statistics: tuple[Statistic, ...]) -> Measure:
+    """Return a measure that finds out in one pass what all statistics need; hashes read the bytes again."""
     need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
     values = tuple(statistic.value for statistic in statistics)
 

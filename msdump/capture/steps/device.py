@@ -35,12 +35,16 @@ def to_host(record: TensorRecord) -> TensorRecord:
     dtype = part.element_type(record.dtype)
     if dtype is record.dtype:
         return record
+    # vendor: the file has the host's type, but its values have been through the device's and are rounded
     return record._replace(array=precision.cast(part.held(record.array, dtype), record.dtype))
 
 
 def to_device() -> Step:
-    """Show tensors in device type, format and shape (``trans_flag`` false)."""
-    told: set[str] = set()
+    """Return the step that shows tensors in device type, format and shape (``trans_flag`` false).
+
+    A tensor that its format cannot hold is shown as on the host, and its operator named once.
+    """
+    warned: set[str] = set()
 
     def step(record: TensorRecord) -> TensorRecord:
         array, dtype = _held(record)
@@ -50,7 +54,7 @@ def to_device() -> Step:
         try:
             return record.shown(part.laid_out(array), dtype, part.format)
         except FormatError:  # a format of which only the shape is known, or a shape that it cannot hold
-            _tell_once(record, part.format, told)
+            _warn_once(record, part.format, warned)
             return record.shown(array, dtype, record.format)
 
     return step
@@ -74,12 +78,19 @@ def to_device_memory(record: TensorRecord) -> TensorRecord:
 
 
 def host_format(shape: Sequence[int]) -> str:
-    """Return the format of a tensor that lies in memory as on the host (MindSpore's O2 dump)."""
+    """Return the format of a tensor that lies in memory as on the host (MindSpore's O2 dump).
+
+    >>> host_format((1, 2, 3, 4)), host_format((3, 4))
+    ('NCHW', 'ND')
+    """
     return "NCHW" if len(shape) == _IMAGE else "ND"
 
 
 def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
-    """Return what gives an input of an operator in the type that the device reads, never saturated."""
+    """Return a function that gives an operator's input in the type that the device reads, never saturated.
+
+    An infinite input stays infinite, so that an overflow can be told from one that was there before.
+    """
     tensors = {
         (node.operator, slot): tensor
         for position, node in enumerate(device.graph.nodes)
@@ -105,9 +116,9 @@ def _held(record: TensorRecord) -> tuple[np.ndarray, DType]:
     return part.held(record.array, dtype), dtype
 
 
-def _tell_once(record: TensorRecord, format_name: str, told: set[str]) -> None:
+def _warn_once(record: TensorRecord, format_name: str, warned: set[str]) -> None:
     name = record.operator.full_name
-    if name not in told:
-        told.add(name)
+    if name not in warned:
+        warned.add(name)
         message = "%s: %s.%d is saved as on the host: trans_flag false cannot show it in %s"
         _log.warning(message, name, record.io, record.slot, format_name)

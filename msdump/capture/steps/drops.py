@@ -25,7 +25,7 @@ def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -
         inputs: Its inputs count.
         outputs: Its outputs count.
     """
-    names = node.inputs * inputs + node.outputs * outputs
+    names = node.inputs * inputs + node.outputs * outputs  # of a side that does not count: no names
     return sum(is_no_tensor(graph, name) for name in names if name)
 
 
@@ -40,7 +40,7 @@ def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
 
 
 def drop_text() -> Step:
-    """Drop string tensors, which no file of a dump can hold; each operator is named once."""
+    """Return the step that drops string tensors, which no file of a dump can hold; it names an operator once."""
     warned: set[str] = set()
 
     def step(record: TensorRecord) -> TensorRecord | Reason:

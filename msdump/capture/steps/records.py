@@ -50,11 +50,11 @@ def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
         memory: Gives the addresses of the main graph.
     """
 
-    def inner() -> Addresses | None:
-        use = memory()
-        return None if use is None else use.inside(device.graph.index)
+    def inside() -> Addresses | None:
+        addresses = memory()
+        return None if addresses is None else addresses.inside(device.graph.index)
 
-    return memory if device is main else inner
+    return memory if device is main else inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class OperatorRecords:
     def __init__(
         self, device: Ascend | None, memory: Memory = lambda: None, *, counts_present: bool = False
     ) -> None:
-        """Look at a graph.
+        """Prepare the records of a graph.
 
         Args:
             device: The emulated device with the graph, None on CPU and GPU.
@@ -147,15 +147,16 @@ class OperatorRecords:
             now: Gives each record its timestamp.
         """
         parts = None if self._device is None else self._parts(self._device, position, io)
-        count = 0
+        present = 0
         for slot, array in enumerate(arrays):
             if array is None:
                 continue
             dtype = dtypes.from_numpy(array.dtype)
-            number = count if self._counts_present else slot
+            number = present if self._counts_present else slot
             part = None if parts is None else parts[slot]
+            # The record is made when it is taken, behind the one before it: timestamps tell the order of files.
             yield TensorRecord(operator, io, number, dtype, array, now(), device=part)
-            count += dtype is not STRING
+            present += dtype is not STRING
 
     def of_both(
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
@@ -184,13 +185,14 @@ class OperatorRecords:
         )
 
     def _parts(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
-        known = self._inputs if io is IO.INPUT else self._outputs
-        parts = known.get(position)
+        """Return how the device holds the inputs or outputs of an operator, one for each slot."""
+        by_position = self._inputs if io is IO.INPUT else self._outputs
+        parts = by_position.get(position)
         if parts is None:
-            parts = known[position] = self._made(device, position, io)
+            parts = by_position[position] = self._slots(device, position, io)
         return parts
 
-    def _made(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
+    def _slots(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
         node = device.graph.nodes[position]
         values, origin = (node.inputs, "") if io is IO.INPUT else (node.outputs, _origin(node))
         return tuple(
@@ -209,8 +211,8 @@ def _of_slot(memory: Memory, position: int, io: IO, slot: int) -> FindBlock:
     """Return what finds the block of an operator's input or output in the run that goes on."""
 
     def find() -> Block | None:
-        use = memory()
-        return None if use is None else use.block(position, io, slot)
+        addresses = memory()
+        return None if addresses is None else addresses.block(position, io, slot)
 
     return find
 
@@ -219,14 +221,14 @@ def _of_value(memory: Memory, name: str) -> FindBlock:
     """Return what finds the block of a value as it was made, in the run that goes on."""
 
     def find() -> Block | None:
-        use = memory()
-        return None if use is None else use.blocks.get(name)
+        addresses = memory()
+        return None if addresses is None else addresses.blocks.get(name)
 
     return find
 
 
 def unwritten(device: Ascend, position: int) -> list[Array]:
-    """Return the outputs of an operator that has made none; memory that nobody wrote reads as zero.
+    """Return the outputs of an operator that failed before it wrote them; such memory reads as zero.
 
     None stands for those whose type or shape only a run tells.
     """
@@ -243,4 +245,5 @@ def _zeros(value_type: ValueType) -> Array:
 
 
 def _origin(node: Node) -> str:
+    """Return the full name of the operator that gave a node's outputs: the last one of those fused in it."""
     return node.members[-1].operator.full_name

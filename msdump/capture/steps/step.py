@@ -1,4 +1,4 @@
-"""What a step is, and the walk through several.
+"""Steps: functions that a tensor's record walks through on its way into a file.
 
 A step takes a record and returns it, another one, or the reason for which it gets no file.
 """
