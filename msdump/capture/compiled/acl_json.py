@@ -1,4 +1,4 @@
-"""``acl_dump_{device_id}.json``: what MindSpore tells CANN before each step under Ascend O2."""
+"""``acl_dump_{device_id}.json``: the configuration that MindSpore gives CANN before each step of O2."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ _MODES: Final = {(True, True): "all", (True, False): "input", (False, True): "ou
 
 def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bool) -> bytes:
     """Return the file for one step: compact JSON with sorted keys.
+
+    >>> from msdump.plan import Context, FilePlan
+    >>> plan = DumpPlan("data_dump.json", b"{}", Context(), FilePlan("/dump"))
+    >>> content(plan, (), "/dump/0", is_dumped=True)
+    b'{"dump":{"dump_list":[],"dump_mode":"all","dump_op_switch":"on","dump_path":"/dump/0"}}'
 
     Args:
         plan: The plan.
@@ -48,11 +53,13 @@ def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) ->
         return ()
     items = sorted(pattern.item.replace(" ", "") for pattern in selector.patterns)
     searched = [pattern for pattern in selector.patterns if pattern.kind is PatternKind.REGEX]
-    found = (name for name in full_names if any(pattern.matches(name) for pattern in searched))
-    return (*items, *found)
+    # vendor: the items themselves stand in the list, too, expressions as they were written
+    matched = (name for name in full_names if any(pattern.matches(name) for pattern in searched))
+    return (*items, *matched)
 
 
 def _settings(plan: DumpPlan, layers: tuple[str, ...], root: str) -> dict[str, Any]:
+    """Return the settings of a step that is dumped; overflow and exception dumps select no operators."""
     if plan.when.trigger is Trigger.OVERFLOW:
         return {"dump_debug": "on", "dump_path": root}
     if plan.when.trigger is Trigger.EXCEPTION:

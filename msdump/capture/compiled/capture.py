@@ -57,6 +57,7 @@ class CompiledCapture:
                 exception scenes.
         """
         self._no_tensors = _count_no_tensors(plan, device, selection)
+        # also operators whose sequences are only counted, for the summary
         self.watched: Sequence[bool] = tuple(
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
@@ -93,7 +94,7 @@ class CompiledCapture:
         self._inputs = inputs
 
     def end(self) -> None:
-        """Let go of what the network was fed."""
+        """Drop the references to what the network was fed, which may be large."""
         self._inputs = {}
         for body in self.bodies.values():
             body.end()
@@ -114,16 +115,18 @@ class CompiledCapture:
             )
             if refusal is not None:
                 return
+            # vendor: a file of its own tells of the overflow, earlier than the operator's
             op_debug.write(self._directory, task, CLOCK.now())
         for name in self._data.get(position, ()):
             self._write_data(name)
-        read = self._unblocked(position, IO.INPUT, inputs)
-        made = self._unblocked(position, IO.OUTPUT, outputs)
-        files: tuple[tuple[Arrays, Arrays], ...] = ((read, made),)
+        inputs = self._unblocked(position, IO.INPUT, inputs)
+        outputs = self._unblocked(position, IO.OUTPUT, outputs)
+        files: tuple[tuple[Arrays, Arrays], ...] = ((inputs, outputs),)
+        # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
         if is_collective(operator.op_type):
-            files = (read, ()), ((), made)
-        for of_file in files:
-            records = self._records.at_once(operator, position, *of_file, CLOCK.now())
+            files = (inputs, ()), ((), outputs)
+        for file_inputs, file_outputs in files:
+            records = self._records.at_once(operator, position, file_inputs, file_outputs, CLOCK.now())
             self._pipeline.take(self._directory, operator, task, records)
 
     def enter(self, body: Graph) -> CompiledCapture | None:
@@ -139,8 +142,8 @@ class CompiledCapture:
         if self._failure is None or task is None:
             return
         operator = self._nodes[position].operator
-        made = unwritten(self._device, position) if self._shows_unwritten else ()
-        records = self._records.at_once(operator, position, inputs, made, CLOCK.now())
+        outputs = unwritten(self._device, position) if self._shows_unwritten else ()
+        records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
         self._failure.take(self._directory, operator, task, records)
 
     def _unblocked(self, position: int, io: IO, arrays: Arrays) -> Arrays:
@@ -152,7 +155,7 @@ class CompiledCapture:
 
     def _write_data(self, name: str) -> None:
         """Write the ``Data`` operator of a graph input, once in an execution."""
-        array = self._inputs.pop(name, None)
+        array = self._inputs.pop(name, None)  # shared with the bodies: the first reader writes it
         if isinstance(array, np.ndarray):
             operator = OperatorRef(ge_names.DATA, name)
             record = self._records.of_graph_input(operator, name, array, CLOCK.now())

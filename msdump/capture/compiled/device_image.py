@@ -1,4 +1,4 @@
-"""What lies in device memory while a graph runs, byte by byte, and what faulty kernels make of it."""
+"""The bytes of device memory while a graph runs, which faulty kernels may overwrite."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from msdump.graph.kernel.stomp import stomped_bytes
 from msdump.observer import Arrays
 from msdump.record import IO, Buffer, TensorRecord
 
-_STOMP: Final = 0x5A  # what a faulty kernel writes
+_STOMP: Final = 0x5A  # the byte that a faulty kernel writes
 _NO_TIME: Final = 0  # of results in memory; a file of them has a time of its own
 
 
 @dataclass(frozen=True, slots=True)
-class Lying:
-    """A result that lies in device memory.
+class StoredResult:
+    """An operator's result that is stored in device memory.
 
     Attributes:
         graph: Index of its graph.
         value: Its name there.
-        record: How it was when it was made, as the host holds it; its address stays what it was then.
-        info: What a file's header says of it.
+        record: The result as the host holds it, with the address that it had when it was stored.
+        info: Its fields in the header of a dump file: address, size, shape, format and type on the device.
     """
 
     graph: int
@@ -60,68 +60,70 @@ class DeviceImage:
     """The results of one run at their addresses: of the main graph and of what runs inside it."""
 
     def __init__(self) -> None:
-        """Begin with empty memory."""
+        """Start with empty memory."""
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew with empty memory."""
+        """Empty the memory."""
         self._contents = Contents()
-        self._lying: dict[tuple[int, str], Lying] = {}
+        self._results: dict[tuple[int, str], StoredResult] = {}
+        # kept alive for the operators that read them: the observer's promise to the loop
         self._overwritten: list[dict[str, np.ndarray]] = []
-        self._untold: dict[int, dict[str, np.ndarray]] = {}
+        self._unreported: dict[int, dict[str, np.ndarray]] = {}
 
-    def write(self, lying: Lying, data: Buffer, *, is_view: bool) -> None:
-        """Put the bytes of a result where it lies.
+    def write(self, result: StoredResult, data: Buffer, *, is_view: bool) -> None:
+        """Store the bytes of a result at its address.
 
-        What lay there is gone, unless the result is a view of it.
+        Results that were stored there before are gone, unless the new one is a view of them.
         """
-        self._contents.write(lying.start, data)
-        for old in self._overlapping(lying.start, lying.end):
-            if not (is_view and old.start == lying.start):
-                del self._lying[old.graph, old.value]
-        self._lying[lying.graph, lying.value] = lying
+        self._contents.write(result.start, data)
+        for old in self._overlapping(result.start, result.end):
+            if not (is_view and old.start == result.start):
+                del self._results[old.graph, old.value]
+        self._results[result.graph, result.value] = result
 
     def stomp(self, start: int, size: int) -> None:
-        """Let a faulty kernel write past its last result; what it changed is told to each graph."""
+        """Let a faulty kernel write past its last result; ``changed`` tells each graph what it hit."""
         self._contents.fill(start, size, _STOMP)
         for hit in self._overlapping(start, start + size):
-            self._untold.setdefault(hit.graph, {})[hit.value] = self._host_array(hit)
+            self._unreported.setdefault(hit.graph, {})[hit.value] = self._host_array(hit)
 
     def changed(self, graph: int) -> dict[str, np.ndarray]:
-        """Return the values of a graph that were overwritten since it was last told.
+        """Return the values of a graph that were overwritten since the last call for it.
 
-        They read as memory does now, and stay so until the memory is cleared.
+        They are arrays of their own, as the host would read the memory now; they live until it is cleared.
         """
-        changed = self._untold.pop(graph, {})
+        changed = self._unreported.pop(graph, {})
         if changed:
             self._overwritten.append(changed)
         return changed
 
-    def _overlapping(self, start: int, end: int) -> list[Lying]:
-        return [lying for lying in self._lying.values() if lying.overlaps(start, end)]
+    def _overlapping(self, start: int, end: int) -> list[StoredResult]:
+        return [result for result in self._results.values() if result.overlaps(start, end)]
 
-    def record(self, lying: Lying) -> TensorRecord:
+    def record(self, result: StoredResult) -> TensorRecord:
         """Return a result as memory reads now, in the device's type and the host's layout."""
-        record = lying.record
+        record = result.record
         dtype = record.dtype if record.device is None else record.device.element_type(record.dtype)
-        return record._replace(array=self._array(lying), dtype=dtype, host=record.array)
+        return record._replace(array=self._array(result), dtype=dtype, host=record.array)
 
-    def _array(self, lying: Lying) -> np.ndarray:
-        info, part = lying.info, lying.record.device
+    def _array(self, result: StoredResult) -> np.ndarray:
+        """Return a result as memory reads now, in the device's type; padding of its format is cut off."""
+        info, part = result.info, result.record.device
         array = dump_data.tensor(info, memoryview(self._contents.read(info.address, info.size)))
         if part is None or info.shape == info.original_shape:
             return array.reshape(info.original_shape)
         return formats.decode(part.format, array, info.original_shape, part.groups)
 
-    def _host_array(self, lying: Lying) -> np.ndarray:
-        return self._array(lying).astype(lying.record.dtype.numpy, copy=False)
+    def _host_array(self, result: StoredResult) -> np.ndarray:
+        return self._array(result).astype(result.record.dtype.numpy, copy=False)
 
 
 class GraphImage:
     """The results of one graph's operators in device memory."""
 
     def __init__(self, device: Ascend, memory: Memory, image: DeviceImage) -> None:
-        """Look at a graph.
+        """Prepare the memory of a graph.
 
         Args:
             device: The emulated device with the graph.
@@ -139,23 +141,28 @@ class GraphImage:
         """Number of the graph's operators."""
         return len(self._nodes)
 
-    def put(self, position: int, outputs: Arrays) -> tuple[Lying, ...]:
-        """Write the results of an operator to their addresses; return those that have one."""
+    def put(self, position: int, outputs: Arrays) -> tuple[StoredResult, ...]:
+        """Store the results of an operator at their addresses; return those that have one."""
         node = self._nodes[position]
         is_view = moves_nothing(node)  # what lies there is the input, by another name
-        made = []
+        results = []
         for record in self._records.of(node.operator, position, IO.OUTPUT, outputs, lambda: _NO_TIME):
             if record.device is None or not record.device.address:
                 continue
             pinned = record._replace(device=record.device.pinned())
             shown = to_device_memory(pinned)
-            lying = Lying(self._index, node.outputs[record.slot], pinned, device_tensor.info(shown))
-            self._image.write(lying, device_tensor.contents(shown), is_view=is_view)
-            made.append(lying)
-        return tuple(made)
+            result = StoredResult(self._index, node.outputs[record.slot], pinned, device_tensor.info(shown))
+            self._image.write(result, device_tensor.contents(shown), is_view=is_view)
+            results.append(result)
+        return tuple(results)
 
-    def stomp(self, position: int, made: Sequence[Lying]) -> dict[str, np.ndarray]:
-        """Let a faulty kernel write past its last result; return what faults have changed in the graph."""
-        if self._stomps[position] and made:
-            self._image.stomp(made[-1].end, self._stomps[position])
+    def stomp(self, position: int, results: Sequence[StoredResult]) -> dict[str, np.ndarray]:
+        """Let a faulty kernel write past its last result; return what faults have changed in the graph.
+
+        Args:
+            position: Place of the kernel in the graph's execution order; a sound one writes nothing.
+            results: Its own results, as ``put`` returned them.
+        """
+        if self._stomps[position] and results:
+            self._image.stomp(results[-1].end, self._stomps[position])
         return self._image.changed(self._index)

@@ -13,7 +13,7 @@ from msdump.capture.compiled import acl_json, model_selection, watcher
 from msdump.capture.compiled.capture import CompiledCapture
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.capture.compiled.watcher import Sight, WatcherCapture
+from msdump.capture.compiled.watcher import WatcherCapture, WatcherRun
 from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
 from msdump.capture.process import Process
 from msdump.capture.selection import used_items
@@ -103,16 +103,16 @@ class CompiledDump:
 
     def _watcher(self) -> WatcherCapture:
         watcher.warn_of_unknown(*_whole(self._devices), self.plan)
-        sight = Sight()
-        found = {
+        run = WatcherRun()
+        captures = {
             device.graph.index: WatcherCapture(
-                self.plan, device, self._memory_of(device), self._pipeline, sight
+                self.plan, device, self._memory_of(device), self._pipeline, run
             )
             for device in self._devices
         }
-        for capture in found.values():
-            capture.bodies = found
-        return found[self._devices[0].graph.index]
+        for capture in captures.values():
+            capture.bodies = captures
+        return captures[self._devices[0].graph.index]
 
     def _memory_of(self, device: Ascend) -> Memory:
         return memory_of(device, self._devices[0], self._memory)
@@ -143,7 +143,7 @@ class CompiledDump:
         return OverflowTrigger(limit, reader(device)), self._op_debug
 
     def write_graph_files(self) -> None:
-        """Tell whether the files of the compilation were written; O2 saves no .ir files by itself."""
+        """Complete the files of the compilation; O2 saves no .ir files by itself."""
         self.sink.flush()
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
@@ -173,6 +173,7 @@ class CompiledDump:
         """Note a run that is about to go undumped."""
         del run
         if self.plan.files.tree is Tree.STEPS:
+            # vendor: a step that is not dumped is configured, too, with a step number that never comes
             self._configure(self.plan.files.path, is_dumped=False)
 
     def _execution(self, run: Run) -> str:
@@ -181,6 +182,7 @@ class CompiledDump:
         if self.plan.files.tree is not Tree.STEPS:
             return self._of_configuration(number)
         self._configure(f"{self.plan.files.path.rstrip('/')}/{step}", is_dumped=True)
+        # two steps of one second, or of two programs, must not share a directory
         time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, number, step))
         return self._layout.execution(time, number, step)
 
@@ -239,6 +241,7 @@ def _select(
     graph: Graph, plan: DumpPlan, marked: frozenset[str], model: tuple[str, tuple[bool, ...]]
 ) -> ModelSelection:
     file_name, runs = model
+    # vendor: dump_level kernel is about the kernels of operators that are called alone
     if plan.compiled.level is DumpLevel.KERNEL:
         return ModelSelection((Reason.KERNEL_LEVEL,) * len(runs), {}, {})
     if plan.when.trigger is Trigger.EXCEPTION:
@@ -269,7 +272,7 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
     """Return the selection of one graph, of the one of all graphs of a model."""
     return ModelSelection(
         whole.refusals[nodes.start : nodes.stop],
-        {position - nodes.start: found for position, found in whole.data.items() if position in nodes},
+        {position - nodes.start: inputs for position, inputs in whole.data.items() if position in nodes},
         {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
     )
 
@@ -282,5 +285,5 @@ def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
 def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
     if plan.when.trigger is not Trigger.OVERFLOW:
         return None
-    known = [task for device in devices for task in device.tasks]
-    return OpDebugWriter(sink, known, model_id, is_json=plan.files.file_format is FileFormat.NPY)
+    model_tasks = [task for device in devices for task in device.tasks]
+    return OpDebugWriter(sink, model_tasks, model_id, is_json=plan.files.file_format is FileFormat.NPY)

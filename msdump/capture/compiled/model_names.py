@@ -9,6 +9,11 @@ def names(node: Node) -> frozenset[str]:
     """Return the names of an operator of the compiled graph: full name and ONNX name.
 
     A fused operator has the joined ONNX names of its parts, ``conv1conv1_relu``.
+
+    >>> from msdump.record import OperatorRef
+    >>> operator = OperatorRef("Conv2D", "Default/Conv2D-op0")
+    >>> sorted(names(Node("conv1", "Conv", "", (), (), {}, operator, (), None)))
+    ['Default/Conv2D-op0', 'conv1']
     """
     return frozenset({node.operator.full_name, node.name, "".join(part.name for part in node.members)})
 
@@ -20,5 +25,5 @@ def all_names(node: Node) -> frozenset[str]:
 
 
 def kinds(node: Node) -> frozenset[str]:
-    """Return the types of an operator: of the compiled graph, and of ONNX."""
+    """Return the types of an operator: of the compiled graph, ``Conv2D``, and of ONNX, ``Conv``."""
     return frozenset({node.operator.op_type, node.op_type})

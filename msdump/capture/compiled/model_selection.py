@@ -134,14 +134,14 @@ class Items:
     def of(cls, models: Iterable[ModelItem], file_name: str, graph_name: str, source: str = "") -> Items:
         """Choose the items for a model by the name of its file and its own; ``source`` is for messages."""
         keys = {None, file_name, graph_name}
-        mine = tuple(item for item in models if item.model_name in keys)
-        last = {item.model_name: item for item in mine}
+        applicable = tuple(item for item in models if item.model_name in keys)
+        last = {item.model_name: item for item in applicable}  # vendor: a later item replaces an earlier one
         named = last.get(file_name) or last.get(graph_name)
         return cls(
-            last.get(None) or named,
+            last.get(None) or named,  # vendor: an item for all models makes CANN ignore those that name it
             named.ranges if named else (),
-            _slots((entry for item in mine for entry in item.blocked_types), source),
-            _slots((entry for item in mine for entry in item.blocked_names), source),
+            _slots((entry for item in applicable for entry in item.blocked_types), source),
+            _slots((entry for item in applicable for entry in item.blocked_names), source),
         )
 
     def selected(self, nodes: Sequence[Node]) -> tuple[bool, ...]:
@@ -156,15 +156,15 @@ class Items:
 
     def blocked(self, nodes: Sequence[Node]) -> dict[int, frozenset[Slot]]:
         """Return the inputs and outputs that the black lists leave out, by the node's position."""
-        found = {}
+        slots_by_position = {}
         for position, node in enumerate(nodes):
             slots = frozenset().union(
                 *(self.blocked_types.get(kind, frozenset()) for kind in kinds(node)),
                 *(self.blocked_names.get(name, frozenset()) for name in names(node)),
             )
             if slots:
-                found[position] = slots
-        return found
+                slots_by_position[position] = slots
+        return slots_by_position
 
 
 class _State(enum.Enum):
@@ -196,7 +196,10 @@ _NEXT: Final = {
     (_State.ENDED, _Event.OTHER): _State.BEFORE,
     **{(_State.BROKEN, event): _State.BROKEN for event in _Event},
 }
-"""The states of ``opname_range``: an end too early, and a begin right behind an end, break it."""
+"""The states of ``opname_range``: an end too early, and a begin right behind an end, break it.
+
+A range that has ended begins again where another operator has passed in between.
+"""
 
 
 def within(
@@ -204,42 +207,56 @@ def within(
 ) -> tuple[bool, ...]:
     """Tell for each node whether one of the ranges holds it, both ends included.
 
+    >>> from msdump.record import OperatorRef
+    >>> refs = [OperatorRef("ReLU", f"Default/ReLU-op{number}") for number in range(4)]
+    >>> nodes = [Node(f"relu{n}", "Relu", "", (), (), {}, ref, (), None) for n, ref in enumerate(refs)]
+    >>> within([("relu1", "relu2")], nodes, (True,) * 4)
+    (False, True, True, False)
+    >>> within([("relu2", "relu1")], nodes, (True,) * 4)  # an end before its begin breaks a range
+    (False, False, False, False)
+
     Args:
         ranges: First and last operator of each range.
         nodes: Operators in execution order.
         runs: For each node, whether the device runs it; those that it does not are passed over.
     """
-    found = [False] * len(nodes)
+    in_range = [False] * len(nodes)
     for begin, end in ranges:
         state = _State.BEFORE
         for position in (position for position, is_run in enumerate(runs) if is_run):
             event = _event(names(nodes[position]), begin, end)
             state = _NEXT[state, event]
-            found[position] |= state in {_State.INSIDE, _State.ENDED}
+            in_range[position] |= state in {_State.INSIDE, _State.ENDED}
             if state is _State.INSIDE and event is _Event.BEGIN and end in names(nodes[position]):
                 state = _State.ENDED  # a range of one operator
-    return tuple(found)
+    return tuple(in_range)
 
 
-def _event(known: frozenset[str], begin: str, end: str) -> _Event:
-    if begin in known:
+def _event(node_names: frozenset[str], begin: str, end: str) -> _Event:
+    if begin in node_names:
         return _Event.BEGIN
-    return _Event.END if end in known else _Event.OTHER
+    return _Event.END if end in node_names else _Event.OTHER
 
 
 def _slots(entries: Iterable[Blocked], source: str) -> dict[str, frozenset[Slot]]:
     """Return the slots of black list entries by name; entries of one name add up."""
-    found: dict[str, frozenset[Slot]] = {}
+    slots: dict[str, frozenset[Slot]] = {}
     for entry in entries:
         if entry.name:
-            found[entry.name] = found.get(entry.name, frozenset()) | _parsed(entry, source)
-    return found
+            slots[entry.name] = slots.get(entry.name, frozenset()) | _parsed(entry, source)
+    return slots
 
 
 def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
+    """Return the slots that a black list entry names; what is none is logged and left out.
+
+    >>> sorted(_parsed(Blocked("conv1", ("input0", "output2")), "acl.json"))
+    [(<IO.INPUT: 'input'>, 0), (<IO.OUTPUT: 'output'>, 2)]
+    """
     if not entry.positions:
         _log.warning("%s: the black list entry %r has no pos, so it leaves nothing out", source, entry.name)
     slots = set()
+    # vendor: CANN checks positions only now, and goes on without those that it does not understand
     for text in entry.positions:
         match = _POSITION.fullmatch(text)
         if match is None:
@@ -270,7 +287,7 @@ def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...
         for position, node in enumerate(graph.nodes)
         if watched[position]
     }
-    return {position: found for position, found in read.items() if found}
+    return {position: names_read for position, names_read in read.items() if names_read}
 
 
 def _origins(node: Node, sources: Mapping[str, str]) -> Iterator[str]:

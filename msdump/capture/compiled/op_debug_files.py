@@ -1,4 +1,4 @@
-"""The files that tell of overflows: ``Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}`` and their JSON."""
+"""The files that describe overflows: ``Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}`` and their JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ _OLD_SECTION: Final = "AI Core"
 
 
 class OpDebugWriter:
-    """Tells of overflows; the debug task itself stands behind the tasks of the model."""
+    """Writes a file for each overflow.
+
+    Its name has the ids of the debug task, which follow those of the model's tasks; the ids of the operator
+    that overflowed stand inside.
+    """
 
     def __init__(self, sink: Sink, tasks: Sequence[Task | None], model_id: int, *, is_json: bool) -> None:
         """Write into a sink.
@@ -30,15 +34,15 @@ class OpDebugWriter:
             model_id: Number of the model.
             is_json: MindSpore's JSON (``file_format`` npy) instead of CANN's dump file.
         """
-        known = [task for task in tasks if task is not None]
+        assigned = [task for task in tasks if task is not None]
         self._sink = sink
         self._model_id = model_id
         self._is_json = is_json
-        self._task_id = 1 + max((task.task_id for task in known), default=-1)
-        self._stream_id = 1 + max((task.stream_id for task in known), default=-1)
+        self._task_id = 1 + max((task.task_id for task in assigned), default=-1)
+        self._stream_id = 1 + max((task.stream_id for task in assigned), default=-1)
 
     def write(self, directory: str, task: Task, timestamp: int) -> None:
-        """Tell that the operator of a task has overflowed.
+        """Write the file that says that the operator of a task has overflowed.
 
         Args:
             directory: Absolute directory of the operator's own file.

@@ -41,7 +41,7 @@ class SingleOperator:
     runs: RunCounter = field(default_factory=RunCounter)
 
     def begin(self, stream_id: int, first_task: int) -> None:
-        """Say where the next call runs."""
+        """Set the stream and the first task of the next call."""
         self.stream_id = stream_id
         self.first_task = first_task
 
@@ -81,10 +81,10 @@ class SingleDump:
         self._directory = run_paths.single_operators(plan.files.path, single.time, plan.context.device_id)
 
     def mark(self, marked: frozenset[str]) -> None:
-        """Change nothing: no marks choose operators that are called alone."""
+        """Ignore marks: ``set_dump`` chooses no operators that are called alone."""
 
     def write_graph_files(self) -> None:
-        """Write nothing."""
+        """Write nothing: an operator that is called alone has no graph files."""
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> SingleDump:
         """Return the observer of a call."""
@@ -99,14 +99,14 @@ class SingleDump:
             self._pipeline.take(self._directory, operator, self._task(position), records)
 
     def enter(self, body: Graph) -> None:
-        """See nothing of branches and loops."""
+        """Return None: an operator that is called alone has no branches or loops to observe."""
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""
         if self._failure is not None and self._device.tasks[position] is not None:
             operator = self._device.graph.nodes[position].operator
-            made = unwritten(self._device, position)
-            records = self._records.at_once(operator, position, inputs, made, CLOCK.now())
+            outputs = unwritten(self._device, position)
+            records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
             self._failure.take(self._directory, operator, self._task(position), records)
 
     def end(self) -> None:
@@ -119,7 +119,7 @@ class SingleDump:
             self.sink.flush()
 
     def pass_by(self, run: Run) -> None:
-        """Note nothing: calls are not counted."""
+        """Ignore a call that is not dumped: no file counts calls."""
 
     def _operators(self, position: int) -> Iterator[OperatorRef]:
         """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""
@@ -131,7 +131,7 @@ class SingleDump:
             yield OperatorRef(op_type, f"aclnn{self._single.op_type}_{position}_{op_type}AiCore")
 
     def _is_main(self, position: int) -> bool:
-        """Tell the operator itself from those that the device puts beside it."""
+        """Tell the operator itself from a TransData or Cast that the device puts beside it."""
         return self._device.graph.nodes[position].name == self._single.op_type
 
     def _task(self, position: int) -> Task:

@@ -1,4 +1,4 @@
-"""The watcher: outputs of watched operators, read again from device memory after other operators (acl).
+"""The watcher: outputs of watched operators, read again from device memory after other operators.
 
 A fault that no result shows where it happens, a kernel that writes into another
 operator's output, shows in the difference between two files of that output: one
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from msdump.capture.compiled import model_names
-from msdump.capture.compiled.device_image import DeviceImage, GraphImage, Lying
+from msdump.capture.compiled.device_image import DeviceImage, GraphImage, StoredResult
 from msdump.capture.compiled.model_warnings import warn_of_watch
 from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps.records import Memory
@@ -29,7 +29,7 @@ from msdump.store.clock import CLOCK
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What the watcher looks at.
+    """The operators of a graph that take part in a watcher's dump.
 
     Attributes:
         layers: For each node, whether watched outputs are read again after it.
@@ -41,7 +41,7 @@ class Watch:
 
 
 def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
-    """Return what the watcher of a plan looks at in a graph; the last item of ``dump_list`` counts.
+    """Return the watched operators and layers of a graph; the last item of ``dump_list`` counts.
 
     A watched operator is named as it was compiled, a layer also as it was before. Watched and
     collective operators are no layers.
@@ -52,9 +52,9 @@ def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
         runs: For each node, whether the device runs it.
     """
     item = _item(plan)
-    wanted, layers = frozenset(item.watched), frozenset(item.layers)
+    watcher_nodes, layers = frozenset(item.watched), frozenset(item.layers)
     watched = tuple(
-        is_run and not wanted.isdisjoint(model_names.names(node))
+        is_run and not watcher_nodes.isdisjoint(model_names.names(node))
         for is_run, node in zip(runs, graph.nodes, strict=True)
     )
     return Watch(
@@ -94,36 +94,37 @@ def _item(plan: DumpPlan) -> ModelItem:
 
 
 def _is_layer(node: Node, layers: frozenset[str]) -> bool:
+    """Tell whether watched outputs are read again after a node: without names, after every one."""
     if is_collective(node.operator.op_type):
         return False
     return not layers or not layers.isdisjoint(model_names.all_names(node))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WatchedResults:
     """The results of a watched operator that has run.
 
     Attributes:
         operator: The operator.
-        made: Its results in device memory.
+        results: Its results in device memory.
     """
 
     operator: OperatorRef
-    made: tuple[Lying, ...]
+    results: tuple[StoredResult, ...]
 
 
 @dataclass(slots=True)
-class Sight:
-    """What the watchers of a model's graphs see of one run.
+class WatcherRun:
+    """The state of one run that the watchers of a model's graphs share.
 
     Attributes:
         memory: Device memory.
-        seen: Watched operators that have run, by the index of their graph and their position in it.
+        watched: Watched operators that have run, by the index of their graph and their position in it.
         directory: Where files of the run go.
     """
 
     memory: DeviceImage = field(default_factory=DeviceImage)
-    seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    watched: dict[tuple[int, int], WatchedResults] = field(default_factory=dict)
     directory: str = ""
 
 
@@ -131,14 +132,14 @@ class WatcherCapture:
     """The watcher of one graph: an observer of its operators while an iteration runs.
 
     Attributes:
-        bodies: The watchers of the model's graphs by their index; they share what they have seen.
+        bodies: The watchers of the model's graphs by their index; they share the state of the run.
     """
 
     wants_inputs = False
     wants_outputs = True
 
     def __init__(
-        self, plan: DumpPlan, device: Ascend, memory: Memory, pipeline: Pipeline, sight: Sight
+        self, plan: DumpPlan, device: Ascend, memory: Memory, pipeline: Pipeline, run: WatcherRun
     ) -> None:
         """Compile a plan for a graph.
 
@@ -147,15 +148,16 @@ class WatcherCapture:
             device: The emulated device with the compiled graph.
             memory: Gives the addresses of the run that goes on.
             pipeline: What tensors walk through into files.
-            sight: What the watchers of all graphs of the model see.
+            run: The state that the watchers of all graphs of the model share.
         """
         self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
+        # every operator: each one writes to memory that a watched output may lie in
         self.watched: Sequence[bool] = (True,) * len(self._nodes)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
-        self._image = GraphImage(device, memory, sight.memory)
-        self._sight = sight
+        self._image = GraphImage(device, memory, run.memory)
+        self._run = run
         self._pipeline = pipeline
         self.bodies: Mapping[int, WatcherCapture] = {}
 
@@ -163,30 +165,30 @@ class WatcherCapture:
         """Direct the files of the operators that run from now on into an execution's directory."""
         del iteration, inputs
         self.end()
-        self._sight.directory = directory
+        self._run.directory = directory
 
     def end(self) -> None:
-        """Let go of the memory."""
-        self._sight.memory.clear()
-        self._sight.seen.clear()
+        """Empty the emulated memory: what a run leaves there is nothing to the next one."""
+        self._run.memory.clear()
+        self._run.watched.clear()
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> dict[str, np.ndarray]:
-        """Put results into memory, let a faulty kernel do its harm, and read watched outputs.
+        """Store results in memory, let a faulty kernel write past them, and read watched outputs.
 
         Returns:
             Values that were overwritten, as they read now.
         """
         del inputs, saturated
-        made = self._image.put(position, outputs)
+        results = self._image.put(position, outputs)
         if self._watch.watched[position]:
             operator = self._nodes[position].operator
-            self._sight.seen[self._index, position] = Seen(operator, made)
-        changed = self._image.stomp(position, made)
+            self._run.watched[self._index, position] = WatchedResults(operator, results)
+        changed = self._image.stomp(position, results)
         task = self._tasks[position]
         if task is not None:
-            self._look(position, task)
+            self._write_outputs(position, task)
         return changed
 
     def enter(self, body: Graph) -> WatcherCapture | None:
@@ -194,23 +196,26 @@ class WatcherCapture:
         return self.bodies.get(body.index)
 
     def failed(self, position: int, inputs: Arrays) -> None:
-        """Write nothing."""
+        """Write nothing: a failed operator has no results, and no exception dump goes with the watcher."""
 
-    def _look(self, position: int, task: Task) -> None:
+    def _write_outputs(self, position: int, task: Task) -> None:
         """Write the operator's own outputs if they are watched, or those of others after it."""
-        seen = self._sight.seen
+        watched = self._run.watched
         if self._watch.watched[position]:
-            own = seen[self._index, position]
-            self._write(own.operator, task, own.made)
+            own = watched[self._index, position]
+            self._write(own.operator, task, own.results)
         elif self._watch.layers[position]:
             layer = self._nodes[position].operator.full_name
-            for watched in seen.values():
-                name = f"{layer}_To_{watched.operator.full_name}"
-                self._write(OperatorRef(watched.operator.op_type, name), task, watched.made)
+            for other in watched.values():
+                # vendor: type and outputs of the watched operator, task and stream of the layer
+                name = f"{layer}_To_{other.operator.full_name}"
+                self._write(OperatorRef(other.operator.op_type, name), task, other.results)
 
-    def _write(self, operator: OperatorRef, task: Task, made: Sequence[Lying]) -> None:
+    def _write(self, operator: OperatorRef, task: Task, results: Sequence[StoredResult]) -> None:
+        """Write the file of an operator with results as memory reads now."""
         moment = CLOCK.now()
         records = (
-            self._sight.memory.record(lying)._replace(operator=operator, timestamp=moment) for lying in made
+            self._run.memory.record(result)._replace(operator=operator, timestamp=moment)
+            for result in results
         )
-        self._pipeline.take(self._sight.directory, operator, task, records)
+        self._pipeline.take(self._run.directory, operator, task, records)

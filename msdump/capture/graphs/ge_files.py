@@ -42,8 +42,8 @@ Stages = Callable[[str, Graph | Ascend], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the environment asks for.
+class Request:
+    """The graph files that the environment asks for.
 
     Attributes:
         content: 1, 2 or 3; "" for nothing.
@@ -67,21 +67,21 @@ class Asked:
 
 
 class GraphFiles:
-    """Writes the stages of one graph."""
+    """Writes the files of one graph's stages of compilation."""
 
     def __init__(
-        self, asked: Asked, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
+        self, request: Request, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
     ) -> None:
         """Give the graph its number; nothing is written yet.
 
         Args:
-            asked: What the environment asks for.
+            request: What the environment asks for.
             counters: Number the graph and its files.
             is_dumped: Whether GE dumps the graph, and so must show its last stage.
             write: Writes a file; what it raises is raised.
         """
         self._write = write
-        self._asked = asked
+        self._request = request
         self._is_dumped = is_dumped
         self._numbers = counters.stage_files
         self._graph = next(counters.ge_graphs)
@@ -95,29 +95,31 @@ class GraphFiles:
         formats = self._formats(stage)
         if not formats:
             return
-        number = next(self._numbers)
+        number = next(self._numbers)  # one for both files of a stage
 
         def name(kind: GraphFileKind) -> str:
             return str(GraphFileName(kind, number, self._graph, stage))
 
-        directory = str(Path(self._asked.directory).absolute())
-        message = ge_model.model(view, with_data=self._asked.content == _ALL)
+        directory = str(Path(self._request.directory).absolute())
+        message = ge_model.model(view, with_data=self._request.content == _ALL)
         if _PROTO in formats:
             pieces = ge_text.text([field for field in message if field[0] == "graph"])
             self._write(directory, name(GraphFileKind.GE_PROTO), pieces)
         if _ONNX in formats:
-            shown = ge_onnx.onnx_model(message, only_relations=self._asked.content == _RELATIONS)
+            shown = ge_onnx.onnx_model(message, only_relations=self._request.content == _RELATIONS)
             self._write(directory, name(GraphFileKind.GE_ONNX), ge_text.text(shown))
 
     def _formats(self, stage: str) -> frozenset[str]:
-        wanted = self._asked.formats if self._asked.wants(stage) else frozenset()
+        """Return the kinds of files that a stage has."""
+        wanted = self._request.formats if self._request.wants(stage) else frozenset()
+        # vendor: a dump leaves ge_proto_*_Build.txt behind whether DUMP_GE_GRAPH is set or not
         return wanted | {_PROTO} if self._is_dumped and stage == BUILT else wanted
 
 
 def graph_files(
     device_id: int, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
 ) -> GraphFiles | None:
-    """Return what writes a graph's files, None where nobody wants any.
+    """Return the writer of a graph's files, None where none are asked for.
 
     Args:
         device_id: Number of the device.
@@ -125,14 +127,14 @@ def graph_files(
         is_dumped: Whether GE dumps the graph.
         write: Writes a file.
     """
-    wanted = asked(device_id)
-    if not wanted.content and not is_dumped:
+    request = requested(device_id)
+    if not request.content and not is_dumped:
         return None
-    return GraphFiles(wanted, counters, is_dumped=is_dumped, write=write)
+    return GraphFiles(request, counters, is_dumped=is_dumped, write=write)
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
-    """Return what shows the stages of a network's compilation in files, None where nobody wants to see them.
+    """Return a function that writes the stages of a network's compilation, None where none are asked for.
 
     Args:
         plan: What is dumped, None: nothing.
@@ -146,16 +148,16 @@ def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages 
     files = graph_files(context.device_id, process.counters, is_dumped=is_dumped, write=write)
     if files is None:
         return None
-    return lambda stage, made: files.write(stage, HostView(made) if isinstance(made, Graph) else made)
+    return lambda stage, view: files.write(stage, HostView(view) if isinstance(view, Graph) else view)
 
 
-def asked(device_id: int) -> Asked:
+def requested(device_id: int) -> Request:
     """Read the environment; what it does not understand is logged, once."""
     content = env.read(env.GE_GRAPH) or ""
     if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
         _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
     root = env.read(env.GE_GRAPH_PATH)
-    return Asked(
+    return Request(
         content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else "",
         env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL,
         frozenset(_formats(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}")),
@@ -168,6 +170,11 @@ def _directory(device_id: int) -> GraphFileName:
 
 
 def _formats(text: str) -> Iterator[str]:
+    """Yield the kinds of files that ``DUMP_GRAPH_FORMAT`` names.
+
+    >>> list(_formats("ge_proto|onnx"))
+    ['ge_proto', 'onnx']
+    """
     for name in filter(None, text.split("|")):
         if name in {_PROTO, _ONNX}:
             yield name
@@ -177,6 +184,6 @@ def _formats(text: str) -> Iterator[str]:
             _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; ge_proto and onnx are allowed")
 
 
-@functools.cache
+@functools.cache  # once for each text: the environment is read again for every graph
 def _warn(message: str) -> None:
     _log.warning("%s", message)

@@ -58,7 +58,7 @@ class HostView:
 
     @property
     def tasks(self) -> Sequence[Task | None]:
-        """None at all."""
+        """An empty sequence: tasks are assigned by the last stage."""
         return ()
 
     @property
@@ -102,7 +102,7 @@ class _Builder:
         self._view = view
         self._graph = view.graph
         self._with_data = with_data
-        self._producers: dict[str, str] = {"": ""}
+        self._producers: dict[str, str] = {"": ""}  # an absent input keeps its place among the inputs
         self._forms = dict(self._constants())
         self._ops: list[Message] = []
 
@@ -114,13 +114,14 @@ class _Builder:
             self._add_constant(name)
         for position, node in enumerate(graph.nodes):
             self._add_node(node, position)
-        results = [value.name for value in graph.outputs]
-        added = [_attribute(ge_names.ORIGINAL_NAMES, [])]
-        self._add(*_OUTPUT, results, added, [("input_desc", self._described(name)) for name in results])
+        output_names = [value.name for value in graph.outputs]
+        no_originals = [_attribute(ge_names.ORIGINAL_NAMES, [])]
+        described = [("input_desc", self._described(name)) for name in output_names]
+        self._add(*_OUTPUT, output_names, no_originals, described)
         return [
             ("name", _name(graph)),
             *(("input", self._producers[value.name]) for value in graph.inputs),
-            *(("output", self._producers[name]) for name in results),
+            *(("output", self._producers[name]) for name in output_names),
             *(("op", op) for op in self._ops),
         ]
 
@@ -132,10 +133,10 @@ class _Builder:
                 tensor = self._view.tensor(position, IO.INPUT, slot)
                 if tensor is not None:
                     forms.setdefault(name, tensor)
-        read = {name for node in self._graph.nodes for name in reads(node)}
-        read |= {value.name for value in self._graph.outputs}
+        read_names = {name for node in self._graph.nodes for name in reads(node)}
+        read_names |= {value.name for value in self._graph.outputs}
         for name in self._graph.weights:
-            if name in read:
+            if name in read_names:
                 yield name, forms.get(name) or host_tensor(self._graph, name)
 
     def _add_data(self, name: str, index: int) -> None:
@@ -154,11 +155,12 @@ class _Builder:
         self._add_source(name, _CONST, [], attributes, self._described(name, self._forms[name]))
 
     def _add_source(
-        self, name: str, kind: str, inputs: Sequence[str], attributes: list[Message], described: Message
+        self, name: str, op_type: str, inputs: Sequence[str], attributes: list[Message], described: Message
     ) -> None:
+        """Add an operator that nobody runs, with one output: a graph input or a constant."""
         self._producers[name] = f"{name}:0"
         attributes.append(_attribute("OUTPUT_IS_VAR", [False]))
-        self._add(name, kind, inputs, attributes, [("output_desc", described)])
+        self._add(name, op_type, inputs, attributes, [("output_desc", described)])
 
     def _add_node(self, node: Node, position: int) -> None:
         full_name = node.operator.full_name
@@ -177,6 +179,7 @@ class _Builder:
                 continue
             origin: Sequence[Message] = ()
             if io is IO.OUTPUT and not node.is_added:
+                # of fused operators the last one had this output in the model
                 origin = _origin(node.members[-1].name, slot, self._graph.type_of(name).dtype)
             yield f"{io}_desc", self._described(name, tensor, origin)
 
@@ -196,6 +199,7 @@ class _Builder:
         """Describe a tensor as the device has it, and as the model has it."""
         host = host_tensor(self._graph, name)
         shown = tensor or host
+        # the model's own shape and format stand beside the device's, so that tools can convert back
         layout = host_format(host.shape)
         attributes = [
             _attribute(ge_names.HOST_FORMAT, layout),
@@ -214,17 +218,17 @@ class _Builder:
         ]
 
     def _add(
-        self, name: str, kind: str, inputs: Sequence[str], attributes: Sequence[Message], rest: Message
+        self, name: str, op_type: str, inputs: Sequence[str], attributes: Sequence[Message], trailing: Message
     ) -> None:
-        """Add an operator, given the values that it reads and what stands behind its number."""
+        """Add an operator, given the values that it reads and the fields that stand behind its number."""
         self._ops.append(
             [
                 ("name", name),
-                ("type", kind),
+                ("type", op_type),
                 *(("input", self._producers[value]) for value in inputs),
                 *(("attr", attribute) for attribute in attributes),
                 ("id", len(self._ops)),
-                *rest,
+                *trailing,
             ]
         )
 
@@ -258,9 +262,13 @@ _FIELDS: Final[Mapping[type, tuple[str, str]]] = {
 
 
 def _attribute(key: str, value: Any) -> Message:
-    """Return an attribute; of an empty list nobody knows the type, GE takes texts."""
+    """Return an attribute; the type of an empty list is not known, GE takes texts.
+
+    >>> _attribute("index", 3)
+    [('key', 'index'), ('value', [('i', 3)])]
+    """
     if not isinstance(value, list):
         return [("key", key), ("value", [(_FIELDS[type(value)][0], value)])]
-    field, kind = _FIELDS[type(value[0]) if value else str]
+    field, list_type = _FIELDS[type(value[0]) if value else str]
     items = [(field, item) for item in value]
-    return [("key", key), ("value", [("list", [*items, ("val_type", Symbol(kind))])])]
+    return [("key", key), ("value", [("list", [*items, ("val_type", Symbol(list_type))])])]

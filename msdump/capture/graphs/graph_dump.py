@@ -83,21 +83,21 @@ class GraphDump:
         self.capture.begin(self._layout.iteration(self._graph_id, iteration), iteration)
 
     def note(self, iteration: int) -> None:
-        """Add an iteration to those in which the graph ran."""
+        """Add an iteration to the csv file of those in which the graph ran."""
         self._sink.append(self._layout.iterations_run(self._graph_id), f"{iteration}\n".encode())
 
     def write_parameters(self, inputs: Mapping[str, Any]) -> None:
         """Write weights and graph inputs as they are at the end of an iteration."""
         for name in self._selection.parameters:
             array = inputs.get(name, self.graph.weights.get(name))
-            if isinstance(array, np.ndarray):
+            if isinstance(array, np.ndarray):  # sequences and optionals have no file
                 self.capture.write_parameter(name, array)
 
     def write_constants(self) -> None:
-        """Write the constants, the first time."""
+        """Write the constants, once for the graph: they do not change."""
         if self._wrote_constants:
             return
-        self._wrote_constants = True
+        self._wrote_constants = True  # also where one cannot be written: it would fail in each iteration
         directory = self._layout.constants(self._graph_id)
         for number in self._selection.constants:
             array = self.graph.weights[self.graph.constants[number]]

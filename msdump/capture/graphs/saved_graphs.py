@@ -48,6 +48,7 @@ def save(
     numbers = counters.saved_graphs
     if level >= _WITH_BUILT:
         for inner in graph.walk():
+            # vendor: one counter for all kinds of files, so that their order is that of the compilation
             built = GraphFileName(GraphFileKind.BUILT, next(numbers), inner.index, suffix=_TEXT)
             _write(built, inner, None, level=level, write=write)
     devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}

@@ -1,4 +1,4 @@
-"""An observer of runs in which kernels are faulty: they do their harm, whoever watches."""
+"""An observer of runs with faulty kernels, which write past their results whether a dump is on or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FaultyMemory:
     """The memory that the faulty kernels of a model write to, whatever graph they stand in."""
 
     def __init__(self, device: Ascend, memory: Memory) -> None:
-        """Look at a device.
+        """Prepare the memory of a device.
 
         Args:
             device: The emulated device with the main graph.
@@ -45,7 +45,7 @@ def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
 
 
 class FaultyRun:
-    """Lets the faulty kernels of one graph do their harm, and passes on what a capture wants to see."""
+    """Lets the faulty kernels of one graph overwrite memory, and passes on what a capture wants to see."""
 
     wants_outputs = True
 
@@ -61,6 +61,7 @@ class FaultyRun:
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
         """Let the capture see an operator, then write its results into memory and beyond."""
+        # the operator's own files show what it computed; the harm shows in operators that read later
         self._relay.ran(position, inputs, outputs, saturated=saturated)
         return self._image.stomp(position, self._image.put(position, outputs))
 

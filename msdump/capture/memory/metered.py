@@ -18,18 +18,20 @@ class Metered:
 
     wants_outputs = True
 
-    def __init__(self, meter: Meter, relay: Relay, graph: Graph, lives: Callable[[Graph], Residence]) -> None:
+    def __init__(
+        self, meter: Meter, relay: Relay, graph: Graph, residence_of: Callable[[Graph], Residence]
+    ) -> None:
         """Join a meter and a capture of one graph.
 
         Args:
             meter: Follows the run in device memory.
             relay: Passes operators on to the capture.
             graph: The graph.
-            lives: Tells what lies in memory when, inside a branch or a loop body.
+            residence_of: Returns what lies in memory when, for a branch or a loop body.
         """
         self._meter = meter
         self._relay = relay
-        self._lives = lives
+        self._residence_of = residence_of
         self.watched: Sequence[bool] = (True,) * len(graph.nodes)
         self.wants_inputs = relay.wants_inputs
 
@@ -37,13 +39,14 @@ class Metered:
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
         """Measure the results of an operator, then let the capture see it."""
+        # in this order: files tell the addresses of results, which the meter gives them
         self._meter.ran(position, outputs)
         return self._relay.ran(position, inputs, outputs, saturated=saturated)
 
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""
-        meter = self._meter.enter(body, self._lives(body))
-        return Metered(meter, self._relay.inside(body), body, self._lives)
+        meter = self._meter.enter(body, self._residence_of(body))
+        return Metered(meter, self._relay.inside(body), body, self._residence_of)
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a failed operator."""

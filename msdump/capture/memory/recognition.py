@@ -10,13 +10,13 @@ from msdump.observer import Arrays
 
 
 class Recognition:
-    """Compares a run with those before it, and measures it from where it is like none of them.
+    """Compares a run with earlier ones, and measures it from where it is like none of them.
 
     It watches the operators whose results vary, and every operator once the run is a new one. The
     graph has no branches and loops.
 
     Attributes:
-        meter: The run before which this one is like so far, or else what measures this one.
+        meter: An earlier run that this one is like so far, or else the meter of this one.
         watched: By node position: whether it wants to see the operator.
     """
 
@@ -24,19 +24,19 @@ class Recognition:
     wants_outputs = True
 
     def __init__(
-        self, known: Sequence[MemoryMeter], varying: Sequence[bool], begun: Callable[[], MemoryMeter]
+        self, earlier: Sequence[MemoryMeter], varying: Sequence[bool], new_meter: Callable[[], MemoryMeter]
     ) -> None:
         """Begin a run.
 
         Args:
-            known: Earlier runs with inputs of the same shapes, at least one.
+            earlier: Earlier runs with inputs of the same shapes, at least one.
             varying: By node position: whether the sizes of the operator's results depend on contents.
-            begun: Returns a meter in whose memory weights and inputs lie.
+            new_meter: Returns a meter in whose memory weights and inputs lie.
         """
-        self.meter = known[-1]
+        self.meter = earlier[-1]
         self.watched = varying
-        self._known = known
-        self._begun = begun
+        self._candidates = earlier
+        self._new_meter = new_meter
 
     @property
     def use(self) -> MemoryUse:
@@ -56,21 +56,22 @@ class Recognition:
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
         """
-        if self._known:
-            self._known = [run for run in self._known if run.agrees(position, outputs)]
-            if self._known:
-                self.meter = self._known[-1]
+        if self._candidates:
+            self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
+            if self._candidates:
+                self.meter = self._candidates[-1]  # the latest: runs resemble the one before them most
                 return
             self._measure_from(position)
         self.meter.ran(position, outputs)
 
     def _measure_from(self, position: int) -> None:
-        like, self.meter = self.meter, self._begun()
-        self.meter.follow(like, position)
+        """Measure from an operator on; up to it the run lies in memory as the last candidate did."""
+        last_candidate, self.meter = self.meter, self._new_meter()
+        self.meter.follow(last_candidate, position)
         self.watched = (True,) * len(self.watched)
 
     def enter(self, body: Graph) -> None:
-        """See nothing of branches and loops, of which there are none."""
+        """Return None: a network with branches or loops is measured in every run and never recognised."""
 
     def failed(self, position: int, inputs: Arrays) -> None:
-        """See nothing of a failed operator."""
+        """Ignore a failed operator, which has no results."""

@@ -1,4 +1,4 @@
-"""What stands between an observer that watches every operator and a capture that watches some."""
+"""The relay between an observer that watches every operator and a capture that watches some of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Relay:
     """
 
     def __init__(self, capture: Observer | None) -> None:
-        """Stand before a capture, None: nobody sees what is passed on."""
+        """Pass on to a capture, None: to nobody."""
         self._capture = capture
         self.wants_inputs = capture is not None and capture.wants_inputs
 
@@ -29,7 +29,7 @@ class Relay:
         capture = self._capture
         if capture is None or not capture.watched[position]:
             return None
-        shown = outputs if capture.wants_outputs else ()
+        shown = outputs if capture.wants_outputs else ()  # as the loop would do for the capture alone
         return capture.ran(position, inputs, shown, saturated=saturated)
 
     def failed(self, position: int, inputs: Arrays) -> None:
@@ -38,5 +38,5 @@ class Relay:
             self._capture.failed(position, inputs)
 
     def inside(self, body: Graph) -> Relay:
-        """Return the relay to what the capture lets see a branch or the body of a loop."""
+        """Return the relay to the capture's observer of a branch or the body of a loop."""
         return Relay(None if self._capture is None else self._capture.enter(body))

@@ -21,7 +21,7 @@ from msdump.graph.variation import content_sized
 from msdump.observer import Observer
 from msdump.plan import DumpPlan, Scene
 
-_MOST: Final = 64  # sets of input shapes whose addresses are kept
+_MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes together
 
 
 class RunMemory:
@@ -33,7 +33,7 @@ class RunMemory:
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
-        """Begin with nothing remembered.
+        """Follow the runs of a network from its first one on.
 
         Args:
             device: The emulated device with the graph.
@@ -43,10 +43,10 @@ class RunMemory:
         self._device = device
         self._plan = plan
         self._limit = limit
-        self._remembered: dict[Hashable, _Known] = {}
+        self._remembered: dict[Hashable, _SimilarRuns] = {}
         self._run: MemoryMeter | Recognition | None = None
-        self._new: Hashable = None
-        self._inner_lives: dict[int, Residence] = {}
+        self._new_key: Hashable = None  # of a run that may have to be remembered
+        self._inner_residences: dict[int, Residence] = {}
 
     @property
     def now(self) -> MemoryUse | None:
@@ -64,56 +64,60 @@ class RunMemory:
             DeviceMemoryError: Weights and inputs do not fit.
         """
         key = tuple((name, _sizes(item)) for name, item in inputs.items())
-        known = self._remembered.get(key)
-        self._new = None
-        if known is not None and not known.varying:
-            self._run = known.runs[0]
+        similar = self._remembered.get(key)
+        self._new_key = None
+        if similar is not None and not similar.varying:
+            self._run = similar.runs[0]  # the same addresses: nobody needs to look at operators for them
             return capture
-        self._new = key
-        if known is not None and capture is None:
-            self._run = Recognition(known.runs, known.watched, lambda: self._meter(inputs))
+        self._new_key = key
+        # A capture asks for addresses while the run goes on, when it may still be like several earlier ones.
+        if similar is not None and capture is None:
+            self._run = Recognition(similar.runs, similar.watched, lambda: self._meter(inputs))
             return self._run
         self._run = self._meter(inputs)
-        return Metered(self._run, Relay(capture), self._device.graph, self._lives_inside)
+        return Metered(self._run, Relay(capture), self._device.graph, self._residence_inside)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
         """Remember the run that has ended, where a later one with such inputs can be recognised."""
-        if self._new is None or self._run is None:
+        if self._new_key is None or self._run is None:
             return
         varying = self._varying(frozenset(inputs))
+        # recognition compares results of the main graph alone, not those inside branches and loops
         if varying and any(node.bodies for node in self._device.graph.nodes):
             return
         run = self._run.meter if isinstance(self._run, Recognition) else self._run
-        known = self._remembered.get(self._new)
-        if known is None or not any(run is each or run.is_like(each) for each in known.runs):
-            self._remember(self._new, varying, run)
+        similar = self._remembered.get(self._new_key)
+        if similar is None or not any(run is earlier or run.is_like(earlier) for earlier in similar.runs):
+            self._remember(self._new_key, varying, run)
 
     def _remember(self, key: Hashable, varying: tuple[int, ...], run: MemoryMeter) -> None:
-        if sum(len(known.runs) for known in self._remembered.values()) >= _MOST:
-            oldest, known = next(iter(self._remembered.items()))
-            del known.runs[0]
-            if not known.runs:
-                del self._remembered[oldest]
+        """Remember a run; the oldest one of the oldest shapes makes place for it."""
+        if sum(len(similar.runs) for similar in self._remembered.values()) >= _MOST_RUNS:
+            oldest_key, oldest = next(iter(self._remembered.items()))
+            del oldest.runs[0]
+            if not oldest.runs:
+                del self._remembered[oldest_key]
         watched = tuple(position in varying for position in range(len(self._device.graph.nodes)))
-        self._remembered.setdefault(key, _Known(any(watched), watched)).runs.append(run)
+        self._remembered.setdefault(key, _SimilarRuns(any(watched), watched)).runs.append(run)
 
     def _meter(self, inputs: Mapping[str, Any]) -> MemoryMeter:
-        return MemoryMeter(self._lives, self._limit, {**self._device.graph.weights, **inputs})
+        return MemoryMeter(self._main_residence, self._limit, {**self._device.graph.weights, **inputs})
 
     @functools.cached_property
     def _varying(self) -> Any:
+        """A function: names of the inputs that are fed -> operators whose results have sizes of their own."""
         return functools.cache(functools.partial(content_sized, self._device.graph))
 
     @functools.cached_property
-    def _lives(self) -> Residence:
+    def _main_residence(self) -> Residence:
         return self._residence(self._device)
 
-    def _lives_inside(self, body: Graph) -> Residence:
+    def _residence_inside(self, body: Graph) -> Residence:
         """Return what lies in device memory when, inside a branch or a loop body."""
-        if body.index not in self._inner_lives:
+        if body.index not in self._inner_residences:
             device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
-            self._inner_lives[body.index] = self._residence(device)
-        return self._inner_lives[body.index]
+            self._inner_residences[body.index] = self._residence(device)
+        return self._inner_residences[body.index]
 
     def _residence(self, device: Ascend) -> Residence:
         plan = self._plan
@@ -123,7 +127,7 @@ class RunMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _SimilarRuns:
     """Runs with inputs of the same shapes.
 
     Attributes:
@@ -144,4 +148,4 @@ def _sizes(item: Any) -> Hashable:
         return shape
     if isinstance(item, (list, tuple)):
         return tuple(("item", np.shape(part)) for part in item)
-    return type(item).__name__
+    return type(item).__name__  # tells an optional that is absent from one that is there

@@ -196,7 +196,7 @@ def total_of_squares(addends: np.ndarray) -> float:
 
 
 def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
-    """Return the sum of the products of runs with others: with ones their sum, with themselves that of squares."""
+    """Return the sum of products: of runs with ones their own sum, with themselves that of squares."""
     # Short runs also keep BLAS from waking threads, which would wait for those of the network.
     return float(np.add.reduce(np.vecdot(runs, factors), dtype=np.float64))
 

@@ -109,7 +109,7 @@ def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: 
     if not (need.total or need.squares):
         return
     if not is_finite:
-        # The sum of the extremes is the sum of the block: NaN with a NaN or with both infinities, else infinite.
+        # The extremes add up to what the block does: NaN with a NaN or with both infinities, else infinite.
         totals.total += high + low
         totals.squares += high * high + low * low
         return

@@ -33,7 +33,7 @@ Measure = Callable[[TensorRecord], Cells]
 
 
 class Statistics:
-    """Measures tensors and formats their rows.
+    r"""Measures tensors and formats their rows.
 
     >>> from msdump import dtypes
     >>> from msdump.plan import DeviceTarget, Naming
@@ -42,12 +42,12 @@ class Statistics:
     >>> statistics = Statistics(StatisticSpec(("max", "l2norm", "count")), style)
     >>> array = np.array([[1, -2], [0, 2]], np.float32)
     >>> operator_ref = OperatorRef("Add", "Default/Add-op0")
-    >>> record = TensorRecord(operator_ref, IO.OUTPUT, 0, dtypes.from_name("float32"), array, 1700000000000000)
+    >>> record = TensorRecord(operator_ref, IO.OUTPUT, 0, dtypes.from_name("float32"), array, 1700)
     >>> cells = statistics.measure(record)
     >>> cells
     (2.0, 3.0, 4)
     >>> statistics.row(record, cells)
-    b'Add,Default_Add-op0,0,0,1700000000000000,output,0,16,float32,"(2,2)",2,3,4\\n'
+    b'Add,Default_Add-op0,0,0,1700,output,0,16,float32,"(2,2)",2,3,4\n'
 
     ``measure`` may run in any thread, and has to run before the elements are
     widened to what .npy files hold: bfloat16 is hashed and sized as it is.

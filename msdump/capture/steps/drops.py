@@ -40,7 +40,7 @@ def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
 
 
 def drop_text() -> Step:
-    """Return the step that drops string tensors, which no file of a dump can hold; it names an operator once."""
+    """Return the step that drops string tensors, which no file can hold; it names each operator once."""
     warned: set[str] = set()
 
     def step(record: TensorRecord) -> TensorRecord | Reason:

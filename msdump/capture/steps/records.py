@@ -154,7 +154,7 @@ class OperatorRecords:
             dtype = dtypes.from_numpy(array.dtype)
             number = present if self._counts_present else slot
             part = None if parts is None else parts[slot]
-            # The record is made when it is taken, behind the one before it: timestamps tell the order of files.
+            # made when it is taken, after the one before it was written: timestamps tell the order of files
             yield TensorRecord(operator, io, number, dtype, array, now(), device=part)
             present += dtype is not STRING
 

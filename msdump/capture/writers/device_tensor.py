@@ -1,4 +1,4 @@
-"""A tensor in device memory as CANN's files tell it: what a header says of it, and its bytes."""
+"""A tensor in device memory as CANN's dump files hold it: its fields in the header, and its bytes."""
 
 from __future__ import annotations
 
@@ -25,20 +25,24 @@ def info(record: TensorRecord) -> TensorInfo:
         dump_enums.FORMATS[record.format],
         array.shape,
         host.shape,
-        -(-array.size // dtype.per_byte) * array.itemsize,
-        sub_format=groups if groups > 1 else 0,
+        -(-array.size // dtype.per_byte) * array.itemsize,  # two int4 share a byte, the last may be alone
+        sub_format=groups if groups > 1 else 0,  # vendor: tools take it for groups from 2 on
         address=0 if part is None else part.address,
         original_op=_original(record, host, part) if record.io is IO.OUTPUT else None,
     )
 
 
 def contents(record: TensorRecord) -> Buffer:
-    """Return the bytes of a tensor that is shown as it lies in device memory, packed where its type is."""
+    """Return the bytes of a tensor that is shown as it lies in device memory, packed where its type is.
+
+    The array's own memory where nothing is packed, so that large tensors are not copied.
+    """
     array = record.array
     return element_bytes(_plain(packing.pack(array, record.dtype) if record.dtype.per_byte > 1 else array))
 
 
 def _original(record: TensorRecord, host: np.ndarray, part: DevicePart | None) -> OriginalOp:
+    """Return the operator of the model, before compilation, whose output a tensor is."""
     dtype = dtypes.from_numpy(host.dtype)
     return OriginalOp(
         "" if part is None else part.origin,

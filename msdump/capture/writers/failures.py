@@ -28,9 +28,10 @@ EXCEPTIONS: Final = frozenset(
 
 
 class FailureWriter:
-    """Writes the operators that fail.
+    """Writes a dump file for each operator that fails.
 
-    ``norm`` keeps types, shapes and formats; the others keep the bytes and their number alone.
+    ``aic_err_norm_dump`` keeps types, shapes and formats; the other scenes keep the bytes and their
+    number alone.
     """
 
     def __init__(self, sink: Sink, directory: str, scene: Scene, graph: Graph) -> None:
@@ -71,6 +72,7 @@ class FailureWriter:
         self._sink.replace(Artifact(self._directory, self._name(operator, task), (header, *contents)))
 
     def _text(self, node: Node, task: Task) -> str:
+        """Return the header's text for people: which operator failed, where, and with which arguments."""
         operator = node.operator
         where = f"{operator.op_type} {operator.full_name}, task {task.task_id}, stream {task.stream_id}"
         if not self._is_norm:
@@ -84,4 +86,5 @@ class FailureWriter:
         return operator_names.brief_exception(task.task_id, task.stream_id, time)
 
     def _info(self, info: TensorInfo) -> TensorInfo:
+        # vendor: brief files say of a tensor how many bytes it has, and neither type nor shape
         return info if self._is_norm else TensorInfo(dump_enums.UNDEFINED, 0, (), (), info.size)

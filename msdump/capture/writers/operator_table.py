@@ -29,7 +29,7 @@ _MEASURED: Final = frozenset(
         *("float16", "float32", "float64", "bfloat16"),
     }
 )
-"""Element types that have statistics."""
+"""Element types that have statistics; the cells of others stay empty, as CANN leaves them."""
 
 
 class OperatorTableWriter:
@@ -69,6 +69,13 @@ class OperatorTableWriter:
 
 
 def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:
+    """Return the statistics of a tensor by their names in ``dump_stats``.
+
+    >>> from msdump import dtypes
+    >>> cells = _cells(np.array([[3, 4], [0, -np.inf]], np.float32), dtypes.from_name("float32"))
+    >>> [cells[name] for name in ("Max", "Min", "Avg", "Negative Inf", "L2norm", operator_csv.COUNT)]
+    [4.0, -inf, -inf, 1, inf, 4]
+    """
     totals = measure(array, dtype, _NEED)
     high, low = _extremes(array, dtype, totals)
     return {
@@ -86,10 +93,17 @@ def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:
 def _extremes(array: np.ndarray, dtype: DType, totals: Totals) -> tuple[float, float]:
     """Return the largest and the smallest element as comparisons from the first element on find them.
 
-    vendor: NaN counts only where it comes first, and then nothing else does.
+    >>> from msdump import dtypes
+    >>> float32, need = dtypes.from_name("float32"), StatisticNeed(extremes=True, counts=True)
+    >>> array = np.array([[3, np.nan], [0, 4]], np.float32)
+    >>> _extremes(array, float32, measure(array, float32, need))
+    (4.0, 0.0)
+    >>> _extremes(array[:, ::-1], float32, measure(array, float32, need))  # now NaN comes first
+    (nan, nan)
     """
     if not totals.nan:
         return totals.high, totals.low
+    # vendor: no comparison with NaN holds, so that a first NaN stays, and a later one is passed over
     values = array.reshape(-1).astype(dtype.saved)
     if np.isnan(values[0]):
         return math.nan, math.nan

@@ -34,7 +34,7 @@ class OperatorWriter:
         records = list(tensors)
         if not records:
             return
-        # All tensors of the file have been shown at one moment.
+        # All tensors of the file were captured at one moment.
         timestamp = records[0].timestamp
         described = [(record, device_tensor.info(record)) for record in records]
         header = dump_data.header(

@@ -55,12 +55,14 @@ class TensorWriter:
         """Write the files and rows of an operator, one tensor after the other."""
         for record in tensors:
             saved = widened(record) if self._keeps_tensors or self._measures_saved else record
+            # vendor: the file first, then its row
             if self._keeps_tensors:
                 name = self._name(record, task.task_id, task.stream_id)
                 self._sink.write(Artifact(directory, name, npy.encode(saved.array), saved.array.nbytes))
             if self._statistics is not None:
-                shown = saved if self._measures_saved else record
-                self._write_row(self._statistics, directory, task, shown)
+                # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
+                measured = saved if self._measures_saved else record
+                self._write_row(self._statistics, directory, task, measured)
 
     def _write_row(self, statistics: Statistics, directory: str, task: Task, record: TensorRecord) -> None:
         cells = statistics.measure(self._measured(record))

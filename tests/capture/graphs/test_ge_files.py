@@ -10,7 +10,7 @@ import pytest
 
 from msdump import env
 from msdump.capture.graphs import ge_files
-from msdump.capture.graphs.ge_files import GraphFiles, asked, graph_files
+from msdump.capture.graphs.ge_files import GraphFiles, graph_files, requested
 from msdump.capture.graphs.ge_model import HostView
 from msdump.counters import Counters
 from msdump.errors import DumpWriteError
@@ -148,7 +148,7 @@ def test_bad_variables(monkeypatch, caplog):
     monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto|readable|pdf")
 
     for _ in range(2):
-        assert frozenset({"ge_proto"}) == asked(0).formats
+        assert frozenset({"ge_proto"}) == requested(0).formats
 
     assert [
         "DUMP_GE_GRAPH = 'yes': 1, 2 or 3 is expected; no graph files are written",
@@ -161,7 +161,7 @@ def test_unwritable_place(place):
     """A place that cannot be written is told with its path."""
     (place / "file").touch()
     files = GraphFiles(
-        ge_files.Asked("2", "2", frozenset({"ge_proto"}), str(place / "file")), Counters(), is_dumped=False
+        ge_files.Request("2", "2", frozenset({"ge_proto"}), str(place / "file")), Counters(), is_dumped=False
     )
 
     with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/ge_proto_.*Build.txt': Not a directory"):
