@@ -246,3 +246,16 @@ def test_broken_overflow_json(tmp_path):
 
     with pytest.raises(DumpReadError, match="not JSON"):
         _ = iteration.overflows
+
+
+def test_tensors_of_captured_graphs_belong_to_the_dump(tmp_path):
+    """What torch itself computed for a captured graph lies beside the models and is not somebody else's."""
+    rank = tmp_path / "worldsize1_global_rank0"
+    put(rank / TIME / "0/graph_1/1/0" / CONV, conv())
+    put(rank / f"graph_2/0/mm-aten.mm.default.OUTPUT.0.{TIME}000042.npy", b"")
+    put(rank / "graph_x/0/note.npy", b"")
+
+    dump = open_dump(tmp_path)
+
+    assert ["graph_1"] == [model.name for model in dump.models]
+    assert (str(rank / "graph_x"),) == dump.ignored
