@@ -48,7 +48,7 @@ class Capture:
         device: Ascend | None = None,
         trigger: OverflowTrigger | None = None,
     ) -> None:
-        """Compile the plan for a graph.
+        """Prepare the dump of a graph.
 
         Args:
             graph: The graph, fused where the level fuses.
@@ -60,6 +60,7 @@ class Capture:
             trigger: Decides operator by operator under ``op_debug_mode`` 3.
         """
         on_failure = plan.when.trigger is Trigger.EXCEPTION
+        # what runs well leaves no files under op_debug_mode 4: only ``failed`` is called
         self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
@@ -68,7 +69,7 @@ class Capture:
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
         self._sink = sink
-        self._now = clock.now
+        self._now = clock.now  # vendor: each file has a time of its own, also those of one operator
         self._trigger = trigger
         self._pipeline = pipeline(plan, sink)
         self._records = operator_records(plan, device)
@@ -116,7 +117,7 @@ class Capture:
             is_dropped = array is not None and is_useless(operator, slot)
             if is_dropped:
                 self._pipeline.skip(Reason.USELESS)
-            useful.append(None if is_dropped else array)
+            useful.append(None if is_dropped else array)  # its slot stays: files are named after it
         return useful
 
     def enter(self, body: Graph) -> Capture | None:
@@ -148,6 +149,7 @@ class Capture:
         self._pipeline.take(directory, operator, _NO_TASK, (record,))
 
     def _write_args(self, position: int) -> None:
+        # vendor: the name has no time, so that an operator that runs again replaces its file
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
         self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))

@@ -1,4 +1,4 @@
-"""What a run does about files that earlier programs dumped where it is about to write."""
+"""Keeps, refuses or removes the files of earlier programs where a run is about to write."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def claim(plan: DumpPlan, process: Process) -> None:
         DumpWriteError: Something lies there and the plan refuses it, or it cannot be removed.
     """
     place = _place(plan)
-    own = (os.path.realpath(place.root), place.rank, place.net, place.device)
-    process.settle(own, partial(_settle, plan, place))
+    # two spellings of a path are one place
+    identity = (os.path.realpath(place.root), place.rank, place.net, place.device)
+    process.settle(identity, partial(_settle, plan, place))
 
 
 def _place(plan: DumpPlan) -> RunPlace:
@@ -38,9 +39,10 @@ def _place(plan: DumpPlan) -> RunPlace:
 
 
 def _settle(plan: DumpPlan, place: RunPlace) -> None:
+    """Do with the files of earlier programs as ``msdump.existing`` says."""
     is_apart = plan.files.tree is not Tree.RANKS  # a directory for each program, named after its time
     if plan.files.existing is Existing.KEEP and is_apart:
-        return
+        return  # nothing is added to older files: they need not even be counted
     if plan.files.existing is Existing.REPLACE:
         _remove(plan, place)
         return
@@ -49,14 +51,14 @@ def _settle(plan: DumpPlan, place: RunPlace) -> None:
         return
     if plan.files.existing is Existing.REFUSE:
         raise DumpWriteError(
-            f"{plan.source}: {_told(plan, earlier)}, and msdump.existing is 'refuse'; choose another path,"
+            f"{plan.source}: {_held(plan, earlier)}, and msdump.existing is 'refuse'; choose another path,"
             " begin after them (initial_iteration), or say 'keep' or 'replace'"
         )
     _log.warning(
         "%s: %s; this run adds to them, and readers keep the executions apart"
         " (msdump.existing: 'replace' removes them first, 'refuse' stops instead)",
         plan.source,
-        _told(plan, earlier),
+        _held(plan, earlier),
     )
 
 
@@ -71,13 +73,14 @@ def _remove(plan: DumpPlan, place: RunPlace) -> None:
         _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)
 
 
-def _told(plan: DumpPlan, earlier: ExistingFiles) -> str:
-    whose = (
+def _held(plan: DumpPlan, earlier: ExistingFiles) -> str:
+    """Return the path, numbers and owner of the files in a place, for messages."""
+    owner = (
         f"network {plan.files.net_name}"
         if plan.files.tree is Tree.RANKS
         else f"device {plan.context.device_id}"
     )
     return (
-        f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {whose}"
+        f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {owner}"
         f" in {earlier.iterations:,} directories"
     )

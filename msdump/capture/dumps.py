@@ -27,13 +27,13 @@ class DumpWriter(Protocol):
 
     @property
     def sink(self) -> Sink:
-        """Where it goes."""
+        """The sink that takes its files."""
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
 
     def write_graph_files(self) -> None:
-        """Write what exists from compilation on."""
+        """Write the files that exist from compilation on: graphs, metadata, execution order."""
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> Observer:
         """Return the observer of a dumped run, given its numbers and what the network is fed."""
@@ -45,7 +45,7 @@ class DumpWriter(Protocol):
         """Complete the files of an iteration that failed and list it; what goes wrong here is only logged."""
 
     def pass_by(self, run: Run) -> None:
-        """Note a run that is about to go undumped."""
+        """Write what a tree keeps of a run that is not dumped, before it begins."""
 
 
 def dump_of(

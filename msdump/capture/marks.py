@@ -1,4 +1,4 @@
-"""What ``set_dump`` has marked for ``dump_mode`` 2: operators of a network, and names in a process."""
+"""Marks of ``set_dump`` for ``dump_mode`` 2: operators of a network, and names in a process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ class Marks:
     """The operators of one network that are marked; any thread may change them."""
 
     def __init__(self) -> None:
-        """Begin with no operator marked."""
+        """Mark no operator yet."""
         self._marked: set[str] = set()
-        self._changes: deque[tuple[tuple[str, ...], bool]] = deque()  # any thread appends, a run takes
+        self._changes: deque[tuple[tuple[str, ...], bool]] = (
+            deque()
+        )  # any thread appends, a run pops: both are atomic
 
     def change(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
         """Mark operators by their full names, or take their marks away.
@@ -35,10 +37,10 @@ class NamedMarks:
     """The names that ``set_dump`` was given: they mark operators and scopes of every network of a process."""
 
     def __init__(self) -> None:
-        """Begin with no name."""
+        """Start without names."""
         self._enabled: dict[str, bool] = {}
         self._met: set[str] = set()
-        self._hints: dict[str, str] = {}
+        self._hints: dict[str, str] = {}  # by name: what may have been meant
 
     def add(self, name: str, *, enabled: bool) -> None:
         """Take a name, of which the last call counts; networks that are loaded later take it, too."""

@@ -59,13 +59,14 @@ class NetworkDump:
         )
         self._main = self._graphs[0]
         self._iteration = 0
-        self._inputs: Mapping[str, Any] = {}
+        self._inputs: Mapping[str, Any] = {}  # of the run that goes on: written when it ends
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
         for dump in self._graphs:
             dump.mark(marked)
+        # each graph has a new capture now, so that those of its bodies are handed to it anew
         captures = {dump.graph.index: dump.capture for dump in self._graphs}
         for dump in self._graphs:
             dump.capture.bodies = {body.index: captures[body.index] for body in dump.graph.bodies}
@@ -76,14 +77,15 @@ class NetworkDump:
         """Write what exists from compilation on: graph files, metadata (CPU and GPU)."""
         if not self._on_ascend and self._process.claim_metadata(self.plan):
             self._write_metadata()
-        self._tell_hidden()
+        self._warn_of_hidden()
         for dump in self._graphs:
             dump.write_graph_files()
-        self.sink.flush()
+        self.sink.flush()  # a failure is raised where the network is loaded, not by its first run
 
-    def _tell_hidden(self) -> None:
-        """Say why ``kernels`` items name operators that fusion has hidden."""
-        asked = {p.text for p in self.plan.what.selector.patterns if p.kind is PatternKind.NAME}
+    def _warn_of_hidden(self) -> None:
+        """Warn of ``kernels`` items that name operators which fusion has hidden in others."""
+        patterns = self.plan.what.selector.patterns
+        asked = {pattern.text for pattern in patterns if pattern.kind is PatternKind.NAME}
         for dump in self._graphs:
             for node in dump.graph.nodes:
                 for part in node.parts:
@@ -93,6 +95,7 @@ class NetworkDump:
                         _log.warning("%s: kernels: %s", self.plan.source, reason)
 
     def _write_metadata(self) -> None:
+        """Write a copy of the configuration, and the device: once for a configuration, as MindSpore does."""
         device = {
             "device_target": str(self.plan.context.device_target),
             "ms_version": VERSIONS[self.plan.files.naming],
@@ -122,7 +125,7 @@ class NetworkDump:
         try:
             if not self._on_ascend and self.plan.what.keeps_outputs:
                 self._write_parameters(inputs)
-        finally:
+        finally:  # also where parameters could not be written
             self._list()
         self.sink.flush()
 
@@ -130,7 +133,7 @@ class NetworkDump:
         self._main.write_parameters(inputs)
         self._main.write_constants()
         for dump in self._entered():
-            dump.write_parameters({})
+            dump.write_parameters({})  # a body has weights of its own; its inputs are no parameters
             dump.write_constants()
 
     def _list(self) -> None:
@@ -150,6 +153,7 @@ class NetworkDump:
                 complete()
 
     def pass_by(self, run: Run) -> None:
-        """Note a run that is about to go undumped; GPU's history lists it, CPU's does not."""
+        """Add a run that is not dumped to the history, on GPU."""
+        # vendor: CPU lists dumped iterations alone, GPU every run
         if self.plan.context.device_target is DeviceTarget.GPU:
             self._main.note(run.iteration)

@@ -160,16 +160,18 @@ class Process:
 
         A network that runs afterwards opens its configuration's sink anew.
         """
-        while output := self._taken():
-            with contextlib.suppress(DumpWriteError):  # told when it was lost; other sinks must close too
+        while output := self._pop_output():
+            with contextlib.suppress(DumpWriteError):  # logged when it was lost; other sinks must close too
                 output.sink.close()
-            self._tell_unused(output)
+            self._warn_of_unused(output)
 
-    def _taken(self) -> _Output | None:
+    def _pop_output(self) -> _Output | None:
+        """Return an output that is not closed yet, and forget it; None where all are closed."""
         with self._lock:
             return self._outputs.popitem()[1] if self._outputs else None
 
-    def _tell_unused(self, output: _Output) -> None:
+    def _warn_of_unused(self, output: _Output) -> None:
+        """Warn of items of ``kernels``, and of names of ``set_dump``, for which nothing was dumped."""
         source, unused = output.plan.source, output.unused()
         if unused:
             _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
@@ -178,21 +180,24 @@ class Process:
             _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(unmet))
 
     def _output(self, plan: DumpPlan) -> _Output:
+        """Return the output of a plan's configuration, told by its path; the first network opens it."""
         with self._lock:
             if plan.source not in self._outputs:
                 self._outputs[plan.source] = _Output(
                     plan, _sink(plan), OverflowLimit(plan.when.overflow_limit), CLOCK.seconds()
                 )
-                _tell_once(plan)
+                _advise(plan)
             return self._outputs[plan.source]
 
 
 def _sink(plan: DumpPlan) -> Sink:
     """Return the sink of a plan: one that writes at once, or on Ascend one that leaves it to threads."""
     budget = Budget(plan.files.max_bytes)
+    # vendor: CANN's own files may be written by their owner, MindSpore's only read
     files = partial(
         DiskFiles, DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE, plan.files.path
     )
+    # vendor: CPU and GPU write at once, whatever enable says
     if plan.files.is_async and plan.context.device_target is DeviceTarget.ASCEND:
         return AsyncSink(
             plan.files.on_write_error,
@@ -204,7 +209,8 @@ def _sink(plan: DumpPlan) -> Sink:
     return SyncSink(plan.files.on_write_error, budget, files())
 
 
-def _tell_once(plan: DumpPlan) -> None:
+def _advise(plan: DumpPlan) -> None:
+    """Log what is worth knowing of a configuration before anything is dumped."""
     message = advice(plan.statistics) if plan.statistics is not None else None
     if message is not None:
         _log.warning("%s: %s", plan.source, message)

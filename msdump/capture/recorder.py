@@ -1,4 +1,7 @@
-"""The door to the room: what is kept of the runs of one network, whatever is dumped of them."""
+"""Records the runs of one network: numbers them, dumps them, follows them in device memory.
+
+The door to the room: sessions use a ``Recorder`` alone, whichever tree a dump's files stand in.
+"""
 
 from __future__ import annotations
 
@@ -66,14 +69,14 @@ class Recorder:
         self._has_nodes = bool(graph.nodes)
         self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
         self._faults = None if device is None else self._faulty_memory(device, plan)
-        self._dump = None if plan is None else self._opened(graph, plan, device, model)
+        self._dump = None if plan is None else self._open_dump(graph, plan, device, model)
 
     def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
-        """Return what lets faulty kernels do their harm; where the watcher sees them, it does so itself."""
+        """Return the memory that faulty kernels write to; None without any, or with a watcher."""
         is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
         return None if is_watched else faulty_memory(device, lambda: self.memory_use)
 
-    def _opened(self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model) -> DumpWriter:
+    def _open_dump(self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model) -> DumpWriter:
         probe(plan.files.path)  # before claim, which may remove what earlier runs left there
         claim(plan, self._process)
         dump = dump_of(graph, plan, self._process, device, memory=lambda: self.memory_use, model=model)
@@ -106,32 +109,35 @@ class Recorder:
             self._dump.mark(marked)
         run = self._runs.next
         try:
-            return self._dumped(run, inputs, execute)
+            return self._run_and_dump(run, inputs, execute)
         finally:  # a run that fails is a run; a graph without operators has none
             if self._has_nodes:
                 self._runs.ended(run)
 
-    def _dumped(self, run: Run, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
+    def _run_and_dump(self, run: Run, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
         dump = self._dump
         if dump is None:
-            return self._measured(inputs, None, execute)
+            return self._run_measured(inputs, None, execute)
         if not self._process.dumps(dump.plan, run.iteration):
             dump.pass_by(run)
-            return self._measured(inputs, None, execute)
+            return self._run_measured(inputs, None, execute)
         try:
-            outputs = self._measured(inputs, dump.begin(run, inputs), execute)
+            outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
         except BaseException:
             dump.broken_off()  # what was captured stays, and no file may read inputs that change later
             raise
         dump.end()
         return outputs
 
-    def _measured(self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute) -> list[Any]:
+    def _run_measured(
+        self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute
+    ) -> list[Any]:
         """Run under an observer, and under those that follow the run in device memory."""
         if self._memory is None:
             return execute(observer)
         if self._faults is not None:
             observer = self._faults.begin(observer)
+        # outermost, so that results have addresses before the others ask for them
         outputs = execute(self._memory.begin(inputs, observer))
-        self._memory.end(inputs)
+        self._memory.end(inputs)  # not of a run that failed: its layout is a part of one
         return outputs

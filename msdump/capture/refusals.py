@@ -42,7 +42,7 @@ class GraphRefusals:
     def refusal(self, position: int, io: IO, slot: int) -> Reason | None:
         """Return why an input or output of an operator has no file; None where it has one.
 
-        A tensor may still be text or have no elements, and an operator may not run.
+        A tensor may still be text or have no elements, and an operator may not run: only a run tells.
         """
         return self.operators[position] or self._slot_refusal(position, io, slot)
 
@@ -71,6 +71,7 @@ class GraphRefusals:
         name = (node.inputs if io is IO.INPUT else node.outputs)[slot]
         if not name:
             return Reason.ABSENT
+        # vendor: the watcher dumps outputs alone
         if self.plan.compiled.scene is Scene.WATCHER:
             return Reason.NOT_WATCHED if io is IO.INPUT else None
         if not (what.keeps_inputs if io is IO.INPUT else what.keeps_outputs):
@@ -117,6 +118,7 @@ def refusals(
 
 
 def _all(graph: Graph, plan: DumpPlan, reason: Reason) -> GraphRefusals:
+    """Return refusals of every operator of a graph for one reason."""
     refused = tuple(Reason.CONTROL_FLOW if node.bodies else reason for node in graph.nodes)
     return GraphRefusals(graph, refused, plan, {})
 
@@ -136,8 +138,8 @@ def _compiled(
 def _unwatched(device: Ascend, plan: DumpPlan) -> tuple[Reason | None, ...]:
     runs = [task is not None for task in device.tasks]
     watch = watcher.select_watch(device.graph, plan, runs)
-    kept = zip(device.graph.nodes, runs, watch.watched, strict=True)
-    return tuple(None if is_watched else _not_watched(node, is_run) for node, is_run, is_watched in kept)
+    rows = zip(device.graph.nodes, runs, watch.watched, strict=True)
+    return tuple(None if is_watched else _not_watched(node, is_run) for node, is_run, is_watched in rows)
 
 
 def _not_watched(node: Node, is_run: bool) -> Reason:  # noqa: FBT001 - one of three columns

@@ -15,6 +15,7 @@ from msdump.record import OperatorRef
 from msdump.selector import DumpMode
 from msdump.store import names
 
+# vendor: what MindSpore's kernels declare
 _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
     "Print": None,
     "Send": None,
@@ -51,16 +52,16 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
         plan: The plan.
         marked: Full names of the operators that ``set_dump`` marked.
     """
-    chosen = plan.what.selector
+    selector = plan.what.selector
     return Selection(
         tuple(
             Reason.CONTROL_FLOW
             if node.bodies
-            else chosen.refusal(node.operator.full_name, is_marked=node.operator.full_name in marked)
+            else selector.refusal(node.operator.full_name, is_marked=node.operator.full_name in marked)
             for node in graph.nodes
         ),
-        tuple(name for name in parameter_names(graph) if chosen.selects(name)),
-        tuple(number for number, name in enumerate(constant_names(graph)) if chosen.selects(name)),
+        tuple(name for name in parameter_names(graph) if selector.selects(name)),
+        tuple(number for number, name in enumerate(constant_names(graph)) if selector.selects(name)),
     )
 
 
@@ -92,18 +93,28 @@ def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
     """Return the items of ``kernels`` that select at least one of the names."""
     if plan.what.selector.mode is not DumpMode.KERNELS:
         return frozenset()
-    known = tuple(full_names)
-    return frozenset(p.item for p in plan.what.selector.patterns if any(p.matches(name) for name in known))
+    candidates = tuple(full_names)
+    return frozenset(
+        pattern.item
+        for pattern in plan.what.selector.patterns
+        if any(pattern.matches(name) for name in candidates)
+    )
 
 
 def drops_useless(plan: DumpPlan) -> bool:
     """Tell whether outputs that operators declare useless are not dumped: on GPU and Ascend O0 and O1."""
+    # vendor: CPU writes them, whatever the variable says
     is_dropping = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
     return is_dropping and plan.files.tree is Tree.RANKS
 
 
 def is_useless(operator: OperatorRef, slot: int) -> bool:
-    """Tell whether an operator declares an output useless to others."""
+    """Tell whether an operator declares an output useless to others.
+
+    >>> attention = OperatorRef("FlashAttentionScore", "Default/FlashAttentionScore-op0")
+    >>> [is_useless(attention, slot) for slot in range(4)]
+    [False, False, True, False]
+    """
     if operator.op_type not in _USELESS:
         return False
     slots = _USELESS[operator.op_type]

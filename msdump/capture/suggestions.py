@@ -16,6 +16,7 @@ from msdump.graph.graph import Graph, Node
 from msdump.selector import KernelPattern, PatternKind
 from msdump.store import names
 
+# what stands for more than itself in an expression; a hyphen, a slash and an underscore do not
 _SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")
 _MOST_SHOWN: Final = 3
 
@@ -37,12 +38,13 @@ def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
     """Return what to write in place of an item that matches nothing, "" where nothing is close."""
     if pattern.kind is not PatternKind.REGEX:
         return suggest(pattern.text, nodes)
-    part = replace(pattern, searches=True)
-    meant = [node for node in nodes if part.matches(node.operator.full_name)]
+    # vendor: O2 searches names for an expression, the other levels compare it with whole names
+    searching = replace(pattern, searches=True)
+    meant = [node for node in nodes if searching.matches(node.operator.full_name)]
     if pattern.searches or not meant:
         return ""
-    inner = f"(?:{pattern.text})" if "|" in pattern.text else pattern.text
-    return f"it must match whole names; it matches a part of {_count(meant)}: name-regex(.*{inner}.*)"
+    expression = f"(?:{pattern.text})" if "|" in pattern.text else pattern.text
+    return f"it must match whole names; it matches a part of {_count(meant)}: name-regex(.*{expression}.*)"
 
 
 def similar_names(text: str, nodes: Sequence[Node]) -> str:
@@ -87,6 +89,7 @@ def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _by_scope(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a scope, with its root or without, by an expression for everything below it."""
     for scope in (text, f"Default/{text}"):
         meant = [node for node in nodes if _name(node).startswith(f"{scope}/")]
         if meant:
@@ -126,6 +129,7 @@ def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _by_part(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a part of names, in any case of letters, by an expression with the cases that they have."""
     meant = [node for node in nodes if text.lower() in _name(node).lower()]
     if not meant:
         return ""
@@ -142,15 +146,20 @@ def _spelled(text: str, full_name: str) -> str:
 
 
 def _by_likeness(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a misspelled full name or type."""
     is_name = "/" in text or "-op" in text
     candidates = {node.operator.full_name if is_name else node.operator.op_type for node in nodes}
-    by_case = {candidate.lower(): candidate for candidate in candidates}
-    close = difflib.get_close_matches(text.lower(), by_case, n=1)
-    return f"did you mean {by_case[close[0]]!r}?" if close else ""
+    by_lower_case = {candidate.lower(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(text.lower(), by_lower_case, n=1)
+    return f"did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
 def _literal(text: str) -> str:
-    """Return an expression for a text as it stands; classes, since MindSpore doubles backslashes."""
+    """Return an expression for a text as it stands; classes, since MindSpore doubles backslashes.
+
+    >>> _literal("layers.0/Add(x)")
+    'layers[.]0/Add[(]x[)]'
+    """
     return _SPECIAL.sub(r"[\1]", text)
 
 
@@ -163,6 +172,7 @@ def _count(nodes: Sequence[Node]) -> str:
     return f"{len(nodes):,} operator{'s' * (len(nodes) != 1)}"
 
 
+# the surest answer first: a text that is a whole name of something is not a part of other names
 _WAYS: Final[tuple[Callable[[str, Sequence[Node]], str], ...]] = (
     _by_onnx_name,
     _by_file_name,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -23,13 +24,13 @@ _log = logging.getLogger("msdump.capture")
 Read = Callable[[OperatorRef, int, np.ndarray], np.ndarray]
 """Returns an input of an operator, by its position, as the device reads it."""
 
-_EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80}
+_EXPONENTS: Final = {"float16": 0x7C00, "bfloat16": 0x7F80}
 """Bits that are all set in an infinity or a NaN, for the types whose reductions numpy does slowly."""
 
-CHECKED = frozenset({"float32", *_EXPONENTS})
+CHECKED: Final = frozenset({"float32", *_EXPONENTS})
 """Types of outputs that are looked at, as MindSpore's AllFinite kernel has them."""
 
-_FLOATING = ("float", "bfloat", "complex")
+_FLOATING: Final = ("float", "bfloat", "complex")
 
 
 class OverflowLimit:
@@ -84,19 +85,20 @@ class OverflowTrigger:
             saturated: The device's overflow status after the operator.
             names: Values that its inputs are, "" for an absent one.
         """
-        seen = self._seen(operator, outputs)
+        overflows = self._nonfinite(operator, outputs)
         if saturated:
-            seen.append((0, "saturated"))
-        if not seen:
+            overflows.append((0, "saturated"))  # the device's status does not tell which output it was
+        if not overflows:
             return Reason.NO_OVERFLOW
         if not self._limit.take():
             return Reason.OVERFLOW_LIMIT
-        what = ", ".join(f"output.{slot} {kinds}" for slot, kinds in seen)
+        outputs_text = ", ".join(f"output.{slot} {kinds}" for slot, kinds in overflows)
         cause = self._cause(operator, inputs, names)
-        _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, what, cause)
+        _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, outputs_text, cause)
         return None
 
     def _cause(self, operator: OperatorRef, inputs: Arrays, names: Sequence[str]) -> str:
+        """Return whether an operator's inputs were bad already, for the log."""
         bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(operator, slot, array)]
         if bad:
             return f"its {', '.join(bad)} was already bad"
@@ -106,8 +108,9 @@ class OverflowTrigger:
             return f"its {', '.join(unseen)} is no tensor and was not looked at"
         return "its inputs were finite" if any(array is not None for array in inputs) else "it has no inputs"
 
-    def _seen(self, operator: OperatorRef, outputs: Arrays) -> list[tuple[int, str]]:
-        found = []
+    def _nonfinite(self, operator: OperatorRef, outputs: Arrays) -> list[tuple[int, str]]:
+        """Return the outputs with infinities or NaN, each with how many it has, ``nan (1), inf (2)``."""
+        overflows = []
         for slot, array in enumerate(outputs):
             if array is None or array.size == 0:
                 continue
@@ -115,8 +118,8 @@ class OverflowTrigger:
             if name not in CHECKED:
                 self._warn(operator, name)
             elif not is_finite(array):
-                found.append((slot, _kinds(array)))
-        return found
+                overflows.append((slot, _kinds(array)))
+        return overflows
 
     def _is_bad(self, operator: OperatorRef, slot: int, array: np.ndarray | None) -> bool:
         if array is None or array.size == 0 or not dtypes.from_numpy(array.dtype).name.startswith(_FLOATING):
@@ -124,16 +127,29 @@ class OverflowTrigger:
         return not is_finite(self._read(operator, slot, array))
 
     def _warn(self, operator: OperatorRef, dtype: str) -> None:
+        """Warn of a floating-point type that is not looked at, once for the type, as MindSpore does."""
         if dtype.startswith(("float", "complex")) and dtype not in self._warned:
             self._warned.add(dtype)
             _log.warning("overflow detection does not support %s (%s)", dtype, operator.full_name)
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Tell whether an array of floating-point or complex numbers has neither infinities nor NaN."""
+    """Tell whether an array of floating-point or complex numbers has neither infinities nor NaN.
+
+    >>> is_finite(np.array([[1, 65504], [0, -1]], np.float16))
+    True
+    >>> is_finite(np.array([[1, np.inf], [0, -1]], np.float16))
+    False
+    >>> is_finite(np.array([[1, np.nan], [0, -1]], np.float32)), is_finite(np.array([1 + 2j]))
+    (False, True)
+
+    Args:
+        array: At least one element.
+    """
     name = dtypes.from_numpy(array.dtype).name
     exponent = _EXPONENTS.get(name)
     if exponent is not None:
+        # integers are compared many at a time, float16 and bfloat16 one by one
         return not ((array.view(np.uint16) & exponent) == exponent).any()
     if name != "float32":
         return bool(np.isfinite(array if array.dtype.isbuiltin else array.astype(np.float32)).all())

@@ -182,7 +182,7 @@ class CompiledDump:
         if self.plan.files.tree is not Tree.STEPS:
             return self._of_configuration(number)
         self._configure(f"{self.plan.files.path.rstrip('/')}/{step}", is_dumped=True)
-        # two steps of one second, or of two programs, must not share a directory
+        # another program may have written into the directory of this second
         time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, number, step))
         return self._layout.execution(time, number, step)
 
