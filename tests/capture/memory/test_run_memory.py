@@ -20,7 +20,7 @@ O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ROWS = 64
 
 
-def found_elements():
+def nonzero_elements():
     """Return a network whose tensors are as large as its input has elements that are not zero."""
     nodes = [nets.node("NonZero", "x", "at"), nets.node("Cast", "at", "y", to=1), nets.node("Neg", "y", "z")]
     return nets.model(nodes, [nets.value("x", [ROWS, ROWS])], ["y", "z"])
@@ -41,23 +41,23 @@ def test_sizes_that_contents_tell(door, context, order):
     """A tensor whose size depends on contents has the block of its own run: peaks follow the run."""
     expected = []
     for count in order:
-        fresh = door.load(found_elements(), **context)
+        fresh = door.load(nonzero_elements(), **context)
         fresh.run(elements(count))
         expected.append((fresh.device_memory.peak, dict(fresh.device_memory.blocks)))
-    network = door.load(found_elements(), **context)
+    network = door.load(nonzero_elements(), **context)
 
-    found = []
+    actual = []
     for count in order:
         network.run(elements(count))
-        found.append((network.device_memory.peak, dict(network.device_memory.blocks)))
+        actual.append((network.device_memory.peak, dict(network.device_memory.blocks)))
 
-    assert expected == found
-    assert 1 < len({peak for peak, _ in found})
+    assert expected == actual
+    assert 1 < len({peak for peak, _ in actual})
 
 
 def test_headers_do_not_overlap(door):
     """In the files of a later run with more elements, tensors that live at once do not overlap."""
-    network = o2.load(door, found_elements(), file_format="bin")
+    network = o2.load(door, nonzero_elements(), file_format="bin")
     for count in (1, 4000):
         network.run(elements(count))
 
@@ -70,7 +70,7 @@ def test_headers_do_not_overlap(door):
 
 def test_limit_holds_for_each_run(door):
     """A limit is checked again where contents make tensors larger than they were."""
-    network = door.load(found_elements(), **O0, max_device_memory="64KB")
+    network = door.load(nonzero_elements(), **O0, max_device_memory="64KB")
     network.run(elements(1))
 
     with pytest.raises(DeviceMemoryError, match="max_device_memory"):
@@ -100,7 +100,7 @@ def use(network):
     return memory.peak, memory.total, memory.written
 
 
-def found_twice():
+def nonzero_twice():
     """Return a network in which two operators find elements, and a shape among others follows from them."""
     made = [nets.node("Neg", "x", "n"), nets.node("NonZero", "n", "at"), nets.node("Cast", "at", "a", to=1)]
     made += [nets.node("NonZero", "x2", "on"), nets.node("Shape", "on", "s")]
@@ -112,16 +112,16 @@ def found_twice():
 def test_each_of_several_sizes_counts(door):
     """A run is like another one only where every size that contents tell is the same."""
     runs = [(1, 1), (1, 3000), (2000, 1), (1, 3000), (2000, 3000), (1, 1), (2000, 1)]
-    network, found, expected = door.load(found_twice(), **O0), [], []
+    network, actual, expected = door.load(nonzero_twice(), **O0), [], []
     for first, second in runs:
         feeds = {"x": elements(first)["x"], "x2": elements(second)["x"]}
-        fresh = door.load(found_twice(), **O0)
+        fresh = door.load(nonzero_twice(), **O0)
         fresh.run(feeds)
         network.run(feeds)
         expected.append(use(fresh))
-        found.append(use(network))
+        actual.append(use(network))
 
-    assert expected == found
+    assert expected == actual
 
 
 def test_sizes_in_sequences(door):
@@ -163,8 +163,8 @@ def test_runs_are_recognised(door, monkeypatch):
 
 def test_oldest_sizes_are_forgotten(door, monkeypatch):
     """No more than the last sizes are remembered."""
-    monkeypatch.setattr(run_memory, "_MOST", 2)
-    network = door.load(found_elements(), **O0)
+    monkeypatch.setattr(run_memory, "_MOST_RUNS", 2)
+    network = door.load(nonzero_elements(), **O0)
 
     assert [3, 3, 3, 0, 3] == measured(network, monkeypatch, (1, 2, 3, 2, 1))
 
@@ -203,7 +203,7 @@ def test_runs_with_known_sizes_are_not_observed(door, monkeypatch):
 
 def test_oldest_shapes_are_forgotten(door, monkeypatch):
     """No more than the last sets of shapes are remembered; the oldest is measured anew."""
-    monkeypatch.setattr(run_memory, "_MOST", 2)
+    monkeypatch.setattr(run_memory, "_MOST_RUNS", 2)
     runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 2, 3, 2, 3, 1)]
 
     assert [True, True, True, False, False, True] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
