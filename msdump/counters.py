@@ -70,7 +70,7 @@ class RunCounter:
     """
 
     def __init__(self) -> None:
-        """Begin before the first run."""
+        """Start before the first run."""
         self.count = 0
         self._lock = threading.Lock()
 
@@ -85,7 +85,7 @@ class RunCounter:
         A captured graph and its network both tell it of each run, since either of them may fail, or
         have nothing to run: a run that is told twice counts once.
         """
-        self.count = run.execution + 1
+        self.count = run.execution + 1  # not one more than it was: a run may be told twice
 
     def take(self) -> Run:
         """Count a run that begins, for callers that let runs overlap; no two threads get the same numbers."""
@@ -99,7 +99,7 @@ class SharedRunCounter(RunCounter):
     """The runs of one of MindSpore's networks, whose iterations all networks of a configuration share."""
 
     def __init__(self, counters: Counters, source: str, first: int) -> None:
-        """Begin before the first run.
+        """Start before the first run.
 
         Args:
             counters: Those of the process.
@@ -129,6 +129,7 @@ class SharedRunCounter(RunCounter):
     def ended(self, run: Run) -> None:
         """Count a run that has ended, and set the iteration that the configuration's networks share."""
         super().ended(run)
+        # vendor: since 2.7 the count of the network that ran last, not of all runs: A B A B gets 0 1 1 2
         self._used = self._used.including(run.iteration)
         self._counters.share_iteration(self._source, self.count + self._first)
 
@@ -185,15 +186,15 @@ class Counters:
         Files that show graphs stand in directories of the whole process, and so count on with
         these; models, graphs and iterations start anew.
         """
-        other = Counters()
-        other.captured_graphs = self.captured_graphs
-        other.ge_graphs = self.ge_graphs
-        other.stage_files = self.stage_files
-        other.saved_graphs = self.saved_graphs
-        return other
+        counters = Counters()
+        counters.captured_graphs = self.captured_graphs
+        counters.ge_graphs = self.ge_graphs
+        counters.stage_files = self.stage_files
+        counters.saved_graphs = self.saved_graphs
+        return counters
 
     def runs(self, source: str, first: int) -> RunCounter:
-        """Return what counts the runs of one of MindSpore's networks.
+        """Return a counter for the runs of one of MindSpore's networks.
 
         Args:
             source: The configuration, "" for networks without one.

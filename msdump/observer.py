@@ -1,4 +1,4 @@
-"""What wants to see operators run: the protocol between the loop that runs them and the rooms that watch."""
+"""Observers of running operators: the protocol between the loop that runs them and the rooms that watch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arrays = Sequence[Array]
 
 
 class Observer(Protocol):
-    """What sees the operators of one graph run: a capture, a meter, the watcher, or several in a row."""
+    """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row."""
 
     @property
     def watched(self) -> Sequence[bool]:
@@ -48,7 +48,7 @@ class Observer(Protocol):
         """Take the inputs of an operator that has just failed."""
 
     def enter(self, body: Graph) -> Observer | None:
-        """Return what sees the operators of a branch or loop body that is about to run once; None: nobody.
+        """Return the observer of a branch or loop body that is about to run once, None for none.
 
         A loop enters its body anew for every iteration.
         """

@@ -22,6 +22,7 @@ class Reason(enum.StrEnum):
 
     def __new__(cls, text: str, sentence: str) -> Self:
         """Make a member of the text that is counted and the sentence that is told."""
+        # a str, so that counts by reason are shown, sorted and compared as the texts that they are
         member = str.__new__(cls, text)
         member._value_ = text
         member.sentence = sentence

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from msdump.dtypes import DType
 
 Buffer = bytes | bytearray | memoryview
+"""The bytes of a file, or some of them; a view of an array's memory is written without a copy."""
 
 DEFAULT_FORMAT = "DefaultFormat"
+"""Format of a tensor that lies in memory as on the host, as MindSpore's file names call it."""
 
 
 class IO(enum.StrEnum):
@@ -39,7 +41,7 @@ class OperatorRef:
 
 
 class DevicePart(Protocol):
-    """How and where the emulated device holds one tensor; an answer is worked out when it is asked for."""
+    """How and where the emulated device holds one tensor; each property is computed when it is read."""
 
     @property
     def slot(self) -> int:
@@ -92,7 +94,7 @@ class TensorRecord(NamedTuple):
         array: Its elements; a view that is valid while the operator's step runs.
         timestamp: Microseconds since the epoch, strictly increasing in a process.
         format: Name of the memory format.
-        device: What the emulated device knows of it; None on CPU and GPU.
+        device: How and where the emulated device holds it; None on CPU and GPU.
         host: Its elements as the host holds them, where ``array`` shows others.
     """
 

@@ -78,7 +78,7 @@ class Network:
         self._is_running = False
         exits.hold_runs(self._lock)  # a process that ends waits for the run to end
         if self.plan is not None or self._device is not None:
-            _tell_unseen(graph)
+            _warn_of_unseen(graph)
         self._program = _program(self.graph, self._device, context)
         self._recorder = Recorder(
             self.graph, self.plan, process, self._runs, device=self._device, context=context, model=model
@@ -111,6 +111,7 @@ class Network:
 
     def _execute(self, inputs: Mapping[str, Any]) -> list[Any]:
         with self._lock:
+            # only the thread that holds the lock gets here while a run goes on: an observer, a signal handler
             if self._is_running:
                 raise ReentryError(
                     f"{self.graph.source}: the network is called from within its own run; call it when the "
@@ -123,10 +124,10 @@ class Network:
                 self._is_running = False
 
     def _run(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        fed = {
+        runtime_values = {
             name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
         }
-        return self._program.run(fed, observer)
+        return self._program.run(runtime_values, observer)
 
     @property
     def has_run(self) -> bool:
@@ -197,7 +198,7 @@ class Network:
         self._recorder.marks.change(full_names, enabled=enabled)
 
     def take_names(self) -> None:
-        """Mark what ``set_dump`` has named in the process so far."""
+        """Mark the operators and scopes that ``set_dump`` has named in the process so far."""
         for name, enabled in self._process.named_marks.all():
             self.mark_named(name, enabled=enabled)
 
@@ -207,6 +208,7 @@ class Network:
         if full_names:
             self.mark(full_names, enabled=enabled)
             self._process.named_marks.meet(name)
+        # without dump_mode 2 marks decide nothing, and nobody needs to hear of one that is nowhere
         elif self.plan is not None and self.plan.what.selector.mode is DumpMode.MARKED:
             self._process.named_marks.miss(name, self._names.hint(name))
 
@@ -216,13 +218,13 @@ class Network:
 
 
 def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:
-    """Return what counts the runs of a network that shares iterations with others of its configuration."""
+    """Return a counter for the runs of a network that shares iterations with others of its configuration."""
     if plan is None:
         return process.counters.runs("", 0)
     return process.counters.runs(plan.source, plan.when.initial_iteration)
 
 
-def _tell_unseen(graph: Graph) -> None:
+def _warn_of_unseen(graph: Graph) -> None:
     """Warn of the operators inside branches and loops that run as one, which no dump shows."""
     for node, reason in unseen(graph):
         name = node.operator.full_name
@@ -235,7 +237,7 @@ def _tell_unseen(graph: Graph) -> None:
 
 
 def _program(graph: Graph, device: Ascend | None, context: Context) -> Program:
-    """Return what runs a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
+    """Return the program of a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
     if device is not None:
         return Program(graph, device.roundings)
     return Program(graph, on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None)

@@ -20,7 +20,7 @@ class Operator:
     """One operator of a network, as a target of ``set_dump``."""
 
     def __init__(self, network: Markable, node: Node) -> None:
-        """Refer to a node of a network."""
+        """Make the target of a network's node."""
         self._network = network
         self.full_name = node.operator.full_name
         self.op_type = node.operator.op_type
@@ -39,7 +39,13 @@ class Scope:
     """A scope of a network with everything below it, as a target of ``set_dump``."""
 
     def __init__(self, network: Markable, name: str, operators: tuple[str, ...]) -> None:
-        """Refer to a scope of a network."""
+        """Make the target of the operators below a scope.
+
+        Args:
+            network: The network.
+            name: Name of the scope, or module path, as the user wrote it.
+            operators: Full names of the operators.
+        """
         self._network = network
         self.name = name
         self.operators = operators
@@ -61,7 +67,7 @@ class Names:
     """
 
     def __init__(self, graph: Graph, *, is_compiled: bool) -> None:
-        """Look at a graph.
+        """Take the names of a graph's operators and scopes.
 
         Args:
             graph: The graph as the device runs it.
@@ -104,12 +110,14 @@ class Names:
         return similar_names(name, self.nodes) or similar_scopes(name, self.nodes)
 
     def _find(self, name: str) -> Node | None:
+        """Return the first operator that answers to a name, None without one."""
         for node in self.nodes:
             if _is_called(node, name) or (self._is_compiled and _has_part(node, name)):
                 return node
         return None
 
     def _why_missing(self, name: str) -> str:
+        """Return why no operator answers to a name: fused, control flow, or unknown, with what is similar."""
         for node in self.nodes:
             if _has_part(node, name):
                 return inside(name, node.operator.full_name)
@@ -119,6 +127,7 @@ class Names:
         return f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}"
 
     def _below(self, scope: str) -> tuple[str, ...]:
+        """Return the full names of the operators below a scope or module path."""
         return tuple(node.operator.full_name for node in self.nodes if self._is_within(node, scope))
 
     def _is_within(self, node: Node, scope: str) -> bool:
@@ -128,7 +137,12 @@ class Names:
 
 
 def _lies_below(scope: str, name: str) -> bool:
-    """Tell whether a scope is, or lies below, the named scope or module path."""
+    """Tell whether a scope is, or lies below, the named scope or module path.
+
+    >>> scope = "Default/layers-Sequential/0-Dense"
+    >>> [_lies_below(scope, name) for name in ("Default/layers-Sequential", "layers.0", "layer")]
+    [True, True, False]
+    """
     if f"{scope}/".startswith(f"{name}/"):
         return True
     modules = [component.rpartition("-")[0] or component for component in scope.split("/")[1:]]

@@ -29,9 +29,9 @@ class LoadedModel:
     """One loaded model.
 
     Attributes:
-        model_id: Its number.
-        network: What runs.
-        usage: What was loaded and run under its configuration.
+        model_id: Its number, from 1.
+        network: The network that runs it.
+        usage: Counts what was loaded and run under its configuration.
         shapes: Shapes of its outputs in the last run.
     """
 
@@ -42,12 +42,12 @@ class LoadedModel:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """What it must be fed."""
+        """Inputs of the model, in order."""
         return self.network.graph.inputs
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """What it gives."""
+        """Outputs of the model, in order."""
         return self.network.graph.outputs
 
     def execute(
@@ -68,13 +68,13 @@ class LoadedModel:
                 AclCode.MODEL_INPUT_NOT_MATCH,
                 f"model {self.model_id} has {len(self.inputs)} inputs, the dataset has {len(inputs)}",
             )
-        fed = {
+        arrays_by_name = {
             value.name: _from_bytes(value, view, shapes.get(index))
             for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
         }
         if self.network.plan is not None:
             self.usage.ran(self.network.runs, self.network.plan)
-        results = self.network.run(fed)
+        results = self.network.run(arrays_by_name)
         arrays = [_tensor(name, item) for name, item in results.items()]
         self.shapes = [array.shape for array in arrays]
         return [_packed(array) for array in arrays]
@@ -90,14 +90,22 @@ def declared_shape(value: Value) -> tuple[int, ...]:
 
 
 def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
-    """Return the bytes of a tensor, 0 where the type or a dimension is not known."""
+    """Return the bytes of a tensor, 0 where the type or a dimension is not known.
+
+    >>> nbytes(dtypes.from_name("float16"), (2, 2)), nbytes(dtypes.from_name("int4"), (3,))
+    (8, 2)
+    """
     if dtype is None or dtype is STRING or any(dim < 0 for dim in shape):
         return 0
     return -(-math.prod(shape) // dtype.per_byte) * dtype.numpy.itemsize
 
 
 def acl_type(dtype: DType | None) -> int:
-    """Return the number of an element type in aclDataType, -1 where there is none."""
+    """Return the number of an element type in aclDataType, -1 where there is none.
+
+    >>> acl_type(dtypes.from_name("float32")), acl_type(dtypes.from_name("bfloat16")), acl_type(None)
+    (0, 27, -1)
+    """
     return _UNDEFINED_TYPE if dtype is None or dtype.acl is None else dtype.acl
 
 
@@ -115,15 +123,16 @@ def to_array(view: memoryview, dtype: DType, shape: tuple[int, ...]) -> np.ndarr
     return np.frombuffer(view, dtype.numpy, math.prod(shape)).reshape(shape)
 
 
-def _from_bytes(value: Value, view: memoryview, given: tuple[int, ...] | None) -> np.ndarray:
+def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | None) -> np.ndarray:
+    """Return the tensor of an input; of the shape that the dataset sets, else of the model's."""
     dtype = value.type.dtype
     if dtype is None or dtype is STRING or value.type.kind != "tensor":
         raise AclError(
             AclCode.UNSUPPORTED_DATA_TYPE,
             f"input {value.name!r} is no tensor of numbers; memory cannot hold it",
         )
-    shape = given or _shape_of(value, dtype, len(view))
-    if len(view) < nbytes(dtype, shape):
+    shape = set_shape or _shape_of(value, dtype, len(view))
+    if len(view) < nbytes(dtype, shape):  # a larger buffer is none of the model's business
         raise AclError(
             AclCode.MODEL_INPUT_NOT_MATCH,
             f"input {value.name!r} of shape {shape} needs {nbytes(dtype, shape)} bytes,"
@@ -135,15 +144,15 @@ def _from_bytes(value: Value, view: memoryview, given: tuple[int, ...] | None) -
 def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
     """Return the shape of an input; one open dimension follows from the size of its buffer."""
     shape = declared_shape(value)
-    known = math.prod(dim for dim in shape if dim >= 0) * dtype.numpy.itemsize
+    fixed = math.prod(dim for dim in shape if dim >= 0) * dtype.numpy.itemsize
     elements = size * dtype.per_byte
-    if value.type.shape is None or shape.count(-1) > 1 or (-1 in shape and (not known or elements % known)):
+    if value.type.shape is None or shape.count(-1) > 1 or (-1 in shape and (not fixed or elements % fixed)):
         raise AclError(
             AclCode.MODEL_INPUT_NOT_MATCH,
             f"input {value.name!r}: shape {value.type.shape} is open, and a buffer of {size} bytes does not"
             " tell it; describe it with acl.mdl.set_dataset_tensor_desc",
         )
-    return tuple(elements // known if dim < 0 else dim for dim in shape)
+    return tuple(elements // fixed if dim < 0 else dim for dim in shape)
 
 
 def _tensor(name: str, item: Any) -> np.ndarray:

@@ -35,7 +35,7 @@ Signature = tuple[Any, ...]
 
 
 class Device:
-    """What the graphs of one backend share.
+    """The state that the graphs of one backend share.
 
     Attributes:
         plan: What is dumped, None: nothing.
@@ -47,7 +47,13 @@ class Device:
     """
 
     def __init__(self, plan: DumpPlan | None, where: Context, settings: Any) -> None:
-        """Begin with no graph; when the device is given up, its files are completed."""
+        """Start without graphs; when the device is collected as garbage, its files are completed.
+
+        Args:
+            plan: What is dumped, None: nothing.
+            where: Where graphs run.
+            settings: ``config.debug``.
+        """
         self.plan = plan
         self.context = where
         self.settings = settings
@@ -84,7 +90,12 @@ class CapturedGraph:
     """
 
     def __init__(self, gm: GraphModule, device: Device) -> None:
-        """Take a graph; it is exported when its first call tells the shapes."""
+        """Give a graph its number; it is exported when its first call tells the shapes.
+
+        Args:
+            gm: The graph.
+            device: What it shares with the other graphs of the backend.
+        """
         self.model_id = next(device.process.counters.captured_graphs)
         self.name = run_paths.captured_graph(self.model_id)
         self.runs = RunCounter()
@@ -108,16 +119,16 @@ class CapturedGraph:
             model = self._model(arguments)
             run = self.runs.next
             try:
-                made = _run(model, arguments)
+                results = _run(model, arguments)
             finally:  # a call that fails, or that runs no operator, is a call
                 self.runs.ended(run)
             self._device.complete()
-        return [_value(result, arguments, made) for result in model.exported.results]
+        return [_value(result, arguments, results) for result in model.exported.results]
 
     def _model(self, arguments: Sequence[Any]) -> ShapeModel:
         signature = tuple(_signature(item) for item in arguments)
         if signature not in self._models:
-            if len(self._models) >= _MOST_SHAPES:
+            if len(self._models) >= _MOST_SHAPES:  # the first one that was compiled makes place
                 del self._models[next(iter(self._models))]
             self._models[signature] = self._compile(arguments)
         return self._models[signature]
@@ -142,22 +153,24 @@ class CapturedGraph:
 
 
 def _signature(item: Any) -> Any:
+    """Return type, shape and device of a tensor; a number as it is."""
     return (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
 
 
 def _run(model: ShapeModel, arguments: Sequence[Any]) -> Mapping[str, Any]:
     if model.network is None:
         return {}
-    fed = {name: tensors.to_array(arguments[position]) for name, position in model.exported.inputs}
-    return model.network.run(fed)
+    inputs = {name: tensors.to_array(arguments[position]) for name, position in model.exported.inputs}
+    return model.network.run(inputs)
 
 
-def _value(result: Result, arguments: Sequence[Any], made: Mapping[str, Any]) -> Any:
+def _value(result: Result, arguments: Sequence[Any], arrays: Mapping[str, Any]) -> Any:
+    """Return an output of a captured graph: fixed when it was exported, an input, or an array by its name."""
     if isinstance(result, FixedOutput):
         return result.value
     if isinstance(result, PassedInput):
         return arguments[result.position]
-    return tensors.from_array(made[result.name], result.stride, result.device)
+    return tensors.from_array(arrays[result.name], result.stride, result.device)
 
 
 def context() -> Context:
@@ -224,6 +237,6 @@ class _Boxed:
         self._graph = graph
 
     def __call__(self, arguments: list[Any]) -> Any:
-        given = tuple(arguments)
+        inputs = tuple(arguments)
         arguments.clear()
-        return self._graph(*given)
+        return self._graph(*inputs)

@@ -69,11 +69,13 @@ class _Dumping(Interpreter):
         return result
 
     def _write(self, node: Node, io: IO, values: Sequence[Any]) -> None:
+        # one time for all tensors of a side, in UTC as in the names of graph files
         time = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")
         for place, tensor in _tensors(values):
             array = tensors.to_array(tensor)
             pieces = npy.encode(dtypes.widen(array, dtypes.from_numpy(array.dtype)))
             name = str(captured_tensor(node, io, place, time))
+            # written at once: the next node may change a tensor in its place
             write_stream(self._directory, name, map(bytes, pieces))
 
 

@@ -77,6 +77,7 @@ def origin_nodes(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str,
     Of the operators that one node became, the last one has the node's value.
     """
     nodes = {node.name: node for node in gm.graph.nodes}
+    # later operators of the same node replace earlier ones
     last = {origins.get(node.name, ""): node.name for node in graph.nodes}
     return {operator: nodes[origin] for origin, operator in last.items() if origin in nodes}
 
@@ -169,32 +170,38 @@ def _board_slot(slot: int, desc: Message) -> Iterator[Message]:
 def _python(main: Message) -> Iterator[bytes]:
     """Yield a function, a line for each operator."""
     operators = list(_operators(main))
-    several = {dict(op)["name"] for op in operators if len(_outputs(op)) > 1}
-    given = [_variable(dict(op)["name"]) for op in operators if dict(op)["type"] == ge_names.DATA]
-    yield f"def {_variable(dict(main)['name'])}({', '.join(given)}):\n".encode()
+    multi_output = {dict(op)["name"] for op in operators if len(_outputs(op)) > 1}
+    parameters = [_variable(dict(op)["name"]) for op in operators if dict(op)["type"] == ge_names.DATA]
+    yield f"def {_variable(dict(main)['name'])}({', '.join(parameters)}):\n".encode()
     for op in operators:
         if dict(op)["type"] != ge_names.DATA:
-            yield f"    {_line(op, several)}\n".encode()
+            yield f"    {_line(op, multi_output)}\n".encode()
 
 
-def _line(op: Message, several: Collection[str]) -> str:
+def _line(op: Message, multi_output: Collection[str]) -> str:
+    """Return the line of an operator, ``relu = ge.ReLU(x)  # DT_FLOAT (2, 3)``."""
     fields = dict(op)
-    read = ", ".join(_read(value, several) for field, value in op if field == "input")
+    arguments = ", ".join(_read(value, multi_output) for field, value in op if field == "input")
     if fields["type"] == ge_names.NET_OUTPUT:
-        return f"return {read}"
+        return f"return {arguments}"
     shapes = "; ".join(_shape(output) for output in _outputs(op))
-    return f"{_variable(fields['name'])} = ge.{fields['type']}({read})  # {shapes}"
+    return f"{_variable(fields['name'])} = ge.{fields['type']}({arguments})  # {shapes}"
 
 
 def _outputs(op: Message) -> list[Message]:
     return [value for field, value in op if field == "output_desc"]
 
 
-def _read(producer: str, several: Collection[str]) -> str:
+def _read(producer: str, multi_output: Collection[str]) -> str:
+    """Return the expression for an operator's output.
+
+    >>> _read("split:1", {"split"}), _read("mm:0", {"split"}), _read("", ())
+    ('split[1]', 'mm', 'None')
+    """
     name, _, slot = producer.rpartition(":")
     if not name:
         return "None"
-    return f"{_variable(name)}[{slot}]" if name in several else _variable(name)
+    return f"{_variable(name)}[{slot}]" if name in multi_output else _variable(name)
 
 
 def _shape(output: Message) -> str:
@@ -203,6 +210,11 @@ def _shape(output: Message) -> str:
 
 
 def _variable(name: str) -> str:
+    """Return a Python identifier for a name.
+
+    >>> _variable("Default/conv1"), _variable("1x"), _variable("lambda")
+    ('Default_conv1', '_1x', '_lambda')
+    """
     word = _NO_NAME.sub("_", name)
     return f"_{word}" if word[:1].isdigit() or keyword.iskeyword(word) else word
 

@@ -12,6 +12,7 @@ from msdump.store import run_paths
 
 def world() -> tuple[int, int]:
     """Return the number of processes and this one's global rank, (1, 0) without torch.distributed."""
+    # not imported here: where nobody has done so, there is one process
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return 1, 0

@@ -17,7 +17,7 @@ _MARK: Final = "msdump_data_dump"
 
 
 def data_dump() -> AbstractContextManager[None]:
-    """Return a context manager: the operators captured within are dumped, with ``dump_layer``'s.
+    """Return a context manager: operators captured within are dumped, beside those of ``dump_layer``.
 
     ::
 

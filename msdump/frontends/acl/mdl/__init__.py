@@ -1,4 +1,7 @@
-"""``acl.mdl``: models and their dump."""
+"""``acl.mdl``: loads models, describes them, runs them and configures their dump.
+
+As all of pyACL, the functions return codes, 0 for success, and never raise.
+"""
 
 from __future__ import annotations
 

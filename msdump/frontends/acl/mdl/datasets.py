@@ -53,5 +53,5 @@ def _set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> None
     handles = state.current().handles
     shape = handles.get(tensor_desc, TensorDesc).shape
     target = handles.get(dataset, Dataset)
-    item_at(target.buffers, index)
+    item_at(target.buffers, index)  # an index without a buffer is an error
     target.shapes[index] = shape

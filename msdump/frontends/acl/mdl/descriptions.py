@@ -138,6 +138,11 @@ def _described(model_desc: int) -> LoadedModel:
 
 
 def _index(values: Sequence[Value], name: str) -> int:
+    """Return the index of the input or output of a name.
+
+    Raises:
+        AclError: None has it; the message names them all.
+    """
     for index, value in enumerate(values):
         if value.name == name:
             return index

@@ -37,6 +37,7 @@ def load_from_file(model_path: str | None) -> int:
             is_empty = os.fstat(file.fileno()).st_size == 0
     except OSError as error:
         raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: {error.strerror}") from error
+    # vendor: an empty file counts as a wrong path, one that cannot be parsed as a wrong model
     if is_empty:
         raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: the file is empty")
     return _load(lambda: loader.load(path), path.stem)

@@ -43,7 +43,7 @@ def _execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
             AclCode.MODEL_OUTPUT_NOT_MATCH,
             f"model {model_id} has {len(model.outputs)} outputs, the dataset has {len(outputs.buffers)}",
         )
-    with acl.lock:
+    with acl.lock:  # one call at a time: another one may write the buffers that this one reads
         views = [device_view(acl, handle) for handle in inputs.buffers]
         for handle in outputs.buffers:  # refused before the model runs and dumps
             device_view(acl, handle, writes=True)
