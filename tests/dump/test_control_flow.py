@@ -13,10 +13,10 @@ from onnx import parser
 
 from msdump.errors import ExecutionError
 from msdump.graph import loader
-from msdump.graph.files import ir_proto
 from msdump.tools.preview.matches import matches
 from tests.dump import nets, trees
 from tests.execute import whole
+from tests.graph.files.test_ir_proto import decoded_model
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 O1 = {"device_target": "Ascend", "jit_level": "O1"}
@@ -389,7 +389,7 @@ def test_graph_files_link_graphs(door):
 
 def message(folder, number):
     """Return the graph of a .pb file."""
-    return ir_proto.decode((folder / f"ms_output_trace_code_graph_{number}.pb").read_bytes()).graph
+    return decoded_model((folder / f"ms_output_trace_code_graph_{number}.pb").read_bytes()).graph
 
 
 def test_operators_without_a_graph_of_their_own(door, caplog):
