@@ -136,7 +136,7 @@ class SharedRunCounter(RunCounter):
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """What tells a compiled model from the others of its process.
+    """Name, number and time that tell a compiled model from the others of its process.
 
     Attributes:
         file_name: Name of the model's file without suffix, "" where there is none.

@@ -29,7 +29,7 @@ class Observer(Protocol):
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
-        """Take the tensors of an operator that has just run; views, valid while they are referenced.
+        """Observe an operator that has just run; its tensors are views, valid while they are referenced.
 
         Control flow is shown as well, after its bodies, where it is watched.
 
@@ -45,7 +45,7 @@ class Observer(Protocol):
         """
 
     def failed(self, position: int, inputs: Arrays) -> None:
-        """Take the inputs of an operator that has just failed."""
+        """Observe the inputs of an operator that has just failed."""
 
     def enter(self, body: Graph) -> Observer | None:
         """Return the observer of a branch or loop body that is about to run once, None for none.

@@ -57,7 +57,7 @@ class DevicePart(Protocol):
 
     @property
     def address(self) -> int:
-        """Where it lies, 0 where that is not known; in the run that goes on, as it stands now."""
+        """Its address in device memory in the run that goes on, 0 where that is not known."""
 
     @property
     def origin(self) -> str:
@@ -110,7 +110,7 @@ class TensorRecord(NamedTuple):
 
     @property
     def on_host(self) -> np.ndarray:
-        """Its elements as the host holds them."""
+        """The elements as the host holds them."""
         return self.array if self.host is None else self.host
 
     def shown(self, array: np.ndarray, dtype: DType, memory_format: str) -> TensorRecord:

@@ -141,7 +141,7 @@ class Network:
 
     @property
     def device_memory(self) -> MemoryUse | None:
-        """What the run that goes on, or else the last one, needs of the emulated device; None elsewhere.
+        """Memory of the emulated device in the run that goes on, or else in the last one; None elsewhere.
 
         It tells addresses from the moment at which an operator's tensors are captured:
         ``network.device_memory.block(position, io, slot)``.
@@ -160,7 +160,7 @@ class Network:
 
     @property
     def summary(self) -> Summary | None:
-        """What the process's dump wrote, skipped and lost so far; None without a dump."""
+        """Files that the process's dump wrote, skipped and lost so far; None without a dump."""
         return self._recorder.summary
 
     @property

@@ -1,4 +1,4 @@
-"""Takes the tensors of running operators and hands complete files and rows to a sink."""
+"""Observes the operators of one graph, and hands the files and rows of their tensors to a sink."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Capture:
     first, each with a timestamp of its own.
 
     Attributes:
-        bodies: What sees the branches and loops directly inside the graph, by their index.
+        bodies: The observers of branches and loops directly inside the graph, by their index.
         entered: Whether the graph, as a branch or a body, ran in this iteration.
     """
 
@@ -121,7 +121,7 @@ class Capture:
         return useful
 
     def enter(self, body: Graph) -> Capture | None:
-        """Return what sees a branch or the body of a loop, which is about to run once."""
+        """Return the observer of a branch or the body of a loop, which is about to run once."""
         capture = self.bodies.get(body.index)
         if capture is not None:
             capture.entered = True

@@ -18,7 +18,7 @@ _log = logging.getLogger("msdump.capture")
 
 
 def claim(plan: DumpPlan, process: Process) -> None:
-    """Keep, refuse or remove what lies where a plan's files go; what this process wrote is its own.
+    """Keep, refuse or remove files where a plan's files go, unless this process has written them.
 
     A place is a network of a rank, or a device of a compiled graph. In MindSpore's tree only iterations
     from the plan's first one on count, so that a run may go on where another one ended.

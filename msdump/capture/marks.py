@@ -43,7 +43,7 @@ class NamedMarks:
         self._hints: dict[str, str] = {}  # by name: what may have been meant
 
     def add(self, name: str, *, enabled: bool) -> None:
-        """Take a name, of which the last call counts; networks that are loaded later take it, too."""
+        """Add a name, of which the last call counts; networks that are loaded later take it, too."""
         self._enabled[name] = enabled
 
     def all(self) -> tuple[tuple[str, bool], ...]:

@@ -1,4 +1,4 @@
-"""What all networks of a process share: counters, marks by name, the sinks."""
+"""The state that all networks of a process share: counters, marks by name, sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_NAMES: Final = 20  # a longer list of unused kernels is cut in the log
 
 @dataclass(slots=True)
 class _Output:
-    """The sink of one configuration, and what was done for it so far.
+    """The sink of one configuration, with what the process keeps of its dump.
 
     Attributes:
         plan: The plan of the first network.
@@ -86,7 +86,7 @@ class Process:
         self._outputs: dict[str, _Output] = {}
 
     def beside(self) -> Process:
-        """Return what networks share that acl or torchair configures, beside those of this process.
+        """Return the shared state of networks that acl or torchair configures, beside those of this process.
 
         They have sinks of their own; files that show graphs are numbered across both.
         """
@@ -118,7 +118,7 @@ class Process:
         return self._output(plan).sink
 
     def stream(self, plan: DumpPlan | None) -> WriteStream:
-        """Return what writes the graph files that are not part of a dump's tree.
+        """Return the function that writes the graph files which are not part of a dump's tree.
 
         With a dump its sink does: what cannot be written is logged, counted and raised as the plan says.
         Without one it is raised.
@@ -156,7 +156,7 @@ class Process:
             return is_first
 
     def close(self) -> None:
-        """Flush every sink and name what was asked for and never met, once.
+        """Close every sink, and warn of ``kernels`` and names of ``set_dump`` that were never met.
 
         A network that runs afterwards opens its configuration's sink anew.
         """

@@ -85,16 +85,16 @@ class Recorder:
 
     @property
     def memory_use(self) -> MemoryUse | None:
-        """What the run that goes on, or else the last one, needs of the device; None on CPU and GPU."""
+        """Device memory of the run that goes on, or else of the last one; None on CPU and GPU."""
         return None if self._memory is None else self._memory.now
 
     @property
     def summary(self) -> Summary | None:
-        """What the process's dump wrote, skipped and lost so far; None without a dump."""
+        """Files that the process's dump wrote, skipped and lost so far; None without a dump."""
         return None if self._dump is None else self._dump.sink.summary
 
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
-        """Let the network run once and keep what the plan asks for; return its outputs.
+        """Run the network once and dump what the plan asks for; return its outputs.
 
         Args:
             inputs: What the network is fed.

@@ -25,7 +25,7 @@ from msdump.record import IO
 
 @dataclass(frozen=True, slots=True)
 class GraphRefusals:
-    """What one graph of a network leaves out of a dump.
+    """The operators, inputs and outputs of one graph that have no files, with reasons.
 
     Attributes:
         graph: The graph as the device runs it.
@@ -95,7 +95,7 @@ def refusals(
     marked: frozenset[str] = frozenset(),
     file_name: str = "",
 ) -> tuple[GraphRefusals, ...]:
-    """Return what the graphs of a network leave out: the main graph, then those of branches and loops.
+    """Return the refusals of a network's graphs: of the main graph, then of branches and loops.
 
     Args:
         graph: The model.

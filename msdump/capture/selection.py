@@ -70,8 +70,8 @@ def parameter_names(graph: Graph) -> tuple[str, ...]:
 
     Those of a body are its own weights; its inputs change while the network runs.
     """
-    own = (parameter for parameter in ir_model.parameters(graph) if parameter.name not in graph.outer)
-    return tuple(parameter.name for parameter in own if parameter.is_weight or not graph.index)
+    inner = (parameter for parameter in ir_model.parameters(graph) if parameter.name not in graph.outer)
+    return tuple(parameter.name for parameter in inner if parameter.is_weight or not graph.index)
 
 
 def constant_names(graph: Graph) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What to write into ``kernels`` for the operators that a text may mean.
+"""Suggests items of ``kernels`` for the operators that a text may mean.
 
 People write what they know: a part of a name, a module of their program, an ONNX node or type,
 the name of a file in a dump. None of that selects an operator, each is answered with an item that does.

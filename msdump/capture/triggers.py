@@ -43,7 +43,7 @@ class OverflowLimit:
         self._lock = threading.RLock()
 
     def take(self) -> bool:
-        """Take one more operator; False where the number is used up."""
+        """Count one more operator; return False where the number is used up."""
         with self._lock:
             if self._most and self._count >= self._most:
                 return False

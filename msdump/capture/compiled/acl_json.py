@@ -39,7 +39,7 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
 
 
 def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) -> tuple[str, ...]:
-    """Return the names that ``dump_list`` gives: items of ``kernels`` sorted, then what their regexes find.
+    """Return the names for ``dump_list``: sorted items of ``kernels``, then names that their regexes match.
 
     Args:
         plan: The plan.

@@ -1,4 +1,4 @@
-"""Takes the tensors of the operators of a compiled graph and hands each operator to a writer."""
+"""Observes the operators of one compiled graph, and hands each with its tensors to a writer."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class CompiledCapture:
             self._pipeline.take(self._directory, operator, task, records)
 
     def enter(self, body: Graph) -> CompiledCapture | None:
-        """Return what sees a branch or the body of a loop, which is about to run once."""
+        """Return the observer of a branch or the body of a loop, which is about to run once."""
         capture = self.bodies.get(body.index)
         if capture is not None:
             capture.begin(self._directory, self._iteration, self._inputs)

@@ -76,9 +76,11 @@ def select_model(
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
     in_layer = items.selected(graph.nodes)
     in_range = within(items.ranges, graph.nodes, present)
+    # one of the two is enough: layer and ranges add up
+    is_asked = [any(pair) for pair in zip(in_layer, in_range, strict=True)]
     unasked = Reason.NOT_IN_DUMP_LIST if items.deciding or items.ranges else Reason.MODEL_NOT_LISTED
-    asked = [None if named or ranged else unasked for named, ranged in zip(in_layer, in_range, strict=True)]
     model_warnings.warn_of_selection(graph, items, present, plan.source)
+    asked = [None if is_node_asked else unasked for is_node_asked in is_asked]
     return selected(graph, asked, present, items.blocked(graph.nodes))
 
 
@@ -136,10 +138,11 @@ class Items:
         keys = {None, file_name, graph_name}
         applicable = tuple(item for item in models if item.model_name in keys)
         last = {item.model_name: item for item in applicable}  # vendor: a later item replaces an earlier one
-        named = last.get(file_name) or last.get(graph_name)
+        model_item = last.get(file_name) or last.get(graph_name)
         return cls(
-            last.get(None) or named,  # vendor: an item for all models makes CANN ignore those that name it
-            named.ranges if named else (),
+            last.get(None)
+            or model_item,  # vendor: an item for all models makes CANN ignore those that name it
+            model_item.ranges if model_item else (),
             _slots((entry for item in applicable for entry in item.blocked_types), source),
             _slots((entry for item in applicable for entry in item.blocked_names), source),
         )
@@ -177,7 +180,7 @@ class _State(enum.Enum):
 
 
 class _Event(enum.Enum):
-    """What an operator is to a range."""
+    """Whether an operator begins a range, ends it, or neither."""
 
     BEGIN = enum.auto()
     END = enum.auto()
@@ -276,22 +279,23 @@ def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...
 
     What the device has put between an input and its reader does not part them, unless it is dumped itself.
     """
-    fed = {value.name for value in graph.inputs}
+    # vendor: an input's Data operator is dumped along with a reader, not by a name of its own
+    input_names = {value.name for value in graph.inputs}
     sources = {
         node.outputs[0]: node.inputs[0]
         for node, is_watched in zip(graph.nodes, watched, strict=True)
         if not is_watched and _TRANSFER.fullmatch(node.name)
     }
-    read = {
-        position: tuple(name for name in dict.fromkeys(_origins(node, sources)) if name in fed)
+    inputs_read = {
+        position: tuple(name for name in dict.fromkeys(_origins(node, sources)) if name in input_names)
         for position, node in enumerate(graph.nodes)
         if watched[position]
     }
-    return {position: names_read for position, names_read in read.items() if names_read}
+    return {position: read for position, read in inputs_read.items() if read}
 
 
 def _origins(node: Node, sources: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a node reads, before any transfer."""
+    """Yield the values that a node reads, before any transfer that the device has put between."""
     for name in node.inputs:
         origin = name
         while origin in sources:

@@ -1,4 +1,4 @@
-"""Warnings about what ``dump_list`` of acl.json names and a model has not, with what would match."""
+"""Warnings about names in ``dump_list`` of acl.json that a model does not have, with similar ones."""
 
 from __future__ import annotations
 

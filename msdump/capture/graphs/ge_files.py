@@ -152,7 +152,7 @@ def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages 
 
 
 def requested(device_id: int) -> Request:
-    """Read the environment; what it does not understand is logged, once."""
+    """Read the request for graph files from the environment; wrong values are logged once."""
     content = env.read(env.GE_GRAPH) or ""
     if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
         _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")

@@ -1,4 +1,4 @@
-"""The dump of one graph in MindSpore's tree: its graph files, and what each dumped iteration writes."""
+"""The dump of one graph in MindSpore's tree: its graph files, and the files of each dumped iteration."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Recognition:
 
     @property
     def use(self) -> MemoryUse:
-        """What the run needs, as far as it is known."""
+        """Device memory of the run so far."""
         return self.meter.use
 
     def ran(

@@ -25,7 +25,7 @@ _MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes 
 
 
 class RunMemory:
-    """Tells where the tensors of each run lie, and holds runs to the device's limit.
+    """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
     A run is measured operator by operator. The layout is remembered by the shapes of what was fed.
     Where the sizes of tensors depend on its contents, a later run is recognised by the results
@@ -50,11 +50,11 @@ class RunMemory:
 
     @property
     def now(self) -> MemoryUse | None:
-        """What the run that goes on, or else the last one, needs; None before the first."""
+        """Memory of the run that goes on, or else of the last one; None before the first."""
         return None if self._run is None else self._run.use
 
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
-        """Begin a run; return what is to observe it.
+        """Begin a run; return its observer, which passes operators on to the capture.
 
         Args:
             inputs: What the network is fed.

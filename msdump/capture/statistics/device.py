@@ -22,7 +22,7 @@ _EXTREMES = StatisticNeed(extremes=True)
 
 @dataclass(frozen=True, slots=True)
 class DeviceMeasure:
-    """What the device finds of a tensor; each is computed when it is asked for.
+    """The device's statistics of a tensor; each is computed when it is read.
 
     Float16 loses what float32 keeps: 2048 + 1 is 2048 there, and 2048 * 2048 is infinite.
 

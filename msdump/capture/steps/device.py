@@ -67,7 +67,7 @@ def to_device_type(record: TensorRecord) -> TensorRecord:
 
 
 def to_device_memory(record: TensorRecord) -> TensorRecord:
-    """Show tensors as they lie in device memory, in formats that the headers of dump files can tell."""
+    """Show tensors as they lie in device memory; formats that CANN has no number for, as on the host."""
     array, dtype = _held(record)
     part, format_name = record.device, host_format(array.shape)
     if part is not None and part.format in dump_enums.FORMATS:

@@ -21,7 +21,7 @@ from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
 
 
 class Addresses(Protocol):
-    """Tells where tensors lie in device memory."""
+    """The addresses of one run's tensors in device memory."""
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -42,7 +42,7 @@ FindBlock = Callable[[], Block | None]
 
 
 def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
-    """Return what gives the addresses of a device's graph.
+    """Return a function that gives the addresses of a device's graph.
 
     Args:
         device: The device with the main graph, or with a branch or loop body of it.
@@ -208,7 +208,7 @@ class OperatorRecords:
 
 
 def _of_slot(memory: Memory, position: int, io: IO, slot: int) -> FindBlock:
-    """Return what finds the block of an operator's input or output in the run that goes on."""
+    """Return a function that finds the block of an operator's input or output in the run that goes on."""
 
     def find() -> Block | None:
         addresses = memory()
@@ -218,7 +218,7 @@ def _of_slot(memory: Memory, position: int, io: IO, slot: int) -> FindBlock:
 
 
 def _of_value(memory: Memory, name: str) -> FindBlock:
-    """Return what finds the block of a value as it was made, in the run that goes on."""
+    """Return a function that finds the block of a value as it was made, in the run that goes on."""
 
     def find() -> Block | None:
         addresses = memory()

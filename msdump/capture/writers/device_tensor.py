@@ -17,7 +17,7 @@ _REGISTERED: Final = 2  # dtype.isbuiltin of a type that another package gave nu
 
 
 def info(record: TensorRecord) -> TensorInfo:
-    """Return what the header says of a tensor that is shown as it lies in device memory."""
+    """Return the header's fields for a tensor that is shown as it lies in device memory."""
     part, dtype, array, host = record.device, record.dtype, record.array, record.on_host
     groups = part.groups if part is not None and part.format == record.format else 1
     return TensorInfo(

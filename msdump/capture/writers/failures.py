@@ -1,6 +1,6 @@
-"""What an operator that fails leaves behind, in one of CANN's dump files (exception dump).
+"""Exception dumps: one of CANN's dump files with the tensors of an operator that fails.
 
-That is its inputs, and under acl its outputs too. Kernels of the emulated device need no
+Those are its inputs, and under acl its outputs too. Kernels of the emulated device need no
 workspace, so that there is none to dump.
 """
 

@@ -1,4 +1,4 @@
-"""What a writer is."""
+"""The protocol of the writers at the end of the steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msdump.record import OperatorRef, TensorRecord
 
 
 class ArtifactWriter(Protocol):
-    """Writes what is left of an operator's tensors behind the steps."""
+    """Writes the files and rows of an operator, from the tensors that the steps keep."""
 
     def write(
         self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]

@@ -222,7 +222,7 @@ def compile_captured(
 
 
 def _compiled(device: Device, gm: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-    """Return what runs one graph: the device, or torch itself where the settings say so."""
+    """Return a function that runs one graph: on the device, or in torch itself where the settings say so."""
     settings = device.settings
     if settings.data_dump.type.value:
         return _Boxed(data_dump.wrap(gm, settings.data_dump, next(device.process.counters.captured_graphs)))
