@@ -16,6 +16,15 @@ _SOURCES = {
 _WITH_EXAMPLES = [name for name, path in _SOURCES.items() if ">>> " in path.read_text()]
 
 SHOWN_BY_EXAMPLE = (
+    "msdump.capture.compiled.acl_json",
+    "msdump.capture.compiled.model_names",
+    "msdump.capture.compiled.model_selection",
+    "msdump.capture.statistics.device",
+    "msdump.capture.statistics.passes",
+    "msdump.capture.statistics.rows",
+    "msdump.capture.steps.sampling",
+    "msdump.capture.triggers",
+    "msdump.capture.writers.operator_table",
     "msdump.config.acl.models",
     "msdump.config.grammar",
     "msdump.config.regex.character_classes",

@@ -59,7 +59,7 @@ class Recognition:
         if self._candidates:
             self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
             if self._candidates:
-                self.meter = self._candidates[-1]  # the latest: runs resemble the one before them most
+                self.meter = self._candidates[-1]  # any of them: they agree up to here
                 return
             self._measure_from(position)
         self.meter.ran(position, outputs)
