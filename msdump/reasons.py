@@ -28,6 +28,10 @@ class Reason(enum.StrEnum):
         member.sentence = sentence
         return member
 
+    def __repr__(self) -> str:
+        """Return the text in quotes, so that a printed summary shows ``{'no elements': 2}``."""
+        return repr(self.value)
+
     # The whole network.
     OTHER_DEVICE = (
         "on a device that support_device leaves out",
