@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from msdump.store.read.cells import Row
+
+_log = logging.getLogger("msdump.store")
 
 _FIRST_TITLES: Final = frozenset({"Op Type", "Input/Output"})
 _SHOWN: Final = 40  # characters of a text in a message
@@ -97,7 +100,7 @@ def read_iterations_run(path: str) -> tuple[int, ...]:
         DumpReadError: The file cannot be read or holds something else than numbers.
     """
     numbers = []
-    for offset, line in _lines(path):
+    for offset, line in _rows(path):
         if not (line.isascii() and line.isdigit()):
             raise DumpReadError(path, f"{line[:_SHOWN]!r} is not the number of an iteration", offset)
         numbers.append(_number(path, offset, line))
@@ -129,7 +132,7 @@ def read_statistics(path: str) -> tuple[Row, ...]:
     """
     titles: list[str] | None = None
     rows = []
-    for offset, line in _lines(path):
+    for offset, line in _rows(path):
         line_cells = _cells(path, offset, line)
         if titles is None or (line_cells and line_cells[0] in _FIRST_TITLES):
             titles = line_cells
@@ -176,9 +179,26 @@ def read_lines(path: str) -> Iterator[str]:
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
     """Yield the byte offset and text of every line that is not empty."""
+    return _split(path, read_bytes(path))
+
+
+def _rows(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the byte offset and text of every row of a file that grows by rows.
+
+    A row without a line feed is no row: a program that was killed while it wrote left half of it, whose
+    last number may lack digits.
+    """
+    data = read_bytes(path)
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        _log.warning("%s: the last row has no line feed and is left out: its program was killed", path)
+    return _split(path, data[:end])
+
+
+def _split(path: str, data: bytes) -> Iterator[tuple[int, str]]:
     offset = 0
     # bytes are split, not text: str.splitlines also breaks at characters that names may hold, such as U+2028
-    for line in read_bytes(path).splitlines(keepends=True):
+    for line in data.splitlines(keepends=True):
         text = _decode(path, line, offset).rstrip("\r\n")
         if text:
             yield offset, text

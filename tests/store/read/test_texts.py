@@ -70,6 +70,32 @@ def test_too_long(tmp_path, kind, text, message, offset):
     assert (str(path), offset) == (raised.value.path, raised.value.offset)
 
 
+ADD = {"Op Type": "Add", "Max Value": 6.5}
+TORN = {
+    "half a row": ("statistics", b"Op Type,Max Value\nAdd,6.5\nMu", [ADD]),
+    "half a number": (
+        "statistics",
+        b"Op Type,Max Value\nAdd,6.5\nMul,1",
+        [ADD],
+    ),
+    "half a letter": ("statistics", "Op Type\nAdd\n\u00e9".encode()[:-1], [{"Op Type": "Add"}]),
+    "half the titles": ("statistics", b"Op Ty", []),
+    "half a number of an iteration": ("iterations_run", b"9\n1", [9]),
+}
+
+
+@pytest.mark.parametrize(("kind", "data", "expected"), TORN.values(), ids=TORN)
+def test_what_a_kill_left_of_a_row_is_left_out(tmp_path, caplog, kind, data, expected):
+    """A last row without a line feed is left out with one warning: its last number may lack digits."""
+    path = tmp_path / "x"
+    path.write_bytes(data)
+
+    assert expected == list(getattr(texts, f"read_{kind}")(str(path)))
+    assert [
+        f"{path}: the last row has no line feed and is left out: its program was killed"
+    ] == caplog.messages
+
+
 def test_cells_are_what_they_stand_for(tmp_path):
     """Counts are whole numbers, statistics numbers, digests and names text, and null is None."""
     path = tmp_path / "x.csv"

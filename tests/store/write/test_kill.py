@@ -47,7 +47,7 @@ for number in itertools.count():
 )
 @pytest.mark.parametrize("way", ["nameless", "renamed"])
 def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
-    """After SIGKILL at random moments every file is whole, every row complete, every stand-in mapped."""
+    """After SIGKILL at any moment every file is whole, every row but a last one, every stand-in mapped."""
     header = npy.header("<f4", (50_000,)).hex()
     moments = random.Random(4711)  # noqa: S311 - no secret
     killed_late = 0
@@ -100,7 +100,18 @@ def _check_leftovers(root):
 def _check_rows(path, way):
     lines = path.read_text().splitlines(keepends=True)
     assert lines[:1] == ["number,text,end\n"] or (way == "renamed" and lines == [])
+    # the kernel may cut off the very call that a kill falls into: the next run to open the file mends it
+    if lines and not lines[-1].endswith("\n"):
+        lines.pop()
+        _append_row(path)
+        assert path.read_text() == "".join(lines) + "0,x,end\n"
     assert all(line.endswith(",end\n") for line in lines)
+
+
+def _append_row(path):
+    disk = DiskFiles()
+    disk.append(str(path.parent), path.name, b"0,x,end\n", b"number,text,end\n")
+    disk.close()
 
 
 def _check_mapping(path):

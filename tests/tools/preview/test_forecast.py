@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import onnx.parser
 import pytest
 
@@ -272,3 +273,21 @@ def test_digits_of_iteration_numbers_are_counted():
 
     more = [len("".join(map(str, numbers))) - 10 for numbers in (range(95, 105), range(9995, 10005))]
     assert [0, 10, *more] == [total - totals[0] for total in totals]
+
+
+@pytest.mark.parametrize("keeps_device_format", [False, True])
+def test_forecast_does_not_depend_on_what_memory_held(monkeypatch, keeps_device_format):
+    """Rows of statistics are forecast with the same numbers each time."""
+    graph = loader.load(GRAPHS / "mini.onnx")
+    plan = plans.changed(
+        PLAN,
+        path="/dump",
+        context=CONTEXTS["Ascend"],
+        statistics=StatisticSpec(),
+        keeps_device_format=keeps_device_format,
+    )
+    quiet = forecast(graph, plan, graph)
+
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 1.2345e4, dtype))
+
+    assert quiet == forecast(graph, plan, graph)
