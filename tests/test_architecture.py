@@ -100,6 +100,18 @@ def test_functions_are_short():
     assert ordered[len(ordered) * 9 // 10] <= 20
 
 
+def test_no_two_classes_share_a_name():
+    """A name of a public class means one thing, wherever it is read."""
+    names = Counter(
+        node.name
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+    assert [] == [name for name, count in names.items() if count > 1]
+
+
 def test_names_say_what_is_inside():
     """No module or room is named after nothing in particular."""
     parts = {part for name in MODULES for part in Path(name).with_suffix("").parts}

@@ -39,7 +39,7 @@ RANGES: Final[dict[FieldKind, tuple[int, int]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """One field of a message.
 
     Attributes:
@@ -58,60 +58,63 @@ class Field:
 MESSAGES: Final = MappingProxyType(
     {
         "OriginalOp": (
-            Field(1, "name", FieldKind.TEXT),
-            Field(2, "output_index", FieldKind.UINT32),
-            Field(3, "data_type", FieldKind.INT32),
-            Field(4, "format", FieldKind.INT32),
+            MessageField(1, "name", FieldKind.TEXT),
+            MessageField(2, "output_index", FieldKind.UINT32),
+            MessageField(3, "data_type", FieldKind.INT32),
+            MessageField(4, "format", FieldKind.INT32),
         ),
-        "DimRange": (Field(1, "dim_start", FieldKind.UINT64), Field(2, "dim_end", FieldKind.UINT64)),
+        "DimRange": (
+            MessageField(1, "dim_start", FieldKind.UINT64),
+            MessageField(2, "dim_end", FieldKind.UINT64),
+        ),
         "OpBuffer": (
-            Field(1, "type", FieldKind.INT32),
-            Field(2, "data", FieldKind.BYTES),
-            Field(3, "size", FieldKind.UINT64),
+            MessageField(1, "type", FieldKind.INT32),
+            MessageField(2, "data", FieldKind.BYTES),
+            MessageField(3, "size", FieldKind.UINT64),
         ),
-        "OpAttr": (Field(1, "name", FieldKind.TEXT), Field(2, "value", FieldKind.TEXT)),
+        "OpAttr": (MessageField(1, "name", FieldKind.TEXT), MessageField(2, "value", FieldKind.TEXT)),
         "Workspace": (
-            Field(1, "type", FieldKind.INT32),
-            Field(2, "data", FieldKind.BYTES),
-            Field(3, "size", FieldKind.UINT64),
+            MessageField(1, "type", FieldKind.INT32),
+            MessageField(2, "data", FieldKind.BYTES),
+            MessageField(3, "size", FieldKind.UINT64),
         ),
         "OpOutput": (
-            Field(1, "data_type", FieldKind.INT32),
-            Field(2, "format", FieldKind.INT32),
-            Field(3, "shape", FieldKind.SHAPE),
-            Field(4, "original_op", FieldKind.MESSAGE, "OriginalOp"),
-            Field(5, "data", FieldKind.BYTES),
-            Field(6, "size", FieldKind.UINT64),
-            Field(7, "original_shape", FieldKind.SHAPE),
-            Field(8, "sub_format", FieldKind.INT32),
-            Field(9, "address", FieldKind.UINT64),
-            Field(10, "dim_range", FieldKind.MESSAGES, "DimRange"),
-            Field(11, "offset", FieldKind.UINT64),
+            MessageField(1, "data_type", FieldKind.INT32),
+            MessageField(2, "format", FieldKind.INT32),
+            MessageField(3, "shape", FieldKind.SHAPE),
+            MessageField(4, "original_op", FieldKind.MESSAGE, "OriginalOp"),
+            MessageField(5, "data", FieldKind.BYTES),
+            MessageField(6, "size", FieldKind.UINT64),
+            MessageField(7, "original_shape", FieldKind.SHAPE),
+            MessageField(8, "sub_format", FieldKind.INT32),
+            MessageField(9, "address", FieldKind.UINT64),
+            MessageField(10, "dim_range", FieldKind.MESSAGES, "DimRange"),
+            MessageField(11, "offset", FieldKind.UINT64),
         ),
         "OpInput": (
-            Field(1, "data_type", FieldKind.INT32),
-            Field(2, "format", FieldKind.INT32),
-            Field(3, "shape", FieldKind.SHAPE),
-            Field(4, "data", FieldKind.BYTES),
-            Field(5, "size", FieldKind.UINT64),
-            Field(6, "original_shape", FieldKind.SHAPE),
-            Field(7, "sub_format", FieldKind.INT32),
-            Field(8, "address", FieldKind.UINT64),
-            Field(9, "offset", FieldKind.UINT64),
-            Field(10, "arg_index", FieldKind.UINT32),
-            Field(11, "input_type", FieldKind.UINT32),
+            MessageField(1, "data_type", FieldKind.INT32),
+            MessageField(2, "format", FieldKind.INT32),
+            MessageField(3, "shape", FieldKind.SHAPE),
+            MessageField(4, "data", FieldKind.BYTES),
+            MessageField(5, "size", FieldKind.UINT64),
+            MessageField(6, "original_shape", FieldKind.SHAPE),
+            MessageField(7, "sub_format", FieldKind.INT32),
+            MessageField(8, "address", FieldKind.UINT64),
+            MessageField(9, "offset", FieldKind.UINT64),
+            MessageField(10, "arg_index", FieldKind.UINT32),
+            MessageField(11, "input_type", FieldKind.UINT32),
         ),
         "DumpData": (
-            Field(1, "version", FieldKind.TEXT),
-            Field(2, "dump_time", FieldKind.UINT64),
+            MessageField(1, "version", FieldKind.TEXT),
+            MessageField(2, "dump_time", FieldKind.UINT64),
             # the fields of outputs come first, the data of inputs
-            Field(3, "outputs", FieldKind.MESSAGES, "OpOutput"),
-            Field(4, "inputs", FieldKind.MESSAGES, "OpInput"),
-            Field(5, "buffers", FieldKind.MESSAGES, "OpBuffer"),
-            Field(6, "op_name", FieldKind.TEXT),
-            Field(7, "attributes", FieldKind.MESSAGES, "OpAttr"),
-            Field(8, "spaces", FieldKind.MESSAGES, "Workspace"),
-            Field(9, "dfx_message", FieldKind.TEXT),
+            MessageField(3, "outputs", FieldKind.MESSAGES, "OpOutput"),
+            MessageField(4, "inputs", FieldKind.MESSAGES, "OpInput"),
+            MessageField(5, "buffers", FieldKind.MESSAGES, "OpBuffer"),
+            MessageField(6, "op_name", FieldKind.TEXT),
+            MessageField(7, "attributes", FieldKind.MESSAGES, "OpAttr"),
+            MessageField(8, "spaces", FieldKind.MESSAGES, "Workspace"),
+            MessageField(9, "dfx_message", FieldKind.TEXT),
         ),
     }
 )
@@ -181,7 +184,7 @@ _Plan = tuple[bytes, str, FieldKind, str, tuple[int, int] | None]
 """Tag, attribute, kind, message and limits of a field."""
 
 
-def _plan(field: Field) -> _Plan:
+def _plan(field: MessageField) -> _Plan:
     limits = RANGES.get(field.kind)
     tag = tag_of(field.number, LENGTH if limits is None else VARINT)
     return varint(tag), field.attribute, field.kind, field.of, limits

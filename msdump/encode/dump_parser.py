@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from msdump.encode.dump_message import MESSAGES, RANGES, SHAPE_DIM, Field, FieldKind
+from msdump.encode.dump_message import MESSAGES, RANGES, SHAPE_DIM, FieldKind, MessageField
 from msdump.errors import DumpReadError
 from msdump.wire import fields as wire_fields
 from msdump.wire.faults import WireError, WireFault
@@ -89,7 +89,7 @@ class Parser:
                 raise self.fault(start, f"more than the {MOST_FIELDS} fields allowed")
             yield tag, value, body, stop
 
-    def _read_field(self, field: Field, offset: int, stop: int, into: dict[str, Any]) -> None:
+    def _read_field(self, field: MessageField, offset: int, stop: int, into: dict[str, Any]) -> None:
         name = field.attribute
         match field.kind:
             case FieldKind.BYTES:

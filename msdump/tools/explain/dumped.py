@@ -56,7 +56,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Moment:
+class DumpedIteration:
     """A dumped iteration of a network, or one execution of a compiled model.
 
     Attributes:
@@ -85,7 +85,7 @@ class Moment:
             yield from _tensors(each, op_names)
 
 
-def moments(dump: Dump) -> tuple[Moment, ...]:
+def moments(dump: Dump) -> tuple[DumpedIteration, ...]:
     """Return every dumped iteration of a dump, by rank, network and number, or by model and time."""
     by_place: dict[tuple[object, ...], list[Iteration]] = {}
     for iteration in dump.iterations:
@@ -93,7 +93,7 @@ def moments(dump: Dump) -> tuple[Moment, ...]:
         # A network has a directory for each graph of an iteration, a compiled model one in all.
         place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)
         by_place.setdefault(place, []).append(iteration)
-    return tuple(Moment(_number(group[0]), tuple(group)) for group in by_place.values())
+    return tuple(DumpedIteration(_number(group[0]), tuple(group)) for group in by_place.values())
 
 
 def _number(iteration: Iteration) -> int | None:

@@ -18,14 +18,14 @@ from msdump.store import names
 from msdump.store.read.reader import Dump
 from msdump.tools.explain import dumped, rehearsal, subjects
 from msdump.tools.explain.account import Explanation, Situation, SlotAccount
-from msdump.tools.explain.dumped import DumpedTensor, Moment
+from msdump.tools.explain.dumped import DumpedIteration, DumpedTensor
 from msdump.tools.explain.missing import Missing
 from msdump.tools.explain.subjects import Subject
 
 _COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
 """Reasons (None: no reason) of tensors that a compiled graph numbers: those that reach its files."""
 
-Held = Sequence[tuple[Moment | None, Sequence[DumpedTensor]]]
+Held = Sequence[tuple[DumpedIteration | None, Sequence[DumpedTensor]]]
 """The tensors of one operator in each moment; None stands for those that it left as it failed."""
 
 
@@ -163,7 +163,7 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -
         yield SlotAccount(io, slot, value, reason=rehearsal.listed_reason(tensor))
 
 
-def _tables(model: Graph, plan: DumpPlan, moments: Sequence[Moment]) -> tuple[GraphRefusals, ...]:
+def _tables(model: Graph, plan: DumpPlan, moments: Sequence[DumpedIteration]) -> tuple[GraphRefusals, ...]:
     """Return what a plan leaves out of each graph of a model.
 
     Under ``dump_mode`` 2 operators that have files were marked: ``set_dump`` leaves no other trace.

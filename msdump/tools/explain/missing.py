@@ -12,7 +12,7 @@ from msdump.reasons import Reason
 from msdump.store.read.reader import Dump
 from msdump.tools.explain import dumped
 from msdump.tools.explain.account import Situation, SlotAccount
-from msdump.tools.explain.dumped import Moment
+from msdump.tools.explain.dumped import DumpedIteration
 from msdump.tools.explain.rehearsal import unfilled
 from msdump.tools.explain.subjects import Subject
 
@@ -21,7 +21,11 @@ class Missing:
     """Finds reasons for the moments in which an operator left nothing."""
 
     def __init__(
-        self, dump: Dump, situation: Situation, tables: Sequence[GraphRefusals], moments: Sequence[Moment]
+        self,
+        dump: Dump,
+        situation: Situation,
+        tables: Sequence[GraphRefusals],
+        moments: Sequence[DumpedIteration],
     ) -> None:
         """Find reasons in a dump.
 
@@ -48,7 +52,7 @@ class Missing:
             return Reason.NO_OVERFLOW
         return Reason.ITERATION_NOT_ASKED
 
-    def reason(self, subject: Subject, slot: SlotAccount, moment: Moment) -> Reason | None:
+    def reason(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
         """Return the reason why a moment lacks the file of an input or output, None where it is unknown."""
         if not self._is_of_model(moment):
             return None
@@ -56,7 +60,7 @@ class Missing:
             return Reason.ALREADY_WRITTEN
         return self._configured(subject, slot, moment) if self._situation.is_configured else None
 
-    def _configured(self, subject: Subject, slot: SlotAccount, moment: Moment) -> Reason | None:
+    def _configured(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
         if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
             return Reason.OVERFLOW_LIMIT if self._is_limit_reached else Reason.NO_OVERFLOW
         if subject.table is None:
@@ -67,7 +71,7 @@ class Missing:
         # The dump itself does not show which: a file that would still have fitted cannot have been refused.
         return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
 
-    def _is_of_model(self, moment: Moment) -> bool:
+    def _is_of_model(self, moment: DumpedIteration) -> bool:
         """Tell whether a moment may be of the model: other networks may have dumped into the same tree."""
         is_known = not self._model_names.isdisjoint(moment.op_names)
         return is_known or not (self._tables and moment.op_names)
@@ -95,7 +99,7 @@ class Missing:
         return sum(Path(path).stat().st_size for path in paths)
 
 
-def _has_no_directory(subject: Subject, moment: Moment) -> bool:
+def _has_no_directory(subject: Subject, moment: DumpedIteration) -> bool:
     """Tell whether the branch or loop body of an operator left nothing at all in a moment."""
     listing = subject.listing
     if listing is None or not listing.is_inner:
