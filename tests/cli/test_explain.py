@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,9 @@ from click.testing import CliRunner
 
 from msdump import env
 from msdump.capture.process import Process
-from msdump.cli import main, messages
+from msdump.cli import main
 from msdump.config.acl import plan as acl_reader
 from msdump.errors import ExecutionError
-from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.reasons import Reason
@@ -44,14 +42,7 @@ USELESS = """g (float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    """Give each test a process of its own and no variable of the environment."""
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
-    for variable in env.VARIABLES:
-        monkeypatch.delenv(variable.name, raising=False)
-    yield
-    logging.getLogger("msdump").removeHandler(messages._lines)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def call(*arguments):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import pty
 import signal
@@ -21,7 +20,7 @@ from click.testing import CliRunner
 
 from msdump import env
 from msdump.capture.process import Process
-from msdump.cli import main, messages
+from msdump.cli import main
 from msdump.cli.program import COMMANDS
 from msdump.frontends import mindspore
 from msdump.store.write.files import DiskFiles
@@ -31,14 +30,7 @@ MINI = str(GRAPHS / "mini.onnx")
 PROGRAM = [sys.executable, "-c", "from msdump.cli import main; main()"]
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    """Give each test a process of its own and no variable of the environment."""
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
-    for variable in env.VARIABLES:
-        monkeypatch.delenv(variable.name, raising=False)
-    yield
-    logging.getLogger("msdump").removeHandler(messages._lines)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @pytest.fixture
