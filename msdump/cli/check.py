@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import click
 
-from msdump.capture.suggestions import suggest
+from msdump.capture.suggestions import operators, suggest
 from msdump.cli import messages, options
 from msdump.cli.counts import plural
 from msdump.config import mindspore as config_reader
 from msdump.config import source
+from msdump.execute.compilation import emulated
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.graph.graph import Graph, Node
@@ -20,12 +21,11 @@ from msdump.plan import DumpPlan
 from msdump.reasons import Reason
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
-from msdump.tools.preview import matches
 from msdump.tools.preview.describe import describe
 from msdump.tools.preview.forecast import Amount, Forecast, forecast
 from msdump.tools.preview.inputs import check_sizes
 from msdump.tools.preview.left_out import left_out
-from msdump.tools.preview.matches import Matches
+from msdump.tools.preview.matches import Matches, matches
 from msdump.tools.preview.runnable import unrunnable
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
@@ -61,16 +61,17 @@ def command(
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check_sizes(graph, dimensions)
+    device = emulated(graph, plan, plan.context)
     if find is not None:
-        _print_operators_like(find, matches.seen(graph, plan))
+        _print_operators_like(find, operators(graph if device is None else device.graph))
         return
-    selected = matches.matches(graph, plan)
+    selected = matches(graph, plan, device)
     print(f"\nmodel:      {graph.source}, {_counts(graph, selected)}")
     _print_matches(selected, plan)
     # Loaded again with sizes: without them it is the graph whose names of sizes graph files show.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     print("\n".join(_forecast_lines(graph, plan, settled)))
-    _print_left_out(left_out(graph, plan))
+    _print_left_out(left_out(graph, plan, device))
     if not _tell_runs(settled):
         raise SystemExit(1)
 
@@ -96,8 +97,8 @@ def _print_operators_like(text: str, nodes: Sequence[Node]) -> None:
     hint = suggest(text, nodes)
     print(f"\n{text!r}: {hint or 'no operator is called like that'}")
     lower = text.lower()
-    operators = [node.operator for node in nodes if lower in f"{node.operator.full_name} {node.name}".lower()]
-    for operator in operators:
+    named = [node.operator for node in nodes if lower in f"{node.operator.full_name} {node.name}".lower()]
+    for operator in named:
         print(f"  {operator.op_type:<20} {operator.full_name}")
 
 

@@ -413,7 +413,7 @@ def test_matches(door):
     door.configure()
     network = door.load(model_of(NESTED))
 
-    found = matches(loader.load(model_of(NESTED)), network.plan)
+    found = matches(loader.load(model_of(NESTED)), network.plan, network.device)
 
     assert [name for names in NAMES for name in names] == [item.full_name for item in found.kernels]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from msdump.capture import selection
 from msdump.capture.compiled.dump import full_names, select_compiled
 from msdump.capture.suggestions import operators, suggest_for
-from msdump.execute.compilation import emulated
-from msdump.graph.graph import Graph, Node
+from msdump.device.ascend import Ascend
+from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, JitLevel, Tree
 from msdump.record import OperatorRef
 
@@ -46,14 +46,19 @@ class Matches:
     is_compiled: bool
 
 
-def matches(graph: Graph, plan: DumpPlan) -> Matches:
+def matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
     """Return the operators of a model that a plan selects, also in branches and loops.
 
     Nothing is marked by ``set_dump``, which only a running program calls.
+
+    Args:
+        graph: The model.
+        plan: The plan.
+        device: The emulated device of the plan with the model, None on CPU and GPU.
     """
     if plan.files.tree is not Tree.RANKS:
-        return _compiled(graph, plan)
-    device = emulated(graph, plan, plan.context)
+        assert device is not None, "only Ascend compiles whole graphs"
+        return _compiled(graph, plan, device)
     graph = graph if device is None else device.graph
     selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
     # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
@@ -73,21 +78,13 @@ def matches(graph: Graph, plan: DumpPlan) -> Matches:
     )
 
 
-def seen(graph: Graph, plan: DumpPlan) -> tuple[Node, ...]:
-    """Return the operators of a model as the device of a plan runs them."""
-    device = emulated(graph, plan, plan.context)
-    return operators(graph if device is None else device.graph)
-
-
 def _watched(graph: Graph, selection_of_graph: selection.Selection) -> Iterator[OperatorRef]:
     pairs = zip(graph.nodes, selection_of_graph.watched, strict=True)
     return (node.operator for node, is_watched in pairs if is_watched)
 
 
-def _compiled(graph: Graph, plan: DumpPlan) -> Matches:
+def _compiled(graph: Graph, plan: DumpPlan, device: Ascend) -> Matches:
     """Return the operators that a plan selects of the graph that the device compiles (O2, GE, acl)."""
-    device = emulated(graph, plan, plan.context)
-    assert device is not None, "only Ascend compiles whole graphs"
     devices = tuple(device.walk())
     compiled_selections = select_compiled(devices, plan, frozenset(), graph.file_stem)
     nodes = [node for inner in devices for node in inner.graph.nodes]
