@@ -159,7 +159,7 @@ def test_files_are_read_through_one_door():
     [
         ("pydantic", "config/"),
         ("onnxruntime", "execute/"),
-        ("onnx", "graph/"),
+        ("onnx", ("graph/", "training/")),
         ("click", "cli/"),
         ("rich", "cli/"),
     ],

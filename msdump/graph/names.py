@@ -34,13 +34,17 @@ from typing import Any, Final
 
 import onnx
 
-from msdump.graph.graph import SourceLine
+from msdump.graph.graph import Graph, Node, SourceLine
 from msdump.graph.order import subgraphs
 
 ROOT: Final = "Default"
 _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
 _TORCH: Final = "pkg.torch.onnx."
-_ONNXSCRIPT: Final = "pkg.onnxscript."
+ONNXSCRIPT: Final = "pkg.onnxscript."
+"""Prefix of the metadata in which onnxscript tells scopes, classes and source lines."""
+
+FORWARD: Final = "msdump.forward"
+"""Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module of a node that has none
 _LINE_END: Final = re.compile(r"[\r\n]")  # a full name is a line of the execution order
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
@@ -118,7 +122,7 @@ def shared_scope(scopes: Iterable[str]) -> str:
 
 def _tells_scopes(metadata: dict[str, str]) -> bool:
     """Tell whether an exporter has noted the module of a node; the root, which has no name, is one."""
-    listed = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, _ONNXSCRIPT)]
+    listed = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, ONNXSCRIPT)]
     return any(scopes and scopes[0] != _NOWHERE for scopes in listed)
 
 
@@ -129,7 +133,7 @@ def _component(module: str, cell: str) -> str:
 
 def source_of(metadata: dict[str, str]) -> tuple[SourceLine, ...]:
     """Return the source lines of a node, outermost call first."""
-    for prefix in (_TORCH, _ONNXSCRIPT):
+    for prefix in (_TORCH, ONNXSCRIPT):
         trace = metadata.get(prefix + "stack_trace")
         if trace:
             return tuple(
@@ -138,6 +142,27 @@ def source_of(metadata: dict[str, str]) -> tuple[SourceLine, ...]:
                 for frame in _FRAME.finditer(trace + "\n")
             )
     return ()
+
+
+def trace_of(node: Node) -> str:
+    """Return the source lines of a node as its exporter wrote them, "" for none."""
+    metadata = {entry.key: entry.value for entry in node.proto.metadata_props}
+    return next(
+        (metadata[key] for key in (_TORCH + "stack_trace", ONNXSCRIPT + "stack_trace") if metadata.get(key)),
+        "",
+    )
+
+
+def root_class(graph: Graph) -> str:
+    """Return the class of the whole network, as an exporter has noted it; "" for none."""
+    for node in graph.nodes:
+        metadata = {entry.key: entry.value for entry in node.proto.metadata_props}
+        for prefix in (_TORCH, ONNXSCRIPT):
+            scopes = _string_list(metadata.get(prefix + "name_scopes", ""))
+            classes = _string_list(metadata.get(prefix + "class_hierarchy", ""))
+            if scopes and classes and not scopes[0]:
+                return classes[0].rpartition(".")[2]
+    return ""
 
 
 def _torch_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
@@ -160,8 +185,8 @@ def _torch_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
 
 def _onnxscript_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
     """Return module and class for each level below the root; onnxscript writes the modules' own names."""
-    scopes = _string_list(metadata.get(_ONNXSCRIPT + "name_scopes", ""))
-    classes = _string_list(metadata.get(_ONNXSCRIPT + "class_hierarchy", ""))
+    scopes = _string_list(metadata.get(ONNXSCRIPT + "name_scopes", ""))
+    classes = _string_list(metadata.get(ONNXSCRIPT + "class_hierarchy", ""))
     pairs = zip_longest(scopes, classes[: len(scopes)], fillvalue="")
     return [(scope, cell) for scope, cell in pairs if scope]
 

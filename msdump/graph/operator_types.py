@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+MINDSPORE_DOMAIN: Final = "mindspore.ops"
+"""Operators of MindSpore that ONNX has not in that shape: functions that run as one operator."""
+
 CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators that run other operators: those of the graphs in their attributes."""
 

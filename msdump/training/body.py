@@ -1,0 +1,188 @@
+"""The bodies of MindSpore's operators, written as functions of ONNX's own operators.
+
+A body is a Python function that is called once for each structure (strides, flags) in which the operator
+occurs, and leaves an ONNX function behind:
+
+    @operator("BiasAddGrad")
+    def bias_add_grad(op: Body, dy: str, _format: str, *, rank: int) -> str:
+        return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
+
+Any runtime that knows functions runs a model with such operators; msdump runs, names and dumps each of them
+as the one operator that it is in MindSpore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from msdump.dtypes import DType
+from msdump.graph.kernel.emulation import FLOAT32
+from msdump.graph.operator_types import MINDSPORE_DOMAIN
+
+Constant = float | int | bool | Sequence[int] | np.ndarray
+Structure = int | float | str | tuple[int, ...]
+"""What decides how a body is built: a keyword of the body, an attribute of the operator."""
+
+
+class Body:
+    """Collects the nodes of one function; any operator of ONNX is a method.
+
+    Arguments are names of values, numbers (of the function's element type), or sequences of whole numbers
+    and arrays (as they are). ``outputs`` tells how many values the operator gives, one unless it is said.
+    """
+
+    def __init__(self, element: DType, pattern: str) -> None:
+        """Begin an empty body.
+
+        Args:
+            element: Element type of the tensors; plain numbers become constants of it.
+            pattern: A value of that type.
+        """
+        self.nodes: list[onnx.NodeProto] = []
+        self._element = element
+        self._pattern = pattern
+        self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
+        self._count = 0
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        """Return the function that adds an operator of a type."""
+        if op_type.startswith("_"):
+            raise AttributeError(op_type)
+
+        def add(*inputs: str | Constant | None, outputs: int = 1, **attributes: Any) -> Any:
+            names = [self._name() for _ in range(outputs)]
+            arguments = ["" if item is None else self.value(item) for item in inputs]
+            self.nodes.append(helper.make_node(op_type, arguments, names, **attributes))
+            return names[0] if outputs == 1 else tuple(names)
+
+        return add
+
+    def value(self, item: str | Constant) -> str:
+        """Return the name of a value; a number or an array becomes a constant."""
+        if isinstance(item, str):
+            return item
+        if isinstance(item, float):
+            return self._number(item)
+        array = item if isinstance(item, np.ndarray) else np.asarray(item)
+        return self._constant(array if array.dtype != np.int32 else array.astype(np.int64))
+
+    def _number(self, number: float) -> str:
+        constant = self._constant(np.array(number, np.float32))
+        # a small type is computed in float32 on an emulated device: the constant takes the type that comes in
+        return constant if self._element is FLOAT32 else self.CastLike(constant, self._pattern)
+
+    def _constant(self, array: np.ndarray) -> str:
+        key = (array.tobytes(), array.dtype.str, array.shape)
+        if key not in self._constants:
+            name = self._constants[key] = self._name()
+            value = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
+            self.nodes.append(helper.make_node("Constant", [], [name], value=value))
+        return self._constants[key]
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"t{self._count}"
+
+
+BodyFunction = Callable[..., "str | tuple[str, ...]"]
+"""Builds a body: takes a ``Body``, the names of the inputs and, by keyword, the structure."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorBody:
+    """One operator of MindSpore.
+
+    Attributes:
+        build: Builds its body.
+        element: Slot of the input whose element type the operator computes in.
+    """
+
+    build: BodyFunction
+    element: int
+
+
+OPERATORS: Final[dict[str, OperatorBody]] = {}
+"""Every operator that has a body, by MindSpore's name; the modules of ``operators`` fill it."""
+
+
+def operator(name: str, *, element: int = 0) -> Callable[[BodyFunction], BodyFunction]:
+    """Register the body of an operator.
+
+    Args:
+        name: MindSpore's name.
+        element: Slot of the input whose element type the operator computes in.
+    """
+
+    def register(build: BodyFunction) -> BodyFunction:
+        OPERATORS[name] = OperatorBody(build, element)
+        return build
+
+    return register
+
+
+def overload(structure: Mapping[str, Structure], element: DType) -> str:
+    """Return the text that tells functions of one operator apart.
+
+    >>> overload({"strides": (2, 2), "group": 1}, FLOAT32)
+    'strides_2_2_group_1'
+    """
+    parts = [f"{name}_{_text(value)}" for name, value in structure.items()]
+    if element is not FLOAT32:
+        parts.append(element.name)
+    return "_".join(parts)
+
+
+def _text(value: Structure) -> str:
+    text = "_".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
+    return text.replace("-", "m").replace(".", "p").replace("+", "")
+
+
+def function(
+    name: str, count: int, structure: Mapping[str, Structure], element: DType, opset: int
+) -> onnx.FunctionProto:
+    """Return the function of an operator in one structure.
+
+    Args:
+        name: MindSpore's name.
+        count: Number of inputs.
+        structure: Keywords of the body; they become attributes of the operator.
+        element: Element type that it computes in.
+        opset: Version of ONNX's operators.
+    """
+    entry = OPERATORS[name]
+    inputs = [f"i{slot}" for slot in range(count)]
+    body = Body(element, inputs[entry.element])
+    result = entry.build(body, *inputs, **structure)
+    results = (result,) if isinstance(result, str) else result
+    outputs = [f"o{slot}" for slot in range(len(results))]
+    return helper.make_function(
+        MINDSPORE_DOMAIN,
+        name,
+        inputs,
+        outputs,
+        _returning(body, results, outputs),
+        [helper.make_opsetid("", opset)],
+        list(structure),
+        overload=overload(structure, element),
+    )
+
+
+def _returning(body: Body, results: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:
+    """Return the nodes with what they return under its final name."""
+    made = {name for node in body.nodes for name in node.output}
+    renamed: dict[str, str] = {}
+    for result, output in zip(results, outputs, strict=True):
+        if result in made and result not in renamed:
+            renamed[result] = output
+        else:  # an input, or a value that is returned twice
+            body.nodes.append(helper.make_node("Identity", [result], [output]))
+    for node in body.nodes:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+    return body.nodes

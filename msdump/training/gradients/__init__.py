@@ -1,0 +1,5 @@
+"""Gradient rules: importing the room registers all of them."""
+
+from msdump.training.gradients import arithmetic, dense, losses, reductions, shapes, windows
+
+__all__ = ["arithmetic", "dense", "losses", "reductions", "shapes", "windows"]

@@ -1,0 +1,249 @@
+"""A training step as one ONNX graph: forward, loss, backward and update of any model with gradient rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import external_data_helper, helper, numpy_helper, version_converter
+
+from msdump import dtypes, reading
+from msdump.errors import GraphError, InputError
+from msdump.graph import loader, split_model, validity
+from msdump.graph.graph import Graph, Node
+from msdump.training import gradients, operators  # noqa: F401 - they fill the tables
+from msdump.training.backward import BackwardPass
+from msdump.training.losses import Loss, loss_of
+from msdump.training.lowering import lower
+from msdump.training.optimizers import Optimizer, optimizer_of
+from msdump.training.scopes import ROOT, WITH_LOSS, backbone, place_of
+from msdump.training.writer import IR_VERSION, StepOperator, StepTensor, StepWriter, info
+
+Model = str | os.PathLike[str] | onnx.ModelProto | bytes
+
+_OLDEST_OPSET: Final = 18  # axes of reductions are inputs from here on
+_OPSET: Final = 20
+
+_FIXED: Final[Mapping[str, frozenset[int]]] = {"BatchNormalization": frozenset({3, 4})}
+"""Inputs of operators that no gradient reaches: they are state, not trained."""
+
+
+def step_graph(
+    model: Model,
+    loss: str | Loss = "softmax_cross_entropy",
+    optimizer: str | Optimizer = "momentum:0.01,0.9",
+    *,
+    trainable: Sequence[str] | None = None,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> onnx.ModelProto:
+    """Return the training step of a model, in MindSpore's operators.
+
+    Its inputs are the model's and the labels, ``inputs0``, ``inputs1``, ... as in MindSpore; its first
+    output is the loss, the others are the new values of its variables, which ``training_info`` binds to
+    the initializers.
+
+    Args:
+        model: A path, an ``onnx.ModelProto``, or a serialised one.
+        loss: Name of a loss, or one of one's own.
+        optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer.
+        trainable: Initializers that are trained; None: all floating-point ones that the loss depends on,
+            but for moving statistics.
+        sizes: Sizes of dynamic dimensions by name.
+
+    Raises:
+        GraphError: The model is faulty, or sizes that a gradient needs are not known.
+        UnsupportedOpError: An operator without a gradient rule; it is named with scope and source line.
+        InputError: An unknown loss, optimizer or parameter.
+    """
+    graph = loader.load(_converted(model), sizes=sizes)
+    return _Step(graph, trainable).model(loss_of(loss), optimizer_of(optimizer))
+
+
+def _converted(model: Model) -> Model:
+    """Return a model whose operators are of an opset that bodies and rules are written in."""
+    version = validity.opsets(_message(model)).get("", 1)
+    if version >= _OLDEST_OPSET:
+        return model
+    message = _whole(model)
+    metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
+    converted = version_converter.convert_version(message, _OPSET)
+    for node in converted.graph.node:  # the converter forgets where nodes come from
+        if node.name in metadata and not node.metadata_props:
+            node.metadata_props.extend(metadata[node.name])
+    return converted
+
+
+def _message(model: Model) -> onnx.ModelProto:
+    """Return a model as a message, without its large weights."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    data = memoryview(model if isinstance(model, bytes) else reading.map_file(Path(model)))
+    return validity.parsed(split_model.split(data).message)
+
+
+def _whole(model: Model) -> onnx.ModelProto:
+    """Return a model as a message with all weights."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    if isinstance(model, bytes):
+        return onnx.load_from_string(model)
+    message = onnx.load_from_string(bytes(reading.map_file(Path(model))))
+    external_data_helper.load_external_data_for_model(message, str(Path(model).parent))
+    return message
+
+
+class _Step:
+    """One step graph under construction."""
+
+    def __init__(self, graph: Graph, trainable: Sequence[str] | None) -> None:
+        self._graph = graph
+        self._op = StepWriter(max(graph.opsets.get("", _OPSET), _OLDEST_OPSET))
+        self._weights: dict[str, np.ndarray] = {}
+        self._inputs: list[StepTensor] = []
+        self._renamed: dict[str, str] = {}
+        self._trainable = trainable
+
+    def model(self, loss: Loss, optimizer: Optimizer) -> onnx.ModelProto:
+        """Write the whole step."""
+        self._declare()
+        outputs = self._forward()
+        label_type, label_shape = loss.label(outputs[0])
+        label = self._input(StepTensor(f"inputs{len(self._inputs)}", label_type, label_shape))
+        with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
+            value = loss.write(self._op, outputs[0], label)
+        parameters = self._parameters()
+        backward = BackwardPass(self._op, tuple(self._op.operators), [item.name for item in parameters])
+        backward.run(value, self._op.constant(np.array(1, value.dtype.numpy)))
+        pairs = [(item, backward.gradient(item)) for item in parameters]
+        trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
+        with self._op.at(ROOT.inside(("optimizer", optimizer.cell))):
+            optimizer.write(self._op, trained, self._state)
+        return self._assembled(value)
+
+    def _declare(self) -> None:
+        for number, value in enumerate(self._graph.inputs):
+            self._renamed[value.name] = f"inputs{number}"
+            self._input(self._typed(value.name))
+        for name, array in self._graph.weights.items():
+            is_constant = self._is_constant(name, array)
+            tensor = StepTensor(
+                name, dtypes.from_numpy(array.dtype), array.shape, array if is_constant else None
+            )
+            self._op.declare(tensor)
+            if not is_constant:
+                self._weights[name] = array
+
+    def _is_constant(self, name: str, array: np.ndarray) -> bool:
+        """Tell whether a weight is a number of the program: axes, limits, exponents; no parameter."""
+        if name in (self._trainable or ()):
+            return False
+        is_float = StepTensor(name, dtypes.from_numpy(array.dtype), array.shape).is_float
+        return name in self._graph.constants or not is_float or array.ndim == 0
+
+    def _input(self, tensor: StepTensor) -> StepTensor:
+        self._inputs.append(self._op.declare(tensor))
+        return tensor
+
+    def _forward(self) -> tuple[StepTensor, ...]:
+        """Write the forward operators; return the outputs of the network."""
+        around = backbone(self._graph)
+        for node in self._graph.nodes:
+            if node.bodies:
+                raise GraphError(f"{node.operator.full_name}: a branch or loop has no gradient")
+            with self._op.at(place_of(node, around)):
+                lower(self._op, self._operator(node))
+        return tuple(self._tensor(value.name) for value in self._graph.outputs)
+
+    def _operator(self, node: Node) -> StepOperator:
+        return StepOperator(
+            node.name,
+            node.op_type,
+            node.domain,
+            node.operator.op_type,
+            tuple(self._tensor(name) if name else None for name in node.inputs),
+            tuple(self._typed(name) for name in node.outputs if name),
+            node.attributes,
+            self._op.place,
+        )
+
+    def _tensor(self, name: str) -> StepTensor:
+        return self._op.types[self._renamed.get(name, name)]
+
+    def _typed(self, name: str) -> StepTensor:
+        kind = self._graph.type_of(name)
+        if kind.dtype is None or kind.shape is None:
+            raise GraphError(
+                f"{self._graph.source}: type and rank of value {name!r} are not known, which gradients need"
+            )
+        return StepTensor(self._renamed.get(name, name), kind.dtype, kind.shape)
+
+    def _parameters(self) -> list[StepTensor]:
+        """Return what is trained, in the order of the model's initializers.
+
+        Raises:
+            InputError: A name that is no floating-point initializer.
+        """
+        state = {
+            name
+            for node in self._graph.nodes
+            for slot in _FIXED.get(node.op_type, ())
+            for name in node.inputs[slot : slot + 1]
+        }
+        candidates = {
+            name: self._op.types[name]
+            for name in self._weights
+            if self._op.types[name].is_float and name not in state
+        }
+        if self._trainable is None:
+            return list(candidates.values())
+        unknown = [name for name in self._trainable if name not in candidates]
+        if unknown:
+            raise InputError(
+                f"{self._graph.source}: no parameters to train: {', '.join(unknown)}; there are "
+                f"{', '.join(candidates)}"
+            )
+        return [tensor for name, tensor in candidates.items() if name in self._trainable]
+
+    def _state(self, name: str, array: np.ndarray) -> StepTensor:
+        self._weights[name] = np.asarray(array)
+        return self._op.declare(
+            StepTensor(name, dtypes.from_numpy(self._weights[name].dtype), self._weights[name].shape)
+        )
+
+    def _assembled(self, loss: StepTensor) -> onnx.ModelProto:
+        outputs = [info(loss), *(info(value) for value in self._op.bindings.values())]
+        written = {value.name for value in outputs}
+        graph = helper.make_graph(
+            self._op.written(),
+            self._graph.name or "step",
+            [info(tensor) for tensor in self._inputs],
+            outputs,
+            [numpy_helper.from_array(array, name) for name, array in self._weights.items()],
+            value_info=[
+                info(tensor)
+                for node in self._op.operators
+                for tensor in node.outputs
+                if tensor.name not in written
+            ],
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[*self._op.opsets(), *self._other_opsets()],
+            functions=list(self._op.functions.values()),
+            ir_version=max(self._graph.ir_version, IR_VERSION),
+            producer_name="msdump",
+        )
+        training = model.training_info.add()
+        for name, value in self._op.bindings.items():
+            training.update_binding.add(key=name, value=value.name)
+        return model
+
+    def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
+        return [
+            helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items() if domain
+        ]

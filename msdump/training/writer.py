@@ -1,0 +1,394 @@
+"""The step graph while it is written: typed values, operators in their places, functions, weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper, shape_inference
+
+from msdump import dtypes
+from msdump.dtypes import DType
+from msdump.errors import GraphError
+from msdump.graph.builder import value_type
+from msdump.graph.operator_types import MINDSPORE_DOMAIN
+from msdump.graph.primitives import Use, primitive_name
+from msdump.training.body import OPERATORS, Structure, function, overload
+from msdump.training.scopes import ROOT, Place
+
+Shape = tuple[int | str | None, ...]
+IR_VERSION: Final = 10
+"""The first one that knows overloads of functions."""
+
+_FLOAT32: Final = dtypes.from_name("float32")
+
+
+@dataclass(frozen=True, slots=True)
+class StepTensor:
+    """A value of the step graph.
+
+    Attributes:
+        name: Its name.
+        dtype: Element type.
+        shape: Its dimensions, those of free size by name.
+        value: The elements of a constant, else None.
+    """
+
+    name: str
+    dtype: DType
+    shape: Shape
+    value: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it can have a gradient."""
+        return self.dtype.numpy.kind == "f" or self.dtype is dtypes.BFLOAT16
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return the dimensions.
+
+        Raises:
+            GraphError: A dimension is free.
+        """
+        if all(isinstance(size, int) for size in self.shape):
+            return tuple(size for size in self.shape if isinstance(size, int))
+        raise GraphError(f"value {self.name!r} has the shape {self.shape}; its gradient needs fixed sizes")
+
+    def sizes_from(self, start: int, stop: int | None = None) -> tuple[int, ...]:
+        """Return the dimensions from an axis on, or between two; others may be free.
+
+        Raises:
+            GraphError: A dimension is free.
+        """
+        return StepTensor(self.name, self.dtype, self.shape[start:stop]).sizes()
+
+
+Item = StepTensor | float | int | bool | Sequence[int] | np.ndarray | None
+"""What an operator is given: a value, a number of the first one's type, whole numbers, an array, nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOperator:
+    """An operator of the step graph, as gradient rules see it.
+
+    Attributes:
+        name: ONNX node name.
+        op_type: ONNX's type, or MindSpore's.
+        domain: "" for ONNX's own.
+        primitive: MindSpore's name.
+        inputs: None for an absent one.
+        outputs: All of them.
+        attributes: Attributes, or the structure of one of MindSpore's operators.
+        place: Where it stands.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    primitive: str
+    inputs: tuple[StepTensor | None, ...]
+    outputs: tuple[StepTensor, ...]
+    attributes: Mapping[str, Any]
+    place: Place
+
+    def input(self, slot: int) -> StepTensor:
+        """Return an input that must be there.
+
+        Raises:
+            GraphError: It is absent.
+        """
+        tensor = self.inputs[slot] if slot < len(self.inputs) else None
+        if tensor is None:
+            raise GraphError(f"{self.place.path}/{self.primitive}: input {slot} is missing")
+        return tensor
+
+    def constant(self, slot: int) -> np.ndarray | None:
+        """Return the value of an input that is a constant, None for any other."""
+        tensor = self.inputs[slot] if slot < len(self.inputs) else None
+        return None if tensor is None else tensor.value
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Return an attribute."""
+        return self.attributes.get(name, default)
+
+
+class StepWriter:
+    """Writes operators one behind the other; every operator of ONNX is a method (``Mul(a, b)``).
+
+    Methods of ONNX's operators take tensors and constants, attributes by keyword, and ``outputs`` (their
+    number, 1). They return a ``StepTensor`` or a tuple. ``call`` adds an operator of MindSpore's.
+
+    Attributes:
+        operators: Everything so far, in order.
+        place: Where operators are written at the moment.
+        bindings: The new value of each variable, by its name.
+    """
+
+    def __init__(self, opset: int) -> None:
+        """Begin an empty graph.
+
+        Args:
+            opset: Version of ONNX's operators.
+        """
+        self.opset = opset
+        self.operators: list[StepOperator] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.types: dict[str, StepTensor] = {}
+        self.functions: dict[tuple[str, str], onnx.FunctionProto] = {}
+        self.place = ROOT
+        self.bindings: dict[str, StepTensor] = {}
+        self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
+        self._names: set[str] = set()
+        self._counts: Counter[str] = Counter()
+
+    @contextmanager
+    def at(self, place: Place) -> Iterator[None]:
+        """Write at a place for a while."""
+        before, self.place = self.place, place
+        try:
+            yield
+        finally:
+            self.place = before
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        """Return the function that adds an operator of ONNX."""
+        if op_type.startswith("_"):
+            raise AttributeError(op_type)
+
+        def add(*inputs: Item, outputs: int = 1, **attributes: Any) -> Any:
+            return self._single(self.emit(op_type, inputs, attributes, outputs=outputs))
+
+        return add
+
+    @staticmethod
+    def _single(tensors: tuple[StepTensor, ...]) -> Any:
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[Item],
+        attributes: Mapping[str, Any],
+        *,
+        outputs: int | Sequence[StepTensor | None] = 1,
+        domain: str = "",
+        primitive: str = "",
+    ) -> tuple[StepTensor, ...]:
+        """Add an operator of ONNX's.
+
+        Args:
+            op_type: ONNX's type.
+            inputs: Its inputs.
+            attributes: Its attributes; None for one that is not set.
+            outputs: Their number, or the values that it writes (None: unused).
+            domain: ONNX domain.
+            primitive: MindSpore's name, where it is known better than by the table of names.
+        """
+        tensors = self._inputs(inputs)
+        present = {name: value for name, value in attributes.items() if value is not None}
+        if isinstance(outputs, int):
+            names = [self._value_name(op_type) for _ in range(outputs)]
+        else:
+            names = [tensor.name if tensor else "" for tensor in outputs]
+        node = helper.make_node(op_type, _names(tensors), names, domain=domain, **present)
+        title = primitive or primitive_name(op_type, domain, _use(tensors, present))
+        results = self._inferred(node, tensors) if isinstance(outputs, int) else tuple(filter(None, outputs))
+        self._add(node, title, tensors, results, present)
+        return results
+
+    def call(
+        self,
+        name: str,
+        *inputs: Item,
+        like: StepTensor | Sequence[StepTensor] | None = None,
+        outputs: Sequence[StepTensor] | None = None,
+        **structure: Structure,
+    ) -> Any:
+        """Add an operator of MindSpore's; return its output, or a tuple where it has several.
+
+        Args:
+            name: MindSpore's name, a key of ``OPERATORS``.
+            inputs: Its inputs in MindSpore's slots.
+            like: Tensors of the types of its outputs, where they are known; else they are inferred.
+            outputs: The values that it writes, where they have names already.
+            structure: What its body depends on.
+        """
+        tensors = self._inputs(inputs)
+        element = (tensors[OPERATORS[name].element] or tensors[0]).dtype  # type: ignore[union-attr]
+        key = (name, overload(structure, element))
+        if key not in self.functions:
+            self.functions[key] = function(name, len(tensors), structure, element, self.opset)
+        count = len(self.functions[key].output)
+        names = [item.name for item in outputs or ()]
+        names += [self._value_name(name) for _ in range(count - len(names))]
+        attributes: dict[str, Any] = dict(structure)
+        node = helper.make_node(
+            name, _names(tensors), names, domain=MINDSPORE_DOMAIN, overload=key[1], **attributes
+        )
+        results = self._called(node, tensors, like, outputs)
+        self._add(node, name, tensors, results, structure)
+        return self._single(results)
+
+    def _called(
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[StepTensor | None],
+        like: StepTensor | Sequence[StepTensor] | None,
+        outputs: Sequence[StepTensor] | None,
+    ) -> tuple[StepTensor, ...]:
+        if outputs is not None and len(outputs) == len(node.output):
+            return tuple(outputs)
+        if like is None:
+            return self._inferred(node, inputs)
+        likes = (like,) if isinstance(like, StepTensor) else tuple(like)
+        return tuple(
+            StepTensor(name, item.dtype, item.shape) for name, item in zip(node.output, likes, strict=True)
+        )
+
+    def constant(self, array: np.ndarray) -> StepTensor:
+        """Return a constant; equal ones are one value. Those that an operator reads are written."""
+        key = (array.tobytes(), array.dtype.str, array.shape)
+        if key not in self._constants:
+            name = self._free("constant")
+            self._constants[key] = self.declare(
+                StepTensor(name, dtypes.from_numpy(array.dtype), array.shape, array)
+            )
+        return self._constants[key]
+
+    def declare(self, tensor: StepTensor) -> StepTensor:
+        """Note a value that comes from elsewhere: an input, a weight."""
+        self._names.add(tensor.name)
+        self.types[tensor.name] = tensor
+        return tensor
+
+    def written(self) -> list[onnx.NodeProto]:
+        """Return all nodes in order, behind the constants that they read."""
+        read = {name for node in self.nodes for name in node.input}
+        constants = [tensor for tensor in self.types.values() if tensor.value is not None]
+        return [*(constant_node(tensor) for tensor in constants if tensor.name in read), *self.nodes]
+
+    def _inputs(self, items: Sequence[Item]) -> tuple[StepTensor | None, ...]:
+        first = next((item for item in items if isinstance(item, StepTensor)), None)
+        return tuple(self._input(item, first) for item in items)
+
+    def _input(self, item: Item, first: StepTensor | None) -> StepTensor | None:
+        if item is None or isinstance(item, StepTensor):
+            return item
+        if isinstance(item, float):
+            dtype = first.dtype if first is not None and first.is_float else _FLOAT32
+            return self.constant(np.array(item, dtype.numpy))
+        return self.constant(np.asarray(item))
+
+    def _add(
+        self,
+        node: onnx.NodeProto,
+        primitive: str,
+        inputs: tuple[StepTensor | None, ...],
+        outputs: tuple[StepTensor, ...],
+        attributes: Mapping[str, Any],
+    ) -> None:
+        node.name = self._free(f"{self.place.path}/{primitive}")
+        for key, text in self.place.metadata().items():
+            node.metadata_props.add(key=key, value=text)
+        self.nodes.append(node)
+        for tensor in outputs:
+            self.declare(tensor)
+        self.operators.append(
+            StepOperator(
+                node.name, node.op_type, node.domain, primitive, inputs, outputs, dict(attributes), self.place
+            )
+        )
+
+    def _value_name(self, op_type: str) -> str:
+        return self._free(f"{self.place.cells[-1][0]}.{op_type}")
+
+    def _free(self, base: str) -> str:
+        name = base
+        while name in self._names:
+            self._counts[base] += 1
+            name = f"{base}_{self._counts[base]}"
+        self._names.add(name)
+        return name
+
+    def _inferred(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
+        """Return the outputs of a node, typed by ONNX's shape inference."""
+        model = self._alone(node, inputs)
+        try:
+            graph = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+        except shape_inference.InferenceError as error:
+            raise GraphError(f"{self.place.path}: {node.op_type}: {error}") from error
+        types = {info.name: value_type(info.type) for info in graph.output}
+        results = []
+        for name in node.output:
+            kind = types[name]
+            if kind.dtype is None or kind.shape is None:
+                raise GraphError(
+                    f"{self.place.path}: the rank of what {node.op_type} writes is not known; "
+                    "give the model's dynamic dimensions sizes"
+                )
+            results.append(StepTensor(name, kind.dtype, kind.shape))
+        return tuple(results)
+
+    def _alone(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> onnx.ModelProto:
+        """Return a model of one node, its constant inputs among the initializers."""
+        present = {tensor.name: tensor for tensor in inputs if tensor is not None}
+        graph = helper.make_graph(
+            [node],
+            "node",
+            [info(tensor) for tensor in present.values() if tensor.value is None],
+            [helper.make_empty_tensor_value_info(name) for name in node.output],
+            [
+                numpy_helper.from_array(tensor.value, name)
+                for name, tensor in present.items()
+                if tensor.value is not None
+            ],
+        )
+        functions = [self.functions[node.op_type, node.overload]] if node.domain == MINDSPORE_DOMAIN else []
+        return helper.make_model(
+            graph, opset_imports=self.opsets(), functions=functions, ir_version=IR_VERSION
+        )
+
+    def opsets(self) -> list[onnx.OperatorSetIdProto]:
+        """Return the operator sets of the step graph."""
+        return [helper.make_opsetid("", self.opset), helper.make_opsetid(MINDSPORE_DOMAIN, 1)]
+
+
+def constant_node(tensor: StepTensor) -> onnx.NodeProto:
+    """Return the node that gives a constant."""
+    assert tensor.value is not None, "only constants have a node of their own"
+    value = numpy_helper.from_array(np.ascontiguousarray(tensor.value).reshape(tensor.value.shape))
+    return helper.make_node("Constant", [], [tensor.name], name=tensor.name, value=value)
+
+
+def info(tensor: StepTensor) -> onnx.ValueInfoProto:
+    """Return the declaration of a value."""
+    return helper.make_tensor_value_info(tensor.name, tensor.dtype.onnx, list(tensor.shape))
+
+
+def _names(tensors: Sequence[StepTensor | None]) -> list[str]:
+    return ["" if tensor is None else tensor.name for tensor in tensors]
+
+
+def _use(tensors: Sequence[StepTensor | None], attributes: Mapping[str, Any]) -> Use:
+    """Return what the table of names looks at."""
+    arrays = [None if tensor is None else tensor.value for tensor in tensors]
+    return Use(
+        input_ranks=tuple(None if tensor is None else tensor.rank for tensor in tensors),
+        attributes=attributes,
+        scalars=tuple(
+            float(array.reshape(-1)[0])
+            if array is not None and array.size == 1 and array.dtype.kind in "biuf"
+            else None
+            for array in arrays
+        ),
+    )

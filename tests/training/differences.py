@@ -1,0 +1,128 @@
+"""Gradients by numerical differences: what a rule gives must agree with how a loss really changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from msdump.training import step_graph
+from msdump.training.losses import Loss
+from msdump.training.writer import StepTensor, StepWriter
+
+OPSET = 20
+STEP = 1e-5
+
+
+def _weighted(op: StepWriter, output: StepTensor, weights: StepTensor) -> StepTensor:
+    """Sum an output, each element times a weight of its own, so that no error can cancel."""
+    result: StepTensor = op.ReduceSum(op.Mul(output, weights), list(range(output.rank)), keepdims=0)
+    return result
+
+
+WEIGHTED = Loss("Weighted", lambda output: (output.dtype, output.shape), _weighted)
+"""A loss whose gradient with respect to the output is any tensor: that of the labels."""
+
+
+def one_operator(
+    op_type: str,
+    arrays: Sequence[np.ndarray | None],
+    attributes: Mapping[str, Any],
+    outputs: int = 1,
+    opset: int = OPSET,
+    domain: str = "",
+) -> onnx.ModelProto:
+    """Return a model of one operator whose inputs are all initializers."""
+    names = [f"p{slot}" if array is not None else "" for slot, array in enumerate(arrays)]
+    node = helper.make_node(
+        op_type,
+        names,
+        [f"y{slot}" for slot in range(outputs)],
+        name="layer/node",
+        domain=domain,
+        **attributes,
+    )
+    initializers = [
+        numpy_helper.from_array(array, name)
+        for name, array in zip(names, arrays, strict=True)
+        if array is not None
+    ]
+    results = [helper.make_empty_tensor_value_info("y0")]
+    imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    graph = helper.make_graph([node], "one", [], results, initializers)
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def analytic(model: onnx.ModelProto, weights: np.ndarray, **options: Any) -> dict[str, np.ndarray]:
+    """Return the gradient of the weighted sum of the first output for every parameter that is trained.
+
+    The first step of Momentum leaves the gradient itself in the accumulation.
+    """
+    step = step_graph(model, WEIGHTED, "momentum:0.0,0.9", **options)
+    settings = onnxruntime.SessionOptions()
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings.log_severity_level = 3
+    session = onnxruntime.InferenceSession(step.SerializeToString(), settings)
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    names = [name for name in bindings if name.startswith("moments.")]
+    results = session.run([bindings[name] for name in names], {"inputs0": weights})
+    return {name.removeprefix("moments."): array for name, array in zip(names, results, strict=True)}
+
+
+def numerical(model: onnx.ModelProto, weights: np.ndarray, name: str) -> np.ndarray:
+    """Return the same by central differences, with the forward operators in float64."""
+    wide = {
+        tensor.name: numpy_helper.to_array(tensor).astype(np.float64)
+        if tensor.data_type == onnx.TensorProto.FLOAT
+        else numpy_helper.to_array(tensor)
+        for tensor in model.graph.initializer
+    }
+    evaluator = ReferenceEvaluator(_fed(model))
+
+    def loss(values: dict[str, np.ndarray]) -> float:
+        return float(np.sum(np.asarray(evaluator.run(None, values)[0], np.float64) * weights))
+
+    gradient = np.zeros(wide[name].shape)
+    for index in np.ndindex(gradient.shape):
+        sides = []
+        for sign in (1, -1):
+            moved = wide[name].copy()
+            moved[index] += sign * STEP
+            sides.append(loss({**wide, name: moved}))
+        gradient[index] = (sides[0] - sides[1]) / (2 * STEP)
+    return gradient
+
+
+def _fed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose initializers are inputs."""
+    fed = onnx.ModelProto()
+    fed.CopyFrom(model)
+    del fed.graph.initializer[:]
+    for tensor in model.graph.initializer:
+        kind = onnx.TensorProto.DOUBLE if tensor.data_type == onnx.TensorProto.FLOAT else tensor.data_type
+        fed.graph.input.append(helper.make_tensor_value_info(tensor.name, kind, list(tensor.dims)))
+    return fed
+
+
+def check(model: onnx.ModelProto, shape: Sequence[int], tolerance: float = 2e-5, **options: Any) -> None:
+    """Assert that all gradients of a model agree with numerical differences.
+
+    Args:
+        model: Its parameters are float32 initializers.
+        shape: Shape of its first output.
+        tolerance: Largest error relative to the largest element: float32 against float64.
+        options: Arguments of ``step_graph``.
+    """
+    weights = np.random.default_rng(7).uniform(0.5, 1.5, tuple(shape)).astype(np.float32)
+    gradients = analytic(model, weights, **options)
+    assert gradients, "nothing is trained"
+    for name, gradient in gradients.items():
+        expected = numerical(model, weights, name)
+        assert expected.shape == gradient.shape, name
+        error = float(np.abs(expected - gradient).max()) / max(float(np.abs(expected).max()), 1e-3)
+        assert error <= tolerance, f"{name}: {error:.2e}\n{expected}\n{gradient}"
