@@ -16,7 +16,7 @@ from msdump import dtypes, reading
 from msdump.errors import GraphError, InputError
 from msdump.graph import loader, split_model, validity
 from msdump.graph.graph import Graph, Node
-from msdump.training import gradients, operators  # noqa: F401 - they fill the tables
+from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
 from msdump.training.backward import BackwardPass
 from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msdump.training.lowering import matmul
+from msdump.training.lowerings.dense import matmul
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
 from msdump.training.writer import StepWriter
 

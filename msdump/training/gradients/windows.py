@@ -1,11 +1,11 @@
-"""Gradients of convolutions, pooling and batch normalisation."""
+"""Gradients of convolutions and pooling."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from msdump.errors import GraphError
-from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
+from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.writer import StepOperator, StepWriter
 
 Ints = tuple[int, ...]
@@ -80,13 +80,3 @@ def _max_pool(op: StepWriter, back: Backward) -> Gradients:
     name = "MaxPool3DGrad" if x.rank == 5 else "MaxPoolGrad"
     ceil_mode = node.attribute("ceil_mode", 0)
     return (op.call(name, x, y, back.dy, like=x, **structure, pads=pads, ceil_mode=ceil_mode),)
-
-
-@mindspore_gradient("BatchNorm")
-def _batch_norm(op: StepWriter, back: Backward) -> Gradients:
-    node = back.node
-    x, gamma, epsilon = node.input(0), node.input(1), node.input(6)
-    _, _, reserve, mean, variance, *_ = node.outputs
-    slots = (back.dy, x, gamma, mean, variance, reserve, node.input(5), epsilon, node.input(8))
-    dx, dgamma, dbeta = op.call("BatchNormGrad", *slots, like=[x, gamma, gamma], rank=x.rank)
-    return dx, dgamma, dbeta

@@ -1,5 +1,5 @@
 """Bodies of MindSpore's operators; importing the room registers all of them."""
 
-from msdump.training.operators import dense, losses, optimizers, windows
+from msdump.training.operators import dense, losses, normalization, optimizers, windows
 
-__all__ = ["dense", "losses", "optimizers", "windows"]
+__all__ = ["dense", "losses", "normalization", "optimizers", "windows"]

@@ -1,0 +1,75 @@
+"""Normalisations in training: by the statistics of the batch, and their gradients."""
+
+from __future__ import annotations
+
+from msdump.training.body import Body, operator
+
+
+@operator("BatchNorm")
+def batch_norm(
+    op: Body,
+    x: str,
+    gamma: str,
+    beta: str,
+    moving_mean: str,
+    moving_variance: str,
+    _training: str,
+    epsilon: str,
+    momentum: str,
+    _format: str,
+    *,
+    rank: int,
+) -> tuple[str, ...]:
+    """Normalise by the statistics of the batch, and update the moving ones.
+
+    Returns the result, mean and variance twice (``batch_mean``, ``reserve_space_1``, ...), and the moving
+    mean and variance; the moving variance takes the unbiased one, n / (n - 1).
+    """
+    axes = [axis for axis in range(rank) if axis != 1]
+    wide = [-1, *(1,) * (rank - 2)]
+    mean = op.ReduceMean(x, axes, keepdims=0)
+    centered = op.Sub(x, op.Reshape(mean, wide))
+    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=0)
+    scale = op.Div(gamma, op.Sqrt(op.Add(variance, epsilon)))
+    y = op.Add(op.Mul(centered, op.Reshape(scale, wide)), op.Reshape(beta, wide))
+    count = op.CastLike(op.Div(op.Size(x), op.Size(gamma)), x)
+    unbiased = op.Mul(variance, op.Div(count, op.Max(op.Sub(count, 1.0), 1.0)))
+    return (
+        *(y, mean, variance, mean, variance),
+        _moved(op, moving_mean, mean, momentum),
+        _moved(op, moving_variance, unbiased, momentum),
+    )
+
+
+def _moved(op: Body, old: str, new: str, momentum: str) -> str:
+    return str(op.Add(op.Mul(old, op.Sub(1.0, momentum)), op.Mul(new, momentum)))
+
+
+@operator("BatchNormGrad")
+def batch_norm_grad(
+    op: Body,
+    dy: str,
+    x: str,
+    gamma: str,
+    mean: str,
+    variance: str,
+    _reserve: str,
+    _training: str,
+    epsilon: str,
+    _format: str,
+    *,
+    rank: int,
+) -> tuple[str, ...]:
+    """Return the gradients of input, scale and shift of a normalisation by the batch's statistics."""
+    axes = [axis for axis in range(rank) if axis != 1]
+    wide = [-1, *(1,) * (rank - 2)]
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, epsilon)))
+    centered = op.Sub(x, op.Reshape(mean, wide))
+    dbeta = op.ReduceSum(dy, axes, keepdims=0)
+    along = op.ReduceSum(op.Mul(dy, centered), axes, keepdims=0)
+    dgamma = op.Mul(along, inverse)
+    count = op.CastLike(op.Div(op.Size(x), op.Size(gamma)), x)
+    slope = op.Div(op.Mul(along, op.Mul(inverse, inverse)), count)
+    level = op.Reshape(op.Div(dbeta, count), wide)
+    inner = op.Sub(op.Sub(dy, level), op.Mul(centered, op.Reshape(slope, wide)))
+    return str(op.Mul(inner, op.Reshape(op.Mul(gamma, inverse), wide))), dgamma, dbeta
