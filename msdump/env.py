@@ -42,16 +42,40 @@ GE_GRAPH_FORMAT: Final = "DUMP_GRAPH_FORMAT"
 SAVE_GRAPHS: Final = "MS_DEV_SAVE_GRAPHS"
 SAVE_GRAPHS_PATH: Final = "MS_DEV_SAVE_GRAPHS_PATH"
 # where the process runs
-RANK_ID: Final = "RANK_ID"
-RANK: Final = "RANK"
 THREADS: Final = "MSDUMP_THREADS"
+# which of several processes it is, as its launcher says (config/launchers.py)
+OMPI_RANK: Final = "OMPI_COMM_WORLD_RANK"
+OMPI_SIZE: Final = "OMPI_COMM_WORLD_SIZE"
+OMPI_LOCAL_RANK: Final = "OMPI_COMM_WORLD_LOCAL_RANK"
+PMI_RANK: Final = "PMI_RANK"
+PMI_SIZE: Final = "PMI_SIZE"
+PMI_LOCAL_RANK: Final = "PMI_LOCAL_RANK"
+HYDRA_LOCAL_RANK: Final = "MPI_LOCALRANKID"
+RANK: Final = "RANK"
+WORLD_SIZE: Final = "WORLD_SIZE"
+LOCAL_RANK: Final = "LOCAL_RANK"
+RANK_ID: Final = "RANK_ID"
+RANK_SIZE: Final = "RANK_SIZE"
+SLURM_RANK: Final = "SLURM_PROCID"
+SLURM_SIZE: Final = "SLURM_STEP_NUM_TASKS"
+SLURM_JOB_SIZE: Final = "SLURM_NTASKS"
+SLURM_LOCAL_RANK: Final = "SLURM_LOCALID"
+PMIX_RANK: Final = "PMIX_RANK"
+PMIX_SIZE: Final = "PMIX_SIZE"
+PMIX_LOCAL_RANK: Final = "PMIX_LOCAL_RANK"
+# how ranks wait for each other
+COMMUNICATION_TIMEOUT: Final = "MSDUMP_COMMUNICATION_TIMEOUT"
 
 VARIABLES: Final = (
     Variable(DUMP_CONFIG, "Path of the dump configuration; unset or empty: no dump."),
     Variable(DIAGNOSTIC_DATA_PATH, "Base of the dump path where the configuration gives none."),
     Variable(DEVICE_TARGET, "CPU (default), GPU or Ascend."),
     Variable(JIT_LEVEL, "O0, O1 or O2: how Ascend compiles and dumps the graph."),
-    Variable(DEVICE_ID, "Number of the device, 0 by default; support_device selects by it."),
+    Variable(
+        DEVICE_ID,
+        "Number of the device, by default that of the process on its machine (0 without a launcher);"
+        " support_device selects by it.",
+    ),
     Variable(ENABLE_GE_DUMP, "1: dump through GE options under Ascend O2."),
     Variable(
         CHECK_OVERFLOW_MODE,
@@ -85,9 +109,31 @@ VARIABLES: Final = (
         SAVE_GRAPHS, "1, 2 or 3: save the graphs that MindSpore's door loads as trace_code_graph files."
     ),
     Variable(SAVE_GRAPHS_PATH, "Where trace_code_graph files go; the working directory by default."),
-    Variable(RANK_ID, "Number of the process in a distributed run: not used, any but 0 is told."),
-    Variable(RANK, "As RANK_ID, from torchrun."),
     Variable(THREADS, "Threads of one operator; the number of cores, at most 8, by default."),
+    Variable(OMPI_RANK, "Rank of the process, from Open MPI's mpirun, which beats the launchers below."),
+    Variable(OMPI_SIZE, "Number of its ranks."),
+    Variable(OMPI_LOCAL_RANK, "Rank of the process among those of its machine, which chooses the device."),
+    Variable(PMI_RANK, "Rank of the process, from MPICH, Intel MPI and others that speak PMI."),
+    Variable(PMI_SIZE, "Number of its ranks."),
+    Variable(PMI_LOCAL_RANK, "As OMPI_COMM_WORLD_LOCAL_RANK, from Cray's PMI."),
+    Variable(HYDRA_LOCAL_RANK, "As OMPI_COMM_WORLD_LOCAL_RANK, from MPICH's Hydra."),
+    Variable(RANK, "Rank of the process, from torchrun; without WORLD_SIZE it has no effect."),
+    Variable(WORLD_SIZE, "Number of its ranks."),
+    Variable(LOCAL_RANK, "As OMPI_COMM_WORLD_LOCAL_RANK, from torchrun."),
+    Variable(
+        RANK_ID, "Rank of the process, as scripts for MindSpore set it; without RANK_SIZE it has no effect."
+    ),
+    Variable(RANK_SIZE, "Number of its ranks."),
+    Variable(SLURM_RANK, "Rank of the process, from Slurm's srun."),
+    Variable(SLURM_SIZE, "Number of its ranks: tasks of the step."),
+    Variable(SLURM_JOB_SIZE, "As SLURM_STEP_NUM_TASKS, where that is not set: tasks of the job."),
+    Variable(SLURM_LOCAL_RANK, "As OMPI_COMM_WORLD_LOCAL_RANK, from Slurm."),
+    Variable(PMIX_RANK, "Rank of the process, from launchers that speak PMIx."),
+    Variable(PMIX_SIZE, "Number of its ranks, where the launcher sets it."),
+    Variable(PMIX_LOCAL_RANK, "As OMPI_COMM_WORLD_LOCAL_RANK, where the launcher sets it."),
+    Variable(
+        COMMUNICATION_TIMEOUT, "Seconds that a rank waits for another one in a collective; 120 by default."
+    ),
 )
 
 

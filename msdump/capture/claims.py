@@ -6,8 +6,8 @@ import logging
 import os
 from functools import partial
 
-from msdump.capture.network_dump import RANK
 from msdump.capture.process import Process
+from msdump.communication.world import current
 from msdump.errors import DumpWriteError
 from msdump.plan import DumpPlan, Existing, Tree
 from msdump.store import existing
@@ -34,7 +34,8 @@ def claim(plan: DumpPlan, process: Process) -> None:
 
 def _place(plan: DumpPlan) -> RunPlace:
     if plan.files.tree is Tree.RANKS:
-        return RunPlace(plan.files.path, RANK, plan.files.net_name, first=plan.when.initial_iteration)
+        rank = current().identity.rank
+        return RunPlace(plan.files.path, rank, plan.files.net_name, first=plan.when.initial_iteration)
     return RunPlace(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
 
 

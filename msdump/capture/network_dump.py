@@ -14,6 +14,7 @@ from msdump.capture.graphs.graph_dump import GraphDump
 from msdump.capture.process import Process
 from msdump.capture.selection import inside, selectable, used_items
 from msdump.capture.suggestions import operators
+from msdump.communication.world import current
 from msdump.counters import Run
 from msdump.device.ascend import Ascend
 from msdump.errors import DumpWriteError
@@ -24,8 +25,6 @@ from msdump.selector import PatternKind
 from msdump.store.run_paths import Layout
 
 _log = logging.getLogger("msdump.capture")
-
-RANK: Final = 0  # of a run that no launcher distributed, whatever RANK_ID says
 
 VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "2.10.0"}
 """The MindSpore version that ``.dump_metadata/config.json`` names for each generation of names."""
@@ -52,7 +51,7 @@ class NetworkDump:
         self.sink = process.sink(plan)
         self._process = process
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
-        self._layout = Layout(plan.files.path, RANK, plan.files.net_name)
+        self._layout = Layout(plan.files.path, current().identity.rank, plan.files.net_name)
         devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
         self._graphs = tuple(
             GraphDump(inner, plan, process, self._layout, devices.get(inner.index)) for inner in graph.walk()

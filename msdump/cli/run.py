@@ -13,6 +13,7 @@ import click
 from msdump import env
 from msdump.cli import messages, options
 from msdump.cli.program import INTERRUPTED, mark_started
+from msdump.communication.world import current
 from msdump.execute.feeds import bind
 from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
@@ -137,7 +138,7 @@ def _dump_lines(run: _Run, *, has_config: bool) -> Iterator[str]:
 def _place(plan: DumpPlan) -> str:
     root = plan.files.path.rstrip("/")
     return (
-        f"{root}/{Key(PathKind.NETWORK, 0, plan.files.net_name).path}"
+        f"{root}/{Key(PathKind.NETWORK, current().identity.rank, plan.files.net_name).path}"
         if plan.files.tree is Tree.RANKS
         else root
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from msdump import env
-from msdump.config import rules
+from msdump.config import launchers, rules
 from msdump.config.faults import FaultReport, GrammarError, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import BLOCKS
@@ -204,9 +204,7 @@ def _pattern(item: str, path: Path, mode: Mode, report: FaultReport) -> KernelPa
 
 
 def _warn_of_ranks() -> None:
-    """Warn of variables by which a launcher tells a process that it is one of several."""
+    """Warn of ranks without a number of ranks, by which no launcher distributes a process."""
     # vendor: MindSpore's rank directory follows the initialised communication, RANK_ID alone changes nothing
-    for name in (env.RANK_ID, env.RANK):
-        text = env.read(name)
-        if text is not None and text.strip("0"):
-            _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)
+    for name, text in launchers.ranks_without_size():
+        _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
+from msdump.communication.world import own
 from msdump.errors import InputError
 from msdump.frontends import settings
 from msdump.frontends.configurations import Config, Configurations
@@ -46,6 +47,21 @@ class ProcessState:
 _state = ProcessState()
 
 
+def _current() -> ProcessState:
+    """Return the state of the process, or that of the one of its ranks that the thread works as.
+
+    A rank reads the process's configurations, and has settings, numbers, files and networks of its own.
+    """
+    world = own()
+    if world is None:
+        return _state
+    return world.keep(ProcessState, lambda: _of_rank(_state))
+
+
+def _of_rank(shared: ProcessState) -> ProcessState:
+    return ProcessState(Process(), dict(shared.options), dict(shared.calls), shared.configurations)
+
+
 def set_context(**named_settings: Any) -> None:
     """Set the device, level and options of networks that are loaded from now on.
 
@@ -59,13 +75,13 @@ def set_context(**named_settings: Any) -> None:
     Raises:
         ValueError: An unknown setting or value.
     """
-    _state.calls |= settings.checked(named_settings)
+    _current().calls |= settings.checked(named_settings)
 
 
 def set_options(**options: Any) -> None:
     """Set the command line's values of ``set_context``'s settings; they beat the environment."""
     named_settings = {name: value for name, value in options.items() if value is not None}
-    _state.options |= settings.checked(named_settings)
+    _current().options |= settings.checked(named_settings)
 
 
 def set_config(path: str, giver: str) -> None:
@@ -75,7 +91,7 @@ def set_config(path: str, giver: str) -> None:
         path: The file, absolute or relative.
         giver: The command line option that holds the path, for messages.
     """
-    _state.configurations.substitute = (path, giver)
+    _current().configurations.substitute = (path, giver)
 
 
 def current_context() -> Context:
@@ -84,7 +100,7 @@ def current_context() -> Context:
     Raises:
         ValueError: An environment variable has an unknown value.
     """
-    return replace(Context(), **(settings.from_environment() | _state.options | _state.calls))
+    return replace(Context(), **(settings.from_environment() | _current().options | _current().calls))
 
 
 def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any] | None = None) -> Network:
@@ -109,19 +125,21 @@ def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any]
         ValueError: An unknown setting or value.
     """
     where = replace(current_context(), **settings.checked(context or {}))
-    plans = _state.configurations
+    plans = _current().configurations
     plan = plans.default(where) if config is None else plans.own(config, where)
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
-    network = Network(graph, plan, _state.process, where)
-    with _state.lock:  # a mark by name that another thread sets meanwhile reaches the network once, not never
+    network = Network(graph, plan, _current().process, where)
+    with (
+        _current().lock
+    ):  # a mark by name that another thread sets meanwhile reaches the network once, not never
         network.take_names()
-        _state.networks.add(network)
+        _current().networks.add(network)
     _save_graphs(graph, network, plan, where if plan is None else plan.context)
     return network
 
 
 def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: Context) -> None:
-    counters, write = _state.process.counters, _state.process.stream(plan)
+    counters, write = _current().process.counters, _current().process.stream(plan)
     # without fusion: MS_DEV_SAVE_GRAPHS shows the graph before the backend takes it over
     if where.jit_level is JitLevel.O2:
         saved_graphs.save(compile_graph(graph, fuses=False), counters, write=write)
@@ -149,9 +167,9 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
     if not isinstance(enabled, bool):
         raise InputError('The "enabled" parameter must be bool.')
     if isinstance(target, str):
-        with _state.lock:
-            _state.process.named_marks.add(target, enabled=enabled)
-            for network in _state.networks:
+        with _current().lock:
+            _current().process.named_marks.add(target, enabled=enabled)
+            for network in _current().networks:
                 network.mark_named(target, enabled=enabled)
     else:
         target.set_dump(enabled=enabled)
@@ -214,12 +232,12 @@ def _fed(network: Network, element: Any) -> Any:
 
 def dump_start() -> None:
     """Dump every step from now on, whatever ``iteration`` says, until ``dump_stop``."""
-    _state.process.is_dumping = True
+    _current().process.is_dumping = True
 
 
 def dump_stop() -> None:
     """Dump no step from now on, until ``dump_start``."""
-    _state.process.is_dumping = False
+    _current().process.is_dumping = False
 
 
 def set_init_iter(value: Any = 0) -> None:
@@ -230,7 +248,7 @@ def set_init_iter(value: Any = 0) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
-    _state.process.counters.step_to(value)
+    _current().process.counters.step_to(value)
 
 
 def dump_step(step: Any = 1) -> None:
@@ -241,9 +259,9 @@ def dump_step(step: Any = 1) -> None:
     """
     if isinstance(step, bool) or not isinstance(step, int):
         raise InputError(f"dump_step({step!r}): a number is expected")
-    _state.process.counters.step_by(step)
+    _current().process.counters.step_by(step)
 
 
 def finish() -> None:
     """Flush every dump of the process and name, once, the ``kernels`` items that matched nothing."""
-    _state.process.close()
+    _current().process.close()

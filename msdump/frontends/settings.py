@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from msdump import env
+from msdump.communication.world import current, own
 from msdump.errors import InputError
 from msdump.plan import DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
 
@@ -54,7 +55,9 @@ def from_environment() -> Fields:
         text = env.read(variable)
         if text is not None:
             fields |= parse(variable, text)
-    return fields
+    # each rank of a machine has a device of its own; DEVICE_ID says which, unless ranks share the environment
+    own_device = {"device_id": current().identity.local_rank}
+    return own_device | fields if own() is None else fields | own_device
 
 
 def _choice(field: str, choices: type[StrEnum]) -> Parse:

@@ -179,3 +179,22 @@ def test_fusion_switch(door, of_call, of_file, expected):
     network = door.load(nets.exp_plus_one(), **o2.CONTEXT, ascend_config={"fusion_switch": of_call})
 
     assert expected == len(network.operators)
+
+
+LAUNCHED = {
+    "Open MPI": {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+    "torchrun": {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"},
+    "MindSpore": {"RANK_ID": "1", "RANK_SIZE": "2", "DEVICE_ID": "1"},
+}
+
+
+@pytest.mark.parametrize("variables", LAUNCHED.values(), ids=LAUNCHED)
+@pytest.mark.parametrize("context", [CPU, O0], ids=["CPU", "O0"])
+def test_rank_of_a_launcher(door, context, variables):
+    """A process that a launcher has distributed dumps into its rank's directory, on a device of its own."""
+    for name, text in variables.items():
+        door.monkeypatch.setenv(name, text)
+
+    door.dump(nets.mini(), nets.mini_feeds(), context=context, support_device=[1])
+
+    assert ["rank_1"] == [path.name for path in door.path.iterdir()]

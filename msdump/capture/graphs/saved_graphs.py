@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from msdump import env
+from msdump.communication.world import current
 from msdump.counters import Counters
 from msdump.device.ascend import Ascend
 from msdump.graph.files import dot, ir_text
 from msdump.graph.graph import Graph
 from msdump.store.graph_names import GraphFileKind, GraphFileName
+from msdump.store.layouts import Key, PathKind
 from msdump.store.write.streams import WriteStream, write_stream
 
 _log = logging.getLogger("msdump.capture")
@@ -67,10 +69,16 @@ def _level() -> int:
     return 0
 
 
+def _directory() -> Path:
+    """Return where the files go; ranks that a launcher distributes have a directory each, as in MindSpore."""
+    directory, identity = Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute(), current().identity
+    return directory if identity.size == 1 else directory / Key(PathKind.RANK, identity.rank).path
+
+
 def _write(
     name: GraphFileName, graph: Graph, device: Ascend | None, *, level: int, write: WriteStream
 ) -> None:
-    directory = str(Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute())
+    directory = str(_directory())
     view = None if device is None else device.view()
     write(directory, str(name), [ir_text.text(graph, graph.index, view).encode()])
     if level >= _WITH_PICTURES:

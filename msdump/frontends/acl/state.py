@@ -10,6 +10,7 @@ from typing import Final
 
 from msdump.capture.compiled.single_dump import SingleOperator
 from msdump.capture.process import PROCESS
+from msdump.communication.world import current as current_rank
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import out_of_turn
 from msdump.counters import Counters
@@ -42,7 +43,7 @@ class AclState:
         lock: Held while a model or operator runs.
         default_stream: The stream that is there without being created.
         stream_numbers: Numbers of the streams that are created.
-        device_id: The device that was set last.
+        device_id: The device that was set last; None: none was, and the one of the rank counts.
         contexts: The device of each thread.
     """
 
@@ -58,7 +59,7 @@ class AclState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     default_stream: Stream = field(default_factory=lambda: Stream(0))
     stream_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    device_id: int = 0
+    device_id: int | None = None
     contexts: threading.local = field(default_factory=threading.local)
 
     def model(self, model_id: object) -> LoadedModel:
@@ -92,7 +93,10 @@ class AclState:
     @property
     def current_device(self) -> int:
         """Number of the device that the calling thread works on."""
-        return getattr(self.contexts, "device_id", self.device_id)
+        own = self.device_id
+        if own is None:
+            own = current_rank().identity.local_rank % DEVICES
+        return getattr(self.contexts, "device_id", own)
 
 
 _current = AclState()

@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from msdump.capture.process import PROCESS
+from msdump.communication.world import current
 from msdump.config import torchair as options
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.frontends.acl import dumps
@@ -175,7 +176,8 @@ def _value(result: Result, arguments: Sequence[Any], arrays: Mapping[str, Any]) 
 
 def context() -> Context:
     """Return where captured graphs run: an Ascend as for acl that keeps the types of the graph."""
-    return replace(dumps.context(0), precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE)
+    device = current().identity.local_rank
+    return replace(dumps.context(device), precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE)
 
 
 def get_npu_backend(

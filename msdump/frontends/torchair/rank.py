@@ -1,4 +1,4 @@
-"""Which of how many processes this is: torch.distributed's world size and global rank.
+"""Which of how many processes this is: torch.distributed's world size and global rank, else the launcher's.
 
 They name the directory of a process's dump, ``worldsize{world}_global_rank{rank}`` (``store/layouts.py``).
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import sys
 
+from msdump.communication.world import current
 from msdump.store import run_paths
 
 
 def world() -> tuple[int, int]:
-    """Return the number of processes and this one's global rank, (1, 0) without torch.distributed."""
-    # not imported here: where nobody has done so, there is one process
+    """Return the number of processes and this one's global rank, (1, 0) for a process alone."""
+    # not imported here: where nobody has done so, the launcher's variables alone tell
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return 1, 0
+        identity = current().identity
+        return identity.size, identity.rank
     return distributed.get_world_size(), distributed.get_rank()
 
 

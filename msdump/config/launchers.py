@@ -1,0 +1,150 @@
+"""Which of how many processes this one is, as the launchers say: one table of their variables.
+
+A process that no launcher has distributed is rank 0 of 1. A launcher counts where it gives both a rank and a
+number of ranks; one that gives a rank alone is only compared with the others. One that has started several
+processes beats one that has started a single one.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msdump import env
+from msdump.errors import InputError
+
+_log = logging.getLogger("msdump.config")
+
+_MOST: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A launcher's variables; of several for one fact the first that is set counts.
+
+    Attributes:
+        name: What messages call it.
+        rank: Variable of the rank among all processes.
+        sizes: Variables of the number of processes.
+        local_ranks: Variables of the rank among the processes of the machine.
+    """
+
+    name: str
+    rank: str
+    sizes: tuple[str, ...]
+    local_ranks: tuple[str, ...]
+
+
+LAUNCHERS: Final = (
+    Launcher("Open MPI", env.OMPI_RANK, (env.OMPI_SIZE,), (env.OMPI_LOCAL_RANK,)),
+    Launcher("PMI", env.PMI_RANK, (env.PMI_SIZE,), (env.HYDRA_LOCAL_RANK, env.PMI_LOCAL_RANK)),
+    Launcher("torchrun", env.RANK, (env.WORLD_SIZE,), (env.LOCAL_RANK,)),
+    Launcher("MindSpore", env.RANK_ID, (env.RANK_SIZE,), (env.DEVICE_ID,)),
+    Launcher("Slurm", env.SLURM_RANK, (env.SLURM_SIZE, env.SLURM_JOB_SIZE), (env.SLURM_LOCAL_RANK,)),
+    Launcher("PMIx", env.PMIX_RANK, (env.PMIX_SIZE,), (env.PMIX_LOCAL_RANK,)),
+)
+"""Every launcher; the first ones, which processes also find each other by, beat those behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which of how many processes one is.
+
+    Attributes:
+        rank: Its number, from 0.
+        size: Number of processes.
+        local_rank: Its number among the processes of its machine, from 0; the rank, where no variable tells.
+        launcher: Who says so, "" for a process alone.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    launcher: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a launcher's variables hold: (variable, text) for each fact, None for one that is not set."""
+
+    launcher: Launcher
+    rank: tuple[str, str]
+    size: tuple[str, str] | None
+    local_rank: tuple[str, str] | None
+
+
+def identity() -> Identity:
+    """Return which process this is; a contradiction between launchers is logged, once.
+
+    Raises:
+        InputError: A number of processes that is none from 1, or a rank that is none below it.
+    """
+    return _settled(tuple(_answers()))
+
+
+def ranks_without_size() -> Iterator[tuple[str, str]]:
+    """Yield variable and text of each rank that has no effect: not 0, and nobody tells how many there are."""
+    answers = tuple(_answers())
+    if not any(answer.size for answer in answers):
+        yield from (answer.rank for answer in answers if answer.rank[1].strip("0"))
+
+
+def _answers() -> Iterator[_Answer]:
+    for launcher in LAUNCHERS:
+        rank = _first((launcher.rank,))
+        if rank is not None:
+            yield _Answer(launcher, rank, _first(launcher.sizes), _first(launcher.local_ranks))
+
+
+def _first(names: tuple[str, ...]) -> tuple[str, str] | None:
+    return next(((name, text) for name in names if (text := env.read(name)) is not None), None)
+
+
+@functools.lru_cache(maxsize=64)
+def _settled(answers: tuple[_Answer, ...]) -> Identity:
+    """Return the identity that a launcher gives; remembered, so that warnings come once."""
+    whole = [answer for answer in answers if answer.size is not None]
+    if not whole:
+        return Identity()
+    first = next((answer for answer in whole if answer.size is not None and answer.size[1] != "1"), whole[0])
+    assert first.size is not None
+    size = _number(first.size, "a number of processes from 1 is expected", least=1)
+    rank = _rank(first.rank, first.size, size)
+    for other in answers:
+        if other is not first:
+            _compare(first, other, (rank, size))
+    if first.local_rank is None:
+        return Identity(rank, size, rank, first.launcher.name)
+    local_rank = _number(first.local_rank, "a number from 0 is expected")
+    return Identity(rank, size, local_rank, first.launcher.name)
+
+
+def _rank(told: tuple[str, str], told_size: tuple[str, str], size: int) -> int:
+    expected = f"a rank from 0 to {size - 1} is expected, since {told_size[0]} = {told_size[1]!r}"
+    rank = _number(told, expected)
+    if rank >= size:
+        raise InputError(f"{told[0]} = {told[1]!r}: {expected}")
+    return rank
+
+
+def _number(told: tuple[str, str], expected: str, least: int = 0) -> int:
+    number = env.number(told[1], _MOST)
+    if number is None or number < least:
+        raise InputError(f"{told[0]} = {told[1]!r}: {expected}")
+    return number
+
+
+def _compare(first: _Answer, other: _Answer, settled: tuple[int, int]) -> None:
+    """Warn where a launcher says another rank or number of ranks than the one that holds."""
+    for mine, theirs, value in ((first.rank, other.rank, settled[0]), (first.size, other.size, settled[1])):
+        assert mine is not None
+        if theirs is not None and env.number(theirs[1], _MOST) != value:
+            _log.warning(
+                "%s = %r of %s and %s = %r of %s contradict each other; %s holds",
+                *(*mine, first.launcher.name),
+                *(*theirs, other.launcher.name),
+                mine[0],
+            )
