@@ -18,9 +18,10 @@ from msdump.graph import loader, split_model, validity
 from msdump.graph.graph import Graph, Node
 from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
 from msdump.training.backward import BackwardPass
+from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
-from msdump.training.optimizers import Optimizer, optimizer_of
+from msdump.training.optimizers import Optimizer, Trained, optimizer_of
 from msdump.training.scopes import ROOT, WITH_LOSS, backbone, place_of
 from msdump.training.writer import IR_VERSION, StepOperator, StepTensor, StepWriter, info
 
@@ -40,6 +41,7 @@ def step_graph(
     *,
     trainable: Sequence[str] | None = None,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    data_parallel: bool | int | DataParallel = False,
 ) -> onnx.ModelProto:
     """Return the training step of a model, in MindSpore's operators.
 
@@ -54,6 +56,8 @@ def step_graph(
         trainable: Initializers that are trained; None: all floating-point ones that the loss depends on,
             but for moving statistics.
         sizes: Sizes of dynamic dimensions by name.
+        data_parallel: Average the gradients over all ranks: True (those of this run), a number of ranks, or
+            how they are reduced.
 
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
@@ -61,7 +65,8 @@ def step_graph(
         InputError: An unknown loss, optimizer or parameter.
     """
     graph = loader.load(_converted(model), sizes=sizes)
-    return _Step(graph, trainable).model(loss_of(loss), optimizer_of(optimizer))
+    step = _Step(graph, trainable, data_parallel_of(data_parallel))
+    return step.model(loss_of(loss), optimizer_of(optimizer))
 
 
 def _converted(model: Model) -> Model:
@@ -100,13 +105,14 @@ def _whole(model: Model) -> onnx.ModelProto:
 class _Step:
     """One step graph under construction."""
 
-    def __init__(self, graph: Graph, trainable: Sequence[str] | None) -> None:
+    def __init__(self, graph: Graph, trainable: Sequence[str] | None, parallel: DataParallel | None) -> None:
         self._graph = graph
         self._op = StepWriter(max(graph.opsets.get("", _OPSET), _OLDEST_OPSET))
         self._weights: dict[str, np.ndarray] = {}
         self._inputs: list[StepTensor] = []
         self._renamed: dict[str, str] = {}
         self._trainable = trainable
+        self._parallel = parallel
 
     def model(self, loss: Loss, optimizer: Optimizer) -> onnx.ModelProto:
         """Write the whole step."""
@@ -120,7 +126,9 @@ class _Step:
         backward = BackwardPass(self._op, tuple(self._op.operators), [item.name for item in parameters])
         backward.run(value, self._op.constant(np.array(1, value.dtype.numpy)))
         pairs = [(item, backward.gradient(item)) for item in parameters]
-        trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
+        trained: Trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
+        if self._parallel is not None:
+            trained = self._parallel.write(self._op, trained)
         with self._op.at(ROOT.inside(("optimizer", optimizer.cell))):
             optimizer.write(self._op, trained, self._state)
         return self._assembled(value)

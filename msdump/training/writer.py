@@ -255,6 +255,18 @@ class StepWriter:
             StepTensor(name, item.dtype, item.shape) for name, item in zip(node.output, likes, strict=True)
         )
 
+    def collective(self, name: str, tensor: StepTensor, **attributes: Any) -> StepTensor:
+        """Add an operator in which all ranks take part, and which keeps the shape; it has no body.
+
+        Args:
+            name: MindSpore's name, ``AllReduce``.
+            tensor: What the rank gives.
+            attributes: The operator's attributes.
+        """
+        output = StepTensor(self._value_name(name), tensor.dtype, tensor.shape)
+        self.emit(name, [tensor], attributes, outputs=[output], domain=MINDSPORE_DOMAIN, primitive=name)
+        return output
+
     def constant(self, array: np.ndarray) -> StepTensor:
         """Return a constant; equal ones are one value. Those that an operator reads are written."""
         key = (array.tobytes(), array.dtype.str, array.shape)

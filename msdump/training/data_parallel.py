@@ -1,0 +1,91 @@
+"""Data parallel training: gradients are averaged over the ranks before the optimizer takes them.
+
+As ``DistributedGradReducer`` does it: an AllReduce of each gradient, or of a bucket of several, and a product
+with 1 / number of ranks. It lies in the scope ``Default/grad_reducer-DistributedGradReducer``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from msdump.communication.world import current
+from msdump.errors import InputError
+from msdump.training.optimizers import Trained
+from msdump.training.scopes import ROOT
+from msdump.training.writer import StepTensor, StepWriter
+
+PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallel:
+    """How gradients are averaged.
+
+    Attributes:
+        ranks: Number of ranks.
+        bucket_bytes: Gradients are reduced together up to this size, 0: each by itself.
+        group: Name of the group of ranks.
+    """
+
+    ranks: int
+    bucket_bytes: int = 0
+    group: str = "hccl_world_group"
+
+    def write(self, op: StepWriter, trained: Trained) -> Trained:
+        """Write the averages; return the parameters with them."""
+        with op.at(PLACE):
+            means: list[StepTensor] = []
+            for bucket in self._buckets([gradient for _, gradient in trained]):
+                means += self._reduced(op, bucket)
+        return [(variable, mean) for (variable, _), mean in zip(trained, means, strict=True)]
+
+    def _buckets(self, gradients: Sequence[StepTensor]) -> Iterator[list[StepTensor]]:
+        """Yield neighbours of one type that fit into a bucket together, a large one by itself."""
+        bucket: list[StepTensor] = []
+        size = 0
+        for gradient in gradients:
+            length = math.prod(gradient.sizes()) * gradient.dtype.numpy.itemsize
+            if bucket and (size + length > self.bucket_bytes or gradient.dtype is not bucket[0].dtype):
+                yield bucket
+                bucket, size = [], 0
+            bucket.append(gradient)
+            size += length
+        if bucket:
+            yield bucket
+
+    def _reduced(self, op: StepWriter, bucket: Sequence[StepTensor]) -> list[StepTensor]:
+        if len(bucket) == 1:
+            return [self._mean(op, bucket[0])]
+        flat = op.Concat(*(op.call("Reshape", item, shape=(-1,)) for item in bucket), axis=0)
+        lengths = [math.prod(item.sizes()) for item in bucket]
+        parts = op.Split(self._mean(op, flat), lengths, axis=0, outputs=len(bucket))
+        return [
+            op.call("Reshape", part, like=item, shape=item.sizes())
+            for part, item in zip(parts, bucket, strict=True)
+        ]
+
+    def _mean(self, op: StepWriter, gradient: StepTensor) -> StepTensor:
+        total = op.collective("AllReduce", gradient, op="sum", group=self.group)
+        mean: StepTensor = op.Mul(total, 1.0 / self.ranks)
+        return mean
+
+
+def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None:  # noqa: FBT001 - on, off, or how
+    """Return how gradients are averaged, None for not at all.
+
+    Args:
+        choice: True: over the ranks of this run; a number of ranks; or the whole choice.
+
+    Raises:
+        InputError: True before ``msdump.communication.init()``, or no number from 1.
+    """
+    if isinstance(choice, DataParallel):
+        return choice
+    if choice is False:
+        return None
+    ranks = current().identity.size if choice is True else choice
+    if ranks < 1:
+        raise InputError(f"data_parallel={choice}: a number of ranks from 1 is expected")
+    return DataParallel(ranks)
