@@ -9,7 +9,8 @@ from typing import Final
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
-from msdump.training.writer import Shape, StepTensor, StepWriter
+from msdump.training.symbols import Shape, StepTensor
+from msdump.training.writer import StepWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
 from msdump.training.optimizers import Optimizer, Trained, optimizer_of
 from msdump.training.scopes import ROOT, WITH_LOSS, backbone, place_of
-from msdump.training.writer import IR_VERSION, StepOperator, StepTensor, StepWriter, info
+from msdump.training.symbols import StepOperator, StepTensor, info
+from msdump.training.writer import IR_VERSION, StepWriter
 
 Model = str | os.PathLike[str] | onnx.ModelProto | bytes
 

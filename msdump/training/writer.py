@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -13,113 +12,20 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from msdump import dtypes
-from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph.builder import value_type
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
 from msdump.training.body import OPERATORS, Structure, function, overload
 from msdump.training.scopes import ROOT, Place
+from msdump.training.symbols import Item, StepOperator, StepTensor, constant_node, info
 
-Shape = tuple[int | str | None, ...]
+__all__ = ["IR_VERSION", "Item", "StepOperator", "StepTensor", "StepWriter"]
+
 IR_VERSION: Final = 10
 """The first one that knows overloads of functions."""
 
 _FLOAT32: Final = dtypes.from_name("float32")
-
-
-@dataclass(frozen=True, slots=True)
-class StepTensor:
-    """A value of the step graph.
-
-    Attributes:
-        name: Its name.
-        dtype: Element type.
-        shape: Its dimensions, those of free size by name.
-        value: The elements of a constant, else None.
-    """
-
-    name: str
-    dtype: DType
-    shape: Shape
-    value: np.ndarray | None = field(default=None, compare=False)
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it can have a gradient."""
-        return self.dtype.numpy.kind == "f" or self.dtype is dtypes.BFLOAT16
-
-    def sizes(self) -> tuple[int, ...]:
-        """Return the dimensions.
-
-        Raises:
-            GraphError: A dimension is free.
-        """
-        if all(isinstance(size, int) for size in self.shape):
-            return tuple(size for size in self.shape if isinstance(size, int))
-        raise GraphError(f"value {self.name!r} has the shape {self.shape}; its gradient needs fixed sizes")
-
-    def sizes_from(self, start: int, stop: int | None = None) -> tuple[int, ...]:
-        """Return the dimensions from an axis on, or between two; others may be free.
-
-        Raises:
-            GraphError: A dimension is free.
-        """
-        return StepTensor(self.name, self.dtype, self.shape[start:stop]).sizes()
-
-
-Item = StepTensor | float | int | bool | Sequence[int] | np.ndarray | None
-"""What an operator is given: a value, a number of the first one's type, whole numbers, an array, nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepOperator:
-    """An operator of the step graph, as gradient rules see it.
-
-    Attributes:
-        name: ONNX node name.
-        op_type: ONNX's type, or MindSpore's.
-        domain: "" for ONNX's own.
-        primitive: MindSpore's name.
-        inputs: None for an absent one.
-        outputs: All of them.
-        attributes: Attributes, or the structure of one of MindSpore's operators.
-        place: Where it stands.
-    """
-
-    name: str
-    op_type: str
-    domain: str
-    primitive: str
-    inputs: tuple[StepTensor | None, ...]
-    outputs: tuple[StepTensor, ...]
-    attributes: Mapping[str, Any]
-    place: Place
-
-    def input(self, slot: int) -> StepTensor:
-        """Return an input that must be there.
-
-        Raises:
-            GraphError: It is absent.
-        """
-        tensor = self.inputs[slot] if slot < len(self.inputs) else None
-        if tensor is None:
-            raise GraphError(f"{self.place.path}/{self.primitive}: input {slot} is missing")
-        return tensor
-
-    def constant(self, slot: int) -> np.ndarray | None:
-        """Return the value of an input that is a constant, None for any other."""
-        tensor = self.inputs[slot] if slot < len(self.inputs) else None
-        return None if tensor is None else tensor.value
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute."""
-        return self.attributes.get(name, default)
 
 
 class StepWriter:
@@ -373,18 +279,6 @@ class StepWriter:
     def opsets(self) -> list[onnx.OperatorSetIdProto]:
         """Return the operator sets of the step graph."""
         return [helper.make_opsetid("", self.opset), helper.make_opsetid(MINDSPORE_DOMAIN, 1)]
-
-
-def constant_node(tensor: StepTensor) -> onnx.NodeProto:
-    """Return the node that gives a constant."""
-    assert tensor.value is not None, "only constants have a node of their own"
-    value = numpy_helper.from_array(np.ascontiguousarray(tensor.value).reshape(tensor.value.shape))
-    return helper.make_node("Constant", [], [tensor.name], name=tensor.name, value=value)
-
-
-def info(tensor: StepTensor) -> onnx.ValueInfoProto:
-    """Return the declaration of a value."""
-    return helper.make_tensor_value_info(tensor.name, tensor.dtype.onnx, list(tensor.shape))
 
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:
