@@ -135,6 +135,8 @@ class _Step:
         return self._assembled(value)
 
     def _declare(self) -> None:
+        """Take over inputs and weights, and keep the names of all values of the model."""
+        self._op.reserve(name for node in self._graph.nodes for name in node.outputs)
         for number, value in enumerate(self._graph.inputs):
             self._renamed[value.name] = f"inputs{number}"
             self._input(self._typed(value.name))
@@ -243,7 +245,7 @@ class _Step:
         model = helper.make_model(
             graph,
             opset_imports=[*self._op.opsets(), *self._other_opsets()],
-            functions=list(self._op.functions.values()),
+            functions=[*self._op.functions.values(), *self._graph.proto.functions],
             ir_version=max(self._graph.ir_version, IR_VERSION),
             producer_name="msdump",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -182,6 +182,10 @@ class StepWriter:
                 StepTensor(name, dtypes.from_numpy(array.dtype), array.shape, array)
             )
         return self._constants[key]
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for values that are still to come."""
+        self._names.update(names)
 
     def declare(self, tensor: StepTensor) -> StepTensor:
         """Note a value that comes from elsewhere: an input, a weight."""
