@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from msdump.capture.graphs import ge_files
 from msdump.capture.process import PROCESS, Process
@@ -14,11 +17,12 @@ from msdump.capture.recorder import Model, Recorder
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
-from msdump.errors import ReentryError
-from msdump.execute import feeds, values
+from msdump.errors import NotAvailableError, ReentryError
+from msdump.execute import feeds, non_finite, values
 from msdump.execute.compilation import emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
+from msdump.execute.variables import Values, Variables
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
 from msdump.observer import Observer
@@ -29,6 +33,23 @@ from msdump.store.write.sinks import Summary
 from msdump.targets import Names, Operator, Scope
 
 _log = logging.getLogger("msdump.session")
+
+
+@dataclass(slots=True)
+class ModelState:
+    """What the networks of one model share: that of inference and that of the training step.
+
+    Attributes:
+        variables: The initializers that training writes.
+        lock: Held by the run that goes on. Reentrant: a call from within a run is told, and not stuck.
+        is_running: Whether a run goes on.
+        has_warned: Whether a loss that is not finite was told.
+    """
+
+    variables: Variables
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    is_running: bool = False
+    has_warned: bool = False
 
 
 class Network:
@@ -50,6 +71,7 @@ class Network:
         context: Context | None = None,
         *,
         model: Model | None = None,
+        state: ModelState | None = None,
     ) -> None:
         """Compile a network; a plan's path is proved writable and its graph files are written.
 
@@ -60,6 +82,7 @@ class Network:
             context: Where the network runs without a plan.
             model: What a compiled model is called, or the operator that is called alone; None: after
                 its file, with the process's next number.
+            state: What it shares with the network of the same model that was made first; None: nothing.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -73,15 +96,24 @@ class Network:
         self._process = process
         self._names = Names(self.graph, is_compiled=context.jit_level is JitLevel.O2)
         self._runs = model.runs or _shared_runs(plan, process)
-        # Held by the run that goes on. Reentrant, so that a call from within a run is told, and not stuck.
-        self._lock = threading.RLock()
-        self._is_running = False
-        exits.hold_runs(self._lock)  # a process that ends waits for the run to end
+        self._shared = state or ModelState(Variables(graph))
+        self._variables = self._shared.variables
+        self._bound_outputs = frozenset(graph.bindings.values())
+        self._given = plan, context
+        self._trainer: Network | None = None
+        exits.hold_runs(self._shared.lock)  # a process that ends waits for the run to end
         if self.plan is not None or self._device is not None:
             _warn_of_unseen(graph)
         self._program = _program(self.graph, self._device, context)
         self._recorder = Recorder(
-            self.graph, self.plan, process, self._runs, device=self._device, context=context, model=model
+            self.graph,
+            self.plan,
+            process,
+            self._runs,
+            device=self._device,
+            context=context,
+            model=model,
+            variables=self._variables.arrays,
         )
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -109,25 +141,125 @@ class Network:
         outputs = self._execute(feeds.bind(self.graph, (), inputs or {}))
         return dict(zip((value.name for value in self.graph.outputs), outputs, strict=True))
 
-    def _execute(self, inputs: Mapping[str, Any]) -> list[Any]:
-        with self._lock:
+    def train_step(self, *inputs: Any, **named: Any) -> Any:
+        """Run one step of training: forward, backward, and the update of the variables.
+
+        A step is an iteration like any run. One that fails leaves the variables as they were before it. The
+        first loss that is not finite is warned of, with the operator that made the first such value.
+
+        Args:
+            inputs: Inputs of the training step in order, as for a call.
+            named: Inputs by name.
+
+        Returns:
+            The outputs that are not bound to variables, such as the loss: one value, or a tuple.
+
+        Raises:
+            NotAvailableError: The model describes no training.
+            MsdumpError: As for a call.
+        """
+        network = self.training
+        outputs = network._execute(feeds.bind(network.graph, inputs, named), trains=True)  # noqa: SLF001
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    @property
+    def training(self) -> Network:
+        """The network of the training step, with operators, a graph id and a memory of its own.
+
+        Where the model's graph is the whole step, it is this network; else it is made when it is first
+        asked for, and shares the variables.
+
+        Raises:
+            NotAvailableError: The model describes no training.
+        """
+        training = self.graph.training
+        if training is None:
+            raise NotAvailableError(
+                f"{self.graph.source}: the model describes no training; bind initializers to outputs with"
+                " msdump.load(model, update_binding={initializer: output}) or in its training_info"
+            )
+        with self._shared.lock:
+            if training.step is None:
+                self._variables.begin()
+                return self
+            if self._trainer is None:
+                self._variables.begin()
+                plan, context = self._given
+                self._trainer = Network(training.step, plan, self._process, context, state=self._shared)
+                self._trainer.take_names()
+            return self._trainer
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return copies of the variables by name: what training has changed and will change."""
+        with self._shared.lock:
+            if self.graph.training is not None:
+                self._variables.begin()
+            return self._variables.copies()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Let the variables hold copies of arrays, as ``state`` returned them.
+
+        Raises:
+            InputError: A variable is missing or unknown, or an array has another type or shape; every
+                fault is told, and nothing is changed.
+        """
+        with self._shared.lock:
+            self._variables.load(state)
+
+    def _execute(self, inputs: Mapping[str, Any], *, trains: bool = False) -> list[Any]:
+        shared = self._shared
+        with shared.lock:
             # only the thread that holds the lock gets here while a run goes on: an observer, a signal handler
-            if self._is_running:
+            if shared.is_running:
                 raise ReentryError(
                     f"{self.graph.source}: the network is called from within its own run; call it when the "
                     "run has ended, or load the model once more"
                 )
             try:
-                self._is_running = True
+                shared.is_running = True
+                if trains:
+                    return self._trained(inputs)
                 return self._recorder.record(inputs, partial(self._run, inputs))
             finally:
-                self._is_running = False
+                shared.is_running = False
 
     def _run(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        runtime_values = {
-            name: values.from_python(item, self.graph.type_of(name).dtype) for name, item in inputs.items()
-        }
-        return self._program.run(runtime_values, observer)
+        return self._program.run(self._feeds(inputs), observer)
+
+    def _feeds(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return everything that a run is fed: the variables that its graph has, and the caller's inputs."""
+        variables = self._variables.values
+        fed = {name: variables[name] for name in self.graph.variables}
+        for name, item in inputs.items():
+            fed[name] = values.from_python(item, self.graph.type_of(name).dtype)
+        return fed
+
+    def _trained(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Run a step; the variables hold its results, or what they held before where it fails."""
+        before, iteration = self._variables.values, self.iteration
+        try:
+            outputs = self._recorder.record(inputs, partial(self._step, inputs))
+        except BaseException:
+            self._variables.values = before
+            raise
+        if not self._shared.has_warned and any(map(_is_faulty_loss, outputs)):
+            self._shared.has_warned = True
+            reason = self._fault(inputs, before)
+            _log.warning("%s: iteration %d: the loss is not finite: %s", self.graph.source, iteration, reason)
+        return outputs
+
+    def _step(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
+        fed = self._feeds(inputs)
+        frame = self._program.completed(fed, observer)
+        outputs = self._program.outputs(frame, fed, dropped=self._bound_outputs)
+        # before the step's dump ends, which shows what the variables hold then
+        self._variables.take(self._program.bound(frame, inputs))
+        return outputs
+
+    def _fault(self, inputs: Mapping[str, Any], before: Values) -> str:
+        """Return what made a loss that is not finite; the step runs once more, seen by nobody else."""
+        fed = {name: before[name] for name in self.graph.variables}
+        return non_finite.first_fault(self._program, {**self._feeds(inputs), **fed})
 
     @property
     def has_run(self) -> bool:
@@ -187,7 +319,7 @@ class Network:
         return Scope(self, name, self._names.scope(name))
 
     def set_dump(self, *, enabled: bool) -> None:
-        """Mark every operator for ``dump_mode`` 2, or take the marks away."""
+        """Mark every operator for ``dump_mode`` 2, or take the marks away; ``training`` has its own marks."""
         self.mark(tuple(node.operator.full_name for node in self._names.nodes), enabled=enabled)
 
     def mark(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
@@ -203,7 +335,9 @@ class Network:
             self.mark_named(name, enabled=enabled)
 
     def mark_named(self, name: str, *, enabled: bool) -> None:
-        """Mark an operator or a scope where the network has one of the name."""
+        """Mark an operator or a scope where the network, or its training step, has one of the name."""
+        if self._trainer is not None:
+            self._trainer.mark_named(name, enabled=enabled)
         full_names = self._names.meant_by(name)
         if full_names:
             self.mark(full_names, enabled=enabled)
@@ -215,6 +349,11 @@ class Network:
     def __repr__(self) -> str:
         """Name the model and count its operators."""
         return f"<Network {self.graph.source} of {len(self.operators)} operators>"
+
+
+def _is_faulty_loss(output: Any) -> bool:
+    """Tell whether an output is one number that is NaN or an infinity."""
+    return isinstance(output, np.ndarray) and output.size == 1 and not non_finite.is_finite(output)
 
 
 def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:

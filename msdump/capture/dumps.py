@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msdump.capture.compiled.dump import CompiledDump
 from msdump.capture.compiled.single_dump import SingleDump, SingleOperator
-from msdump.capture.network_dump import NetworkDump
+from msdump.capture.network_dump import NetworkDump, Variables
 from msdump.capture.process import Process
 from msdump.capture.steps.records import Memory
 from msdump.counters import ModelIdentity, Run
@@ -56,6 +56,7 @@ def dump_of(
     *,
     memory: Memory,
     model: ModelIdentity | SingleOperator,
+    variables: Variables = dict,
 ) -> DumpWriter:
     """Return the dump of a network; nothing is written yet.
 
@@ -66,9 +67,10 @@ def dump_of(
         device: The emulated device, None on CPU and GPU.
         memory: Gives the device memory of the run that goes on.
         model: What a compiled model is called, or the operator that is called alone.
+        variables: Gives what the initializers that training writes hold now.
     """
     if plan.files.tree is Tree.RANKS:
-        return NetworkDump(graph, plan, process, device)
+        return NetworkDump(graph, plan, process, device, variables=variables)
     assert device is not None, "only Ascend compiles whole graphs"
     if isinstance(model, SingleOperator):
         return SingleDump(plan, process, device, memory, model)

@@ -6,8 +6,10 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from msdump.capture.capture import Capture
 from msdump.capture.graphs.graph_dump import GraphDump
@@ -26,6 +28,9 @@ from msdump.store.run_paths import Layout
 
 _log = logging.getLogger("msdump.capture")
 
+Variables = Callable[[], Mapping[str, np.ndarray]]
+"""Gives what the initializers that training writes hold now, by name, as views."""
+
 VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "2.10.0"}
 """The MindSpore version that ``.dump_metadata/config.json`` names for each generation of names."""
 
@@ -38,7 +43,15 @@ class NetworkDump:
         sink: Where it goes.
     """
 
-    def __init__(self, graph: Graph, plan: DumpPlan, process: Process, device: Ascend | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: DumpPlan,
+        process: Process,
+        device: Ascend | None = None,
+        *,
+        variables: Variables = dict,
+    ) -> None:
         """Give the graphs their numbers; nothing is written yet.
 
         Args:
@@ -46,10 +59,12 @@ class NetworkDump:
             plan: What is dumped.
             process: What all networks share.
             device: The emulated device, None on CPU and GPU.
+            variables: Gives what the initializers that training writes hold now.
         """
         self.plan = plan
         self.sink = process.sink(plan)
         self._process = process
+        self._variables = variables
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
         self._layout = Layout(plan.files.path, current().identity.rank, plan.files.net_name)
         devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
@@ -129,7 +144,7 @@ class NetworkDump:
         self.sink.flush()
 
     def _write_parameters(self, inputs: Mapping[str, Any]) -> None:
-        self._main.write_parameters(inputs)
+        self._main.write_parameters({**self._variables(), **inputs})
         self._main.write_constants()
         for dump in self._entered():
             dump.write_parameters({})  # a body has weights of its own; its inputs are no parameters

@@ -14,6 +14,7 @@ from msdump.capture.dumps import DumpWriter, dump_of
 from msdump.capture.marks import Marks
 from msdump.capture.memory.faulty_run import FaultyMemory, faulty_memory
 from msdump.capture.memory.run_memory import RunMemory
+from msdump.capture.network_dump import Variables
 from msdump.capture.process import Process
 from msdump.counters import ModelIdentity, Run, RunCounter
 from msdump.device.ascend import Ascend
@@ -48,6 +49,7 @@ class Recorder:
         device: Ascend | None,
         context: Context,
         model: Model,
+        variables: Variables = dict,
     ) -> None:
         """Prove a plan's path writable, and write the graph files of the dump.
 
@@ -59,6 +61,7 @@ class Recorder:
             device: The emulated device, None on CPU and GPU.
             context: Where the network runs.
             model: What the model is called.
+            variables: Gives what the initializers that training writes hold now.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -69,17 +72,27 @@ class Recorder:
         self._has_nodes = bool(graph.nodes)
         self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
         self._faults = None if device is None else self._faulty_memory(device, plan)
-        self._dump = None if plan is None else self._open_dump(graph, plan, device, model)
+        self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
 
     def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
         """Return the memory that faulty kernels write to; None without any, or with a watcher."""
         is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
         return None if is_watched else faulty_memory(device, lambda: self.memory_use)
 
-    def _open_dump(self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model) -> DumpWriter:
+    def _open_dump(
+        self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model, variables: Variables
+    ) -> DumpWriter:
         probe(plan.files.path)  # before claim, which may remove what earlier runs left there
         claim(plan, self._process)
-        dump = dump_of(graph, plan, self._process, device, memory=lambda: self.memory_use, model=model)
+        dump = dump_of(
+            graph,
+            plan,
+            self._process,
+            device,
+            memory=lambda: self.memory_use,
+            model=model,
+            variables=variables,
+        )
         dump.write_graph_files()
         return dump
 

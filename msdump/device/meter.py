@@ -12,7 +12,7 @@ from msdump import dtypes
 from msdump.device import formats
 from msdump.device.blocks import Dims, blocks, product
 from msdump.device.memory import Block, DeviceMemory
-from msdump.device.residence import Form, Forms, Residence
+from msdump.device.residence import Form, Residence
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.graph.graph import Graph
@@ -123,18 +123,17 @@ class MemoryUse:
         self._blocks[form] = block
         self.written.append(Written(form, block, position))
 
-    def register_view(self, forms: Forms, owner: Form, position: int) -> None:
-        """Register views: forms that share the block of an existing one.
+    def register_view(self, view: Form, owner: Form, position: int) -> None:
+        """Register a form that shares the block of an existing one.
 
         Args:
-            forms: The views.
-            owner: The form whose block they share; nothing happens where it has none.
-            position: The operator that made the views.
+            view: The form.
+            owner: The form whose block it shares; nothing happens where it has none.
+            position: The operator that made the view.
         """
         block = self._blocks.get(owner)
         if block is not None:
-            for form in filter(None, forms):
-                self.register(form, block, position)
+            self.register(view, block, position)
 
 
 class Meter:
@@ -185,10 +184,13 @@ class Meter:
         step = self._residence.steps[position]
         self._place(step.copies, position)
         # views have no memory of their own
-        if step.shared is None:
-            self._place(filter(None, step.makes), position)
-        else:
-            self.use.register_view(step.makes, step.shared, position)
+        views = dict(step.views)
+        self._place((form for form in step.makes if form and form not in views), position)
+        for view, owner in views.items():
+            # an output that only holds the new value of an input is not shown by the operator
+            if owner.value in self._host_types:
+                self._host_types.setdefault(view.value, self._host_types[owner.value])
+            self.use.register_view(view, owner, position)
         self._place(step.results, position)
         for form in step.dead:
             self._release(form)

@@ -50,11 +50,12 @@ class Step:
 
     Attributes:
         reads: Form of each input.
-        makes: Form of each output.
+        makes: Form of each output that the operator declares.
         copies: Inputs that are converted first.
         results: Graph outputs among its outputs that are converted for the host.
         dead: Forms that nobody reads afterwards, its own unread results included.
-        shared: Form whose memory the output shares, because the operator moves nothing.
+        views: Forms that share the memory of another one, and that one: the output of an operator that
+            moves nothing, and the new values of inputs that an operator writes in place.
     """
 
     reads: Forms
@@ -62,7 +63,7 @@ class Step:
     copies: tuple[Form, ...]
     results: tuple[Form, ...]
     dead: tuple[Form, ...]
-    shared: Form | None = None
+    views: tuple[tuple[Form, Form], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,24 +135,27 @@ class _Walk:
     def _step(self, node: Node, placed: NodePlacement) -> Step:
         read_forms = _forms(node.inputs, placed.inputs)
         copies = tuple(form for form in dict.fromkeys(filter(None, read_forms)) if form not in self._resident)
-        makes = _forms(node.outputs, placed.outputs)
-        self._produced |= {form.value: form for form in makes if form}
+        written = _forms(node.outputs, placed.outputs)
+        makes = written[: node.update.declared]
+        self._produced |= {form.value: form for form in written if form}
         graph_outputs = (form.value for form in makes if form and form.value in self._outputs)
         results = tuple(form for form in map(self._result, graph_outputs) if form not in makes)
         self._resident.update(copies, results, filter(None, makes))
-        return Step(read_forms, makes, copies, results, (), self._shared(node, read_forms, makes))
+        views = tuple(self._views(node, read_forms, written))
+        return Step(read_forms, makes, copies, results, (), views)
 
-    def _shared(self, node: Node, read_forms: Forms, makes: Forms) -> Form | None:
-        """Return the form whose memory the output has; a graph output always has its own."""
-        # the host reads a graph output after the run, when its input may be gone
-        if not self._shares or not moves_nothing(node) or node.outputs[0] in self._outputs:
-            return None
-        source, output = read_forms[0], makes[0]
-        # another format or type would need bytes of its own
-        if source is None or output is None or replace(source, value=output.value) != output:
-            return None
-        self._owners[output] = self._owner(source)
-        return self._owners[output]
+    def _views(self, node: Node, read_forms: Forms, written: Forms) -> Iterator[tuple[Form, Form]]:
+        """Yield the outputs that have the memory of an input, and the form that owns it."""
+        pairs = [(slot, output) for slot, output in node.update.new_values.items() if output < len(written)]
+        # a graph output has its own: the host reads it after the run, when its input may be gone
+        if self._shares and moves_nothing(node) and node.outputs[0] not in self._outputs:
+            pairs.append((0, 0))
+        for slot, output in pairs:
+            source, view = read_forms[slot], written[output]
+            # another format or type would need bytes of its own
+            if source is not None and view is not None and replace(source, value=view.value) == view:
+                self._owners[view] = self._owner(source)
+                yield view, self._owners[view]
 
     def _owner(self, form: Form) -> Form:
         return self._owners.get(form, form)

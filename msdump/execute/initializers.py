@@ -19,7 +19,7 @@ from msdump.execute.weights import WeightStore
 from msdump.graph.graph import Node
 from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, HALVES, Rounding
 from msdump.graph.kernel.onenode import NodeModel
-from msdump.graph.split_model import SMALL_BYTES
+from msdump.graph.message.split_model import SMALL_BYTES
 
 _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
     "MatMul": frozenset({0, 1}),
@@ -66,7 +66,7 @@ class Initializers:
     def __init__(
         self,
         weights: WeightStore,
-        overridable: Container[str],
+        changeable: Container[str],
         roundings: Callable[[Node], Sequence[Rounding] | None],
         distant: Container[str],
     ) -> None:
@@ -74,12 +74,12 @@ class Initializers:
 
         Args:
             weights: The weights of the graph.
-            overridable: Weights that a caller may feed.
+            changeable: Weights that may have other values in another run.
             roundings: The emulated device's arithmetic, by operator.
             distant: Weights of a body that the graph around it takes from outside as well.
         """
         self._weights = weights
-        self._overridable = overridable
+        self._changeable = changeable
         self._roundings = roundings
         self._distant = distant
 
@@ -115,7 +115,7 @@ class Initializers:
 
     def _bound(self, node: Node) -> tuple[str, ...]:
         """Return the weights that the session gets as initializers; of a fused operator those of one part."""
-        free = self._overridable
+        free = self._changeable
         names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
         readers = {name: _readers(node, name) for name in names}
         parts = list(self._computing(node))

@@ -88,7 +88,7 @@ class KernelFactory:
         self._weights = weights
         self._runtime = runtime
         self._roundings = roundings
-        self._initializers = Initializers(weights, graph.overridable, roundings, distant)
+        self._initializers = Initializers(weights, graph.changeable, roundings, distant)
         self._spares: dict[tuple[str, str], Kernel] = {}  # by node and the way that they run it
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
@@ -231,7 +231,8 @@ class KernelFactory:
         return Kernel(_checked(node, pinned), feeds, _used_outputs(node), model.has_status)
 
     def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Kernel:
-        arrays = {name: self._weights.array(name) for name in reads(node) if name in self._weights}
+        names = (name for name in reads(node) if name in self._weights and name not in fed)
+        arrays = {name: self._weights.array(name) for name in names}
         try:
             reference = ReferenceNode(self._graph, node, (*fed, *arrays))
         except Exception as error:

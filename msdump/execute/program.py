@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,11 +143,48 @@ class Program:
             ExecutionError: An operator failed; it is named.
             UnsupportedOpError: An operator that nothing can run.
         """
+        return self.outputs(self.completed(feeds, observer), feeds)
+
+    def completed(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> Frame:
+        """Run the network; return what its values are at the end. See ``run``."""
         current = self.frame()
         for name, value in feeds.items():
             current[self.slots[name]] = value
         self.execute(current, observer)
-        return [self._output(value.name, current, feeds) for value in self.graph.outputs]
+        return current
+
+    def outputs(
+        self,
+        frame: Frame,
+        feeds: Mapping[str, OrtValue | None],
+        dropped: Container[str] = frozenset(),
+    ) -> list[Any]:
+        """Return the graph's outputs after a run, without some of them.
+
+        Args:
+            frame: What the values are at the end of the run.
+            feeds: What was fed.
+            dropped: Names of the outputs that nobody wants.
+        """
+        names = (value.name for value in self.graph.outputs if value.name not in dropped)
+        return [self._output(name, frame, feeds) for name in names]
+
+    def bound(self, frame: Frame, fed: Container[str]) -> dict[str, OrtValue]:
+        """Return the new value of each bound initializer after a run.
+
+        Args:
+            frame: What the values are at the end of the run.
+            fed: Names of what the caller fed, whose memory is the caller's.
+        """
+        return {
+            name: self._kept(output, frame, is_foreign=output in fed or output in self._passed_on)
+            for name, output in self.graph.bindings.items()
+        }
+
+    def _kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
+        value = self._value(name, frame)
+        assert value is not None, name  # bindings are of tensors
+        return values.owned(values.to_array(value)) if is_foreign else value
 
     def frame(self) -> Frame:
         """Return the values that stand before a run: weights that are fed."""
@@ -183,8 +220,8 @@ class Program:
         node, status = operator.node, current[self._status]
         overwritten = observer.ran(
             operator.position,
-            [self._tensor(name, current) for name in node.inputs] if observer.wants_inputs else (),
-            [self._tensor(name, current) for name in node.outputs] if observer.wants_outputs else (),
+            [self._tensor(name, current) for name in node.inputs_after_run] if observer.wants_inputs else (),
+            [self._tensor(name, current) for name in node.declared_outputs] if observer.wants_outputs else (),
             saturated=status is not None and bool(status.numpy()),
         )
         # the operator wrote over values of others, a fault that the watcher is to show: who reads them later

@@ -103,7 +103,13 @@ def current_context() -> Context:
     return replace(Context(), **(settings.from_environment() | _current().options | _current().calls))
 
 
-def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any] | None = None) -> Network:
+def load(
+    model: Any,
+    config: Config | None = None,
+    *,
+    context: Mapping[str, Any] | None = None,
+    update_binding: Mapping[str, str] | None = None,
+) -> Network:
     """Compile a model; its runs dump as its configuration says.
 
     Without ``config`` that is MINDSPORE_DUMP_CONFIG's, which is read once, at the first load of the
@@ -117,6 +123,8 @@ def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any]
         config: What this network dumps, in place of MINDSPORE_DUMP_CONFIG: the path of a file like
             that of the variable, read now, or a dictionary of the same contents.
         context: Settings of ``set_context`` for this network alone; they beat all others.
+        update_binding: The graph output that each initializer takes after a training step
+            (``network.train_step``), for a model without ``training_info``.
 
     Raises:
         ConfigError: The configuration is faulty; every fault is told.
@@ -127,11 +135,10 @@ def load(model: Any, config: Config | None = None, *, context: Mapping[str, Any]
     where = replace(current_context(), **settings.checked(context or {}))
     plans = _current().configurations
     plan = plans.default(where) if config is None else plans.own(config, where)
-    graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    graph = loader.load(model, keeps_classes=where.reserves_class_names, update_binding=update_binding)
     network = Network(graph, plan, _current().process, where)
-    with (
-        _current().lock
-    ):  # a mark by name that another thread sets meanwhile reaches the network once, not never
+    # a mark by name that another thread sets meanwhile reaches the network once, not never
+    with _current().lock:
         network.take_names()
         _current().networks.add(network)
     _save_graphs(graph, network, plan, where if plan is None else plan.context)

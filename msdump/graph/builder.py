@@ -16,6 +16,7 @@ from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType
 from msdump.graph.operator_types import canonical_domain
 from msdump.graph.order import execution_order, free_names, used_values
 from msdump.graph.primitives import Use, primitive_name
+from msdump.graph.updates import update_of
 from msdump.record import OperatorRef
 
 _OVERRIDABLE_SINCE: Final = 4  # before IR 4 every initializer had to be listed as an input
@@ -56,6 +57,8 @@ class Builder:
         inferred: onnx.GraphProto,
         initializers: dict[str, np.ndarray],
         outer: Builder | None = None,
+        *,
+        variables: frozenset[str] = frozenset(),
     ) -> None:
         """Collect the types, weights and inputs of the graph, those that it takes from outside included.
 
@@ -65,6 +68,7 @@ class Builder:
             inferred: The same graph with the types of its values.
             initializers: Its weights.
             outer: Builds the graph around it; None for the main one.
+            variables: Initializers of the main graph that training changes.
         """
         self._shared = shared
         self._proto = proto
@@ -78,6 +82,7 @@ class Builder:
         self._inputs = [value.name for value in proto.input if value.name not in initializers]
         self._outer: frozenset[str] = frozenset()
         self._producers: dict[str, str] = {}
+        self._variables = variables & self._parameters
         self._overridable = self._listed_initializers() if outer is None else frozenset()
         if outer is not None:
             self._take_over(outer, tuple(dict.fromkeys(free_names(proto))))
@@ -103,6 +108,7 @@ class Builder:
             if name in outer._parameters:
                 self._parameters.add(name)
         self._overridable = self._outer & outer._overridable
+        self._variables = self._outer & outer._variables
         self._producers = {name: outer._producers[name] for name in self._outer & outer._producers.keys()}
 
     def graph(self) -> Graph:
@@ -138,6 +144,7 @@ class Builder:
             proto=self._body_model() if index else model,
             index=index,
             outer=self._outer,
+            variables=self._variables,
         )
 
     def _body_model(self) -> onnx.ModelProto:
@@ -208,6 +215,7 @@ class Builder:
             operator=OperatorRef(primitive, self._shared.full_names.next(scope, primitive)),
             source=names.source_of(_metadata(proto)),
             proto=proto,
+            update=update_of(proto.op_type, domain),
         )
 
     def _with_bodies(self, node: Node) -> Node:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
+from msdump.graph.updates import NO_UPDATE, Update
 from msdump.record import OperatorRef
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Node:
             flow, no operator: its bodies run operator by operator, and it is never dumped itself.
             One that runs as a single operator has none.
         is_added: Compilation has added it (TransData, Cast); the model has no such operator.
+        update: Which of its inputs it writes in place, and how many outputs it declares.
     """
 
     name: str
@@ -96,6 +98,22 @@ class Node:
     parts: tuple[Node, ...] = ()
     bodies: Mapping[str, Graph] = field(default_factory=dict)
     is_added: bool = False
+    update: Update = NO_UPDATE
+
+    @property
+    def declared_outputs(self) -> tuple[str, ...]:
+        """The outputs that files show; those behind them are the new values of inputs alone."""
+        return self.outputs[: self.update.declared]
+
+    @property
+    def inputs_after_run(self) -> tuple[str, ...]:
+        """What its inputs hold once it has run: an input that it writes in place holds the new value."""
+        if not self.update.new_values:
+            return self.inputs
+        written = {
+            slot: self.outputs[out] for slot, out in self.update.new_values.items() if out < len(self.outputs)
+        }
+        return tuple(written.get(slot) or name for slot, name in enumerate(self.inputs))
 
     @property
     def members(self) -> tuple[Node, ...]:
@@ -106,6 +124,21 @@ class Node:
     def scope(self) -> str:
         """Scope of the full name, ``Default/conv1-Conv2d``."""
         return self.operator.full_name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a model is trained, beyond the graph that it runs for inference.
+
+    Attributes:
+        step: The graph of a whole training step; None: the model's own graph is the step.
+        initialization: The graph that computes initial values of variables; None: the model's hold.
+        initial_values: Name of the output of ``initialization`` for each variable that it sets.
+    """
+
+    step: Graph | None = None
+    initialization: Graph | None = None
+    initial_values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +164,9 @@ class Graph:
         proto: The ModelProto without large weights.
         index: Position among the graphs of the model, in the order in which they appear; 0: the main one.
         outer: Names of the inputs, weights and constants that belong to outer graphs.
+        bindings: The output whose value each bound initializer takes after a training step.
+        variables: Names of the weights that training changes: those bound here, or in the model's step.
+        training: How the model is trained; None where it is not.
     """
 
     source: str
@@ -147,6 +183,14 @@ class Graph:
     proto: Any = field(repr=False)
     index: int = 0
     outer: frozenset[str] = frozenset()
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    variables: frozenset[str] = frozenset()
+    training: Training | None = None
+
+    @property
+    def changeable(self) -> frozenset[str]:
+        """Names of the weights that may have other values in another run: variables, and what can be fed."""
+        return self.overridable | self.variables
 
     @property
     def file_stem(self) -> str:

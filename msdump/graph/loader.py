@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,12 +14,11 @@ from onnx import shape_inference
 
 from msdump import reading
 from msdump.errors import GraphError
-from msdump.graph import functions, names, pass_through, split_model, validity, weights
+from msdump.graph import names, validity, weights
 from msdump.graph.builder import Builder, Shared
-from msdump.graph.graph import IN_MEMORY, Graph
-from msdump.wire.fields import Span
-
-_log = logging.getLogger("msdump.graph")
+from msdump.graph.graph import IN_MEMORY, Graph, Training
+from msdump.graph.message import functions, pass_through, split_model, training_info
+from msdump.graph.message.training_info import TrainingMessage
 
 
 def load(
@@ -27,6 +26,7 @@ def load(
     *,
     keeps_classes: bool = True,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    update_binding: Mapping[str, str] | None = None,
 ) -> Graph:
     """Return the graph of a model.
 
@@ -36,10 +36,12 @@ def load(
         model: Path of an .onnx file, a ModelProto, or a serialised one.
         keeps_classes: Scopes carry class names (``reserve_class_name_in_scope``).
         sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow.
+        update_binding: The output that each initializer takes after a training step, for a model that
+            has no ``training_info``.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
-            cannot run; the message names the file and the node.
+            cannot run, or bindings that do not fit; the message names the file and the node.
     """
     if isinstance(model, onnx.ModelProto):
         source, folder, data = IN_MEMORY, None, memoryview(model.SerializeToString())
@@ -49,7 +51,7 @@ def load(
         path = Path(model)
         source, folder, data = str(path), path.parent, _map_file(path)
     try:
-        return _build(source, folder, data, keeps_classes=keeps_classes, sizes=sizes)
+        return _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes).graph(data, update_binding)
     except GraphError as error:
         # below nobody knows the file: its name is put in front of every message here
         raise type(error)(f"{source}: {error}") from error.__cause__
@@ -65,39 +67,101 @@ def _map_file(path: Path) -> memoryview:
     return data
 
 
-def _build(
-    source: str,
-    folder: Path | None,
-    data: memoryview,
-    *,
-    keeps_classes: bool,
-    sizes: Mapping[str, int],
-) -> Graph:
-    # protobuf would copy every weight; shape inference needs the small ones only
-    split = split_model.split(data)
-    model = validity.parsed(split.message)
-    _settle(model.graph, sizes)
-    if model.training_info:
-        _log.warning("%s: training_info has no effect: only the graph runs, without gradients", source)
-    files = weights.SideFiles(folder)
-    raw = np.frombuffer(data, np.uint8)
-    initializers = {
-        tensor.name: weights.to_array(tensor, _slice(raw, split.raw_data.get(position)), files)
-        for position, tensor in enumerate(model.graph.initializer)
-    }
-    for sparse in model.graph.sparse_initializer:
-        initializers[sparse.values.name] = weights.sparse_to_array(sparse, files)
-    # the runtime gets nodes as messages: what they hold must be in them
-    for tensor in validity.inner_tensors(model):
-        weights.embed(tensor, files)
-    # Named twice: calls have names before they are inlined, since inner nodes are named after them, and
-    # what the inliner adds has names of its own after that.
-    names.name_nodes(model.graph)
-    model = functions.inline(model)
-    pass_through.take_out(model.graph)
-    names.name_nodes(model.graph)
-    shared = Shared(source, model, keeps_classes)
-    return Builder(shared, model.graph, _inferred(model).graph, initializers).graph()
+class _Loading:
+    """Builds the graphs of one model: its own, and those of its training."""
+
+    def __init__(
+        self, source: str, folder: Path | None, *, keeps_classes: bool, sizes: Mapping[str, int]
+    ) -> None:
+        self._source = source
+        self._files = weights.SideFiles(folder)
+        self._keeps_classes = keeps_classes
+        self._sizes = sizes
+
+    def graph(self, data: memoryview, update_binding: Mapping[str, str] | None) -> Graph:
+        """Return the graph of a serialised model.
+
+        Raises:
+            GraphError: As for ``load``.
+        """
+        # protobuf would copy every weight; shape inference needs the small ones only
+        split = split_model.split(data)
+        model = validity.parsed(split.message)
+        raw = np.frombuffer(data, np.uint8)
+        parts = {position: raw[start:end] for position, (start, end) in split.raw_data.items()}
+        initializers = self._initializers(model.graph, parts)
+        training = training_info.take(model, update_binding)
+        if training is None:
+            return self._build(model, initializers)
+        return self._trained(model, initializers, training, parts)
+
+    def _trained(
+        self,
+        model: onnx.ModelProto,
+        initializers: dict[str, np.ndarray],
+        training: TrainingMessage,
+        parts: Mapping[int, np.ndarray],
+    ) -> Graph:
+        """Return the graph of a model that can be trained, its bindings checked."""
+        step, initialization = None, None
+        if training.step is not None:
+            # the model's initializers come first, in the same order, and are the same arrays
+            own = {**self._initializers(training.step.graph, parts), **initializers}
+            validity.check_names(training.step.graph)
+            step = self._build(training.step, own, training.variables)
+        if training.initialization is not None:
+            own = self._initializers(training.initialization.graph)
+            initialization = self._build(training.initialization, own)
+        # the last, since messages are renamed and inlined in place
+        graph = self._build(model, initializers, training.variables)
+        whole = step or graph
+        bindings = training_info.checked(training.bindings, whole, whole, "update_binding")
+        initial_values = {}
+        if initialization is not None:
+            pairs = training.initial_values
+            initial_values = training_info.checked(pairs, whole, initialization, "initialization_binding")
+        if step is None:
+            graph = replace(graph, bindings=bindings)
+        else:
+            step = replace(step, bindings=bindings, training=Training())
+        return replace(graph, training=Training(step, initialization, initial_values))
+
+    def _initializers(
+        self, graph: onnx.GraphProto, parts: Mapping[int, np.ndarray] = MappingProxyType({})
+    ) -> dict[str, np.ndarray]:
+        """Return the initializers of a main graph by name.
+
+        Args:
+            graph: The graph.
+            parts: Bytes of initializers that were split off, by position.
+        """
+        initializers = {
+            tensor.name: weights.to_array(tensor, parts.get(position), self._files)
+            for position, tensor in enumerate(graph.initializer)
+        }
+        for sparse in graph.sparse_initializer:
+            initializers[sparse.values.name] = weights.sparse_to_array(sparse, self._files)
+        return initializers
+
+    def _build(
+        self,
+        model: onnx.ModelProto,
+        initializers: dict[str, np.ndarray],
+        variables: frozenset[str] = frozenset(),
+    ) -> Graph:
+        _settle(model.graph, self._sizes)
+        # the runtime gets nodes as messages: what they hold must be in them
+        for tensor in validity.inner_tensors(model):
+            weights.embed(tensor, self._files)
+        # Named twice: calls have names before they are inlined, since inner nodes are named after them, and
+        # what the inliner adds has names of its own after that.
+        names.name_nodes(model.graph)
+        model = functions.inline(model)
+        pass_through.take_out(model.graph)
+        names.name_nodes(model.graph)
+        shared = Shared(self._source, model, self._keeps_classes)
+        builder = Builder(shared, model.graph, _inferred(model).graph, initializers, variables=variables)
+        return builder.graph()
 
 
 def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
@@ -108,10 +172,6 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
         for dimension in value.type.tensor_type.shape.dim:
             if dimension.dim_param in sizes:
                 dimension.dim_value = sizes[dimension.dim_param]
-
-
-def _slice(raw: np.ndarray, span: Span | None) -> np.ndarray | None:
-    return None if span is None else raw[span[0] : span[1]]
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,11 +1,15 @@
-"""ONNX's own operators: their domain, and the types that several rooms treat alike."""
+"""Domains of operators, and the types of ONNX's own that several rooms treat alike."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MINDSPORE_DOMAIN: Final = "mindspore.ops"
-"""Operators of MindSpore that ONNX has not in that shape: functions that run as one operator."""
+"""Domain of MindSpore's operators that ONNX lacks, under their primitive names.
+
+A model defines each as a function of standard operators, so that any runtime runs it. Here such a function
+is one operator with one kernel; functions of one name that differ in structure differ in their overloads.
+"""
 
 CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators that run other operators: those of the graphs in their attributes."""

@@ -52,6 +52,16 @@ def parsed(message: bytes) -> onnx.ModelProto:
     return model
 
 
+def check_names(graph: onnx.GraphProto) -> None:
+    """Check that a graph that was put together lists no input and no initializer twice.
+
+    Raises:
+        GraphError: It does.
+    """
+    _check_inputs(graph)
+    _check_initializers(graph)
+
+
 def opsets(model: onnx.ModelProto) -> dict[str, int]:
     """Return the version of each domain; "" is ONNX's own."""
     return {canonical_domain(opset.domain): opset.version for opset in model.opset_import}
@@ -76,8 +86,11 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Yield the main graph and those inside it and inside the functions."""
+    """Yield the main graph, those of its training, and those inside them and inside the functions."""
     yield from _with_inner(model.graph)
+    for info in model.training_info:
+        yield from _with_inner(info.initialization)
+        yield from _with_inner(info.algorithm)
     for function in model.functions:
         yield from _inner(function.node)
 

@@ -14,7 +14,8 @@ from onnx import helper, numpy_helper, parser
 from msdump.execute import values
 from msdump.execute.program import Program
 from msdump.execute.runtime import runtime
-from msdump.graph import functions, loader
+from msdump.graph import loader
+from msdump.graph.message import functions
 from msdump.session import Network
 from msdump.tools.preview import inputs
 from tests.execute import whole

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.execute.compilation import emulated
-from msdump.graph import functions, loader, names, pass_through
+from msdump.graph import loader, names
 from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.compile.fusion import fuse_elementwise
 from msdump.graph.graph import ValueType
+from msdump.graph.message import functions, pass_through
 from msdump.plan import Context, DeviceTarget, JitLevel
 from tests.graph.contract import faults, message_faults
 

@@ -245,17 +245,3 @@ def test_path_message_and_bytes_give_the_same_graph(tmp_path):
         [node.operator for node in graph.nodes] for graph in graphs
     ]
     assert all((graph.weights["w"] == 1).all() for graph in graphs)
-
-
-def test_training_info_warns(caplog):
-    """A model that could be trained says at the load that its training is not run."""
-    model = parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 21]> agraph (float[2] x) => (float[2] y) { y = Relu(x) }'
-    )
-    model.training_info.add()
-
-    loader.load(model)
-
-    assert ["<ModelProto>: training_info has no effect: only the graph runs, without gradients"] == [
-        record.getMessage() for record in caplog.records
-    ]

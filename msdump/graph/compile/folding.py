@@ -80,7 +80,7 @@ class _Search:
         """Walk the graph in execution order."""
         graph = self.graph
         self.constant_bytes = {
-            name: array.nbytes for name, array in graph.weights.items() if name not in graph.overridable
+            name: array.nbytes for name, array in graph.weights.items() if name not in graph.changeable
         }
         kept = set(_needed_values(graph))
         for node in graph.nodes:
@@ -110,6 +110,7 @@ class _Search:
             # nothing can be fed to the part: its weights are constants
             weights={**graph.weights, **self.shape_results},
             overridable=frozenset(),
+            variables=frozenset(),
         )
 
     def _folds(self, node: Node) -> bool:
@@ -169,9 +170,9 @@ def _without(graph: Graph, folded: Mapping[str, Node], arrays: Mapping[str, np.n
     """Return the graph without folded operators, and without the weights that only they read."""
     nodes = tuple(node for node in graph.nodes if node.name not in folded)
     read = {name for node in folded.values() for name in reads(node)}
-    # a caller may feed an overridable weight, which therefore stays
+    # a caller may feed an overridable weight, training writes a variable: both stay
     read -= {name for node in nodes for name in reads(node)} | {value.name for value in graph.outputs}
-    own = {name: array for name, array in graph.weights.items() if name not in read - graph.overridable}
+    own = {name: array for name, array in graph.weights.items() if name not in read - graph.changeable}
     new = {name: _frozen(array) for name, array in arrays.items()}
     types = {name: ValueType(dtypes.from_numpy(array.dtype), array.shape) for name, array in new.items()}
     return replace(

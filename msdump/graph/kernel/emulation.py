@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.operator_types import CONTROL_FLOW, SEQUENCES
+from msdump.graph.operator_types import CONTROL_FLOW, MINDSPORE_DOMAIN, SEQUENCES
 
 FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
@@ -128,7 +128,7 @@ class _Writer:
         operator = onnx.NodeProto()
         operator.CopyFrom(proto)
         # nothing is known of operators of other domains (contrib, the user's): they keep their types
-        is_foreign = operator.domain not in {"", GE_DOMAIN}
+        is_foreign = operator.domain not in {"", GE_DOMAIN, MINDSPORE_DOMAIN}
         moves = is_foreign or operator.op_type.removeprefix(GE_PREFIX) in MOVES
         # control flow moves tensors, but its bodies compute: what they give is rounded
         is_control = operator.op_type in CONTROL_FLOW and not operator.domain

@@ -20,6 +20,7 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import STATUS, Rounding, rounded_operators
 from msdump.graph.order import reads
 
@@ -123,6 +124,7 @@ def build(
         opset = _version(message)
         protos, constants, has_status = rounded_operators(protos, types, roundings, opset, kept)
         message.graph.initializer.extend(constants)
+    message.functions.extend(renamed_calls(protos, callees(protos, graph.proto.functions)))
     message.graph.node.extend(protos)
     model_names = {value: names[value] for value in reads(node)}
     feeds, shared = _declare_inputs(message.graph, model_names, bindings, graph.proto)
@@ -193,8 +195,6 @@ def _message(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto
     if versions.get("", 0) > limits.opset:
         versions[""] = min(lowered_opset(part, versions[""], limits.opset) for part in node.members)
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
-    # the operator may call a function that could not be inlined
-    model.functions.extend(graph.proto.functions)
     model.graph.name = "node"
     return model
 

@@ -10,6 +10,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.callees import callees
 
 
 class ReferenceNode:
@@ -27,8 +28,9 @@ class ReferenceNode:
             Exception: The reference has no implementation of the operator.
         """
         outputs = [name for name in node.outputs if name]
+        protos = [part.proto for part in node.members]
         message = helper.make_graph(
-            [part.proto for part in node.members],
+            protos,
             "node",
             [helper.make_empty_tensor_value_info(name) for name in values],
             [helper.make_empty_tensor_value_info(name) for name in outputs],
@@ -38,7 +40,7 @@ class ReferenceNode:
             message,
             opset_imports=opsets,
             ir_version=graph.ir_version,
-            functions=list(graph.proto.functions),
+            functions=callees(protos, graph.proto.functions),
         )
         self._evaluator = ReferenceEvaluator(model)
         self.outputs = tuple(outputs)

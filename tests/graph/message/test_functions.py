@@ -7,7 +7,8 @@ import pytest
 from onnx import parser
 
 from msdump.errors import GraphError
-from msdump.graph import functions, loader
+from msdump.graph import loader
+from msdump.graph.message import functions
 
 NESTED = """
 <ir_version: 10, opset_import: ["" : 20, "my" : 1]>

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.errors import GraphError
-from msdump.graph import split_model
-from msdump.graph.split_model import SMALL_BYTES
+from msdump.graph.message import split_model
+from msdump.graph.message.split_model import SMALL_BYTES
 from msdump.wire.fields import LENGTH, length_delimited, tag_of
 
 FAULTS = {

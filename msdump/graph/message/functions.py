@@ -1,8 +1,8 @@
 """Inlines functions, so that the operators inside them are run and dumped one by one.
 
-They are those of the model, and ONNX's SequenceMap, which becomes a Loop. onnx's
-inliner forgets which call a node came from. Each call of a function of the model
-therefore gets a copy of it first, whose nodes are named after the call.
+They are those of the model, and ONNX's SequenceMap, which becomes a Loop. Functions of the domain
+``mindspore.ops`` stay: each is one operator of MindSpore. onnx's inliner forgets which call a node came from.
+Each call of a function of the model therefore gets a copy of it first, whose nodes are named after the call.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import onnx
 from onnx import inliner
 
 from msdump.errors import GraphError
+from msdump.graph.kernel.callees import callees
+from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.order import subgraphs
 
 _SEQUENCE_MAP: Final = ("", "SequenceMap")
@@ -23,8 +25,8 @@ _MOST_CALLS: Final = 10_000  # recursion is forbidden by ONNX; a cycle must not 
 def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with its functions inlined, node names ``{call}/{node}__{number}``.
 
-    Functions whose opset imports differ from the model's stay calls; onnxruntime
-    runs them as one kernel.
+    What MindSpore's own functions call stays as it is. Functions whose opset imports differ from the model's
+    stay calls; onnxruntime runs them as one kernel.
 
     Raises:
         GraphError: A call that does not fit its function.
@@ -33,7 +35,8 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    if not model.functions:
+    kept = [function for function in model.functions if function.domain == MINDSPORE_DOMAIN]
+    if len(kept) == len(model.functions):
         return model
     copies = _CallCopies(model)
     try:
@@ -41,12 +44,23 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
             copies.copy_call(node, node.name)
     except RecursionError as error:
         raise GraphError("functions are nested too deeply in each other to be inlined") from error
-    model.functions.extend(copies.functions)
+    # the inliner takes an unknown call for an operator, and so leaves it
+    others = [function for function in model.functions if function.domain != MINDSPORE_DOMAIN]
+    del model.functions[:]
+    model.functions.extend((*others, *copies.functions))
     try:
-        return inliner.inline_local_functions(model)
+        inlined = inliner.inline_local_functions(model)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise GraphError(f"the model's functions cannot be inlined: {reason}") from error
+    left = {_key(function) for function in inlined.functions}
+    called = callees([node for function in kept for node in function.node], others)
+    inlined.functions.extend((*kept, *(function for function in called if _key(function) not in left)))
+    return inlined
+
+
+def _key(function: onnx.FunctionProto) -> tuple[str, str, str]:
+    return function.domain, function.name, function.overload
 
 
 def _without_sequence_maps(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -87,9 +101,10 @@ class _CallCopies:
         versions = {opset.domain: opset.version for opset in model.opset_import}
         # onnx's inliner does not convert operators of other versions
         self._inlinable = {
-            (function.domain, function.name, function.overload): function
+            _key(function): function
             for function in model.functions
-            if all(
+            if function.domain != MINDSPORE_DOMAIN
+            and all(
                 versions.get(opset.domain, opset.version) == opset.version for opset in function.opset_import
             )
         }

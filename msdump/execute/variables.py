@@ -1,0 +1,119 @@
+"""The variables of a network: initializers that training writes, as values that live over its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import FormatError, GraphError, InputError, name_hint
+from msdump.execute import values
+from msdump.execute.program import Program
+from msdump.execute.runtime import OrtValue
+from msdump.execute.weights import WeightStore
+from msdump.graph.graph import Graph, Training
+
+Values = Mapping[str, OrtValue]
+"""The value of each variable by name; never changed in place, so that an older one can be restored."""
+
+
+class Variables:
+    """The variables that a model's graphs share: of inference, and of the training step.
+
+    Attributes:
+        values: What they hold now.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        """Let every variable hold what the model's file says.
+
+        Args:
+            graph: The model's graph, with its training.
+        """
+        self._training = graph.training or Training()
+        self._has_begun = self._training.initialization is None
+        whole = self._training.step or graph
+        self._arrays = {name: whole.weights[name] for name in whole.weights if name in whole.variables}
+        self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
+        # keeps the arrays alive that the first values read
+        self._store = WeightStore(self._arrays)
+        self.values: Values = {name: self._store.value(name) for name in self._arrays}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what they hold, as views that are valid while ``values`` stays."""
+        return {name: values.to_array(value) for name, value in self.values.items()}
+
+    def copies(self) -> dict[str, np.ndarray]:
+        """Return what they hold, as arrays of the caller's own."""
+        return {name: array.copy() for name, array in self.arrays().items()}
+
+    def take(self, new: Values) -> None:
+        """Let variables hold new values; nothing is copied.
+
+        Raises:
+            InputError: A value has another type or shape, which only the run told; each one is named.
+        """
+        faults = [
+            f"variable {name!r} is {_described(self._arrays[name])}, its new value"
+            f" {_described(values.to_array(value))}"
+            for name, value in new.items()
+            if value.shape() != self._shapes[name]
+        ]
+        if faults:
+            raise InputError(f"update_binding: {'; '.join(faults)}")
+        self.values = {**self.values, **new}
+
+    def begin(self) -> None:
+        """Let the variables hold the values with which the model begins its training, once.
+
+        Raises:
+            GraphError: The model gives a variable a value of another type or shape.
+            ExecutionError: The graph of these values fails.
+        """
+        if self._has_begun:
+            return
+        graph = self._training.initialization
+        assert graph is not None
+        results = zip((value.name for value in graph.outputs), Program(graph).run({}), strict=True)
+        by_output = dict(results)
+        initial = {name: by_output[output] for name, output in self._training.initial_values.items()}
+        faults = list(self._faults({**self._arrays, **initial}))
+        if faults:
+            raise GraphError(f"{graph.source}: initialization_binding: {'; '.join(faults)}")
+        self.values = {**self.values, **{name: values.owned(array) for name, array in initial.items()}}
+        self._has_begun = True
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Let every variable hold a copy of an array.
+
+        Raises:
+            InputError: A variable is missing or unknown, or an array has another type or shape; every
+                fault is told, and nothing is changed.
+        """
+        arrays = {name: np.asarray(item) for name, item in state.items()}
+        faults = list(self._faults(arrays))
+        if faults:
+            raise InputError(f"load_state: {'; '.join(faults)}")
+        self.values = {name: values.owned(arrays[name]) for name in self._arrays}
+        self._has_begun = True
+
+    def _faults(self, arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
+        for name in arrays.keys() - self._arrays.keys():
+            yield f"there is no variable {name!r}{name_hint(name, self._arrays)}"
+        for name, own in self._arrays.items():
+            array = arrays.get(name)
+            if array is None:
+                yield f"variable {name!r} is missing"
+            elif array.dtype != own.dtype or array.shape != own.shape:
+                yield f"variable {name!r} is {_described(own)}, {_described(array)} is given"
+
+
+def _described(array: np.ndarray) -> str:
+    """Return type and shape of an array, for messages."""
+    try:
+        title = dtypes.from_numpy(array.dtype).name
+    except FormatError:  # a type that no tensor has
+        title = str(array.dtype)
+    return f"{title}{list(array.shape)}"
