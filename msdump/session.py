@@ -18,11 +18,12 @@ from msdump.counters import ModelIdentity, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
 from msdump.errors import NotAvailableError, ReentryError
-from msdump.execute import feeds, non_finite, values
+from msdump.execute import feeds, values
 from msdump.execute.compilation import emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
-from msdump.execute.variables import Values, Variables
+from msdump.execute.training import non_finite
+from msdump.execute.training.variables import Values, Variables
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
 from msdump.observer import Observer
