@@ -14,8 +14,9 @@ from onnx import external_data_helper, helper, numpy_helper, version_converter
 
 from msdump import dtypes, reading
 from msdump.errors import GraphError, InputError
-from msdump.graph import loader, split_model, validity
+from msdump.graph import loader, validity
 from msdump.graph.graph import Graph, Node
+from msdump.graph.message import split_model
 from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
