@@ -170,13 +170,18 @@ def world(size: int, rank: int) -> str:
     return Key(PathKind.WORLD, rank, world=size).path
 
 
-def captured_graph(number: int) -> str:
+def captured_graph(number: int, part: str = "") -> str:
     """Return the directory of a graph that torch.compile captured, which is its model's name too.
 
-    >>> captured_graph(1)
-    'graph_1'
+    Args:
+        number: Its number.
+        part: Which half of a training step it is, forward or backward; "": a graph of inference.
+
+    >>> captured_graph(1), captured_graph(2, "backward")
+    ('graph_1', 'graph_2_backward')
     """
-    return CAPTURED_GRAPH.format(graph=number)
+    name = CAPTURED_GRAPH.format(graph=number)
+    return f"{name}_{part}" if part else name
 
 
 def exceptions(root: str, device: int) -> str:

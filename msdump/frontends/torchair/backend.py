@@ -85,20 +85,22 @@ class CapturedGraph:
     """One graph that torch.compile has captured: called with tensors, it returns tensors.
 
     Attributes:
-        name: ``graph_{n}``, counted from 1 in the process; also its directory in the dump.
+        name: ``graph_{n}``, counted from 1 in the process, in training ``graph_{n}_forward`` and
+            ``graph_{n}_backward``; also its directory in the dump.
         model_id: Its number in the dump.
         runs: Counts its calls, the ``data_index`` of its dump; calls that failed included.
     """
 
-    def __init__(self, gm: GraphModule, device: Device) -> None:
+    def __init__(self, gm: GraphModule, device: Device, part: str = "") -> None:
         """Give a graph its number; it is exported when its first call tells the shapes.
 
         Args:
             gm: The graph.
             device: What it shares with the other graphs of the backend.
+            part: Which half of a training step it is, forward or backward; "": a graph of inference.
         """
         self.model_id = next(device.process.counters.captured_graphs)
-        self.name = run_paths.captured_graph(self.model_id)
+        self.name = run_paths.captured_graph(self.model_id, part)
         self.runs = RunCounter()
         self._gm = gm
         self._device = device
@@ -213,8 +215,8 @@ def compile_captured(
         decompositions: ATen operator -> function that does the same with others.
     """
     compiler = aot_autograd(
-        fw_compiler=partial(_compiled, device),
-        bw_compiler=partial(_compiled, device),
+        fw_compiler=partial(_compiled, device, part="forward"),
+        bw_compiler=partial(_compiled, device, part="backward"),
         inference_compiler=partial(_compiled, device),
         decompositions=dict(decompositions),
     )
@@ -223,12 +225,12 @@ def compile_captured(
     return compiled
 
 
-def _compiled(device: Device, gm: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+def _compiled(device: Device, gm: GraphModule, _: Sequence[Any], *, part: str = "") -> Callable[..., Any]:
     """Return a function that runs one graph: on the device, or in torch itself where the settings say so."""
     settings = device.settings
     if settings.data_dump.type.value:
         return _Boxed(data_dump.wrap(gm, settings.data_dump, next(device.process.counters.captured_graphs)))
-    return _Boxed(gm if settings.run_eagerly else CapturedGraph(gm, device))
+    return _Boxed(gm if settings.run_eagerly else CapturedGraph(gm, device, part))
 
 
 class _Boxed:

@@ -3,6 +3,8 @@
 import copy
 import json
 import os
+import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -267,7 +269,37 @@ def test_a_training_step_dumps_both_graphs(tmp_path):
     torch.compile(model, backend=dumping(tmp_path))(torch.randn(3, 4)).sum().backward()
 
     models = {path.parent.parent.parent.name for path in files(tmp_path)["0"]}
-    assert 2 == len(models)
+    # the number counts in the process; the test is not the first one of it
+    assert ["backward", "forward"] == sorted(name.rpartition("_")[2] for name in models)
+    assert all(re.fullmatch(r"graph_\d+_(forward|backward)", name) for name in models)
+
+
+def test_a_training_loop_learns_and_dumps_every_step(tmp_path):
+    """In a loop of training the loss falls as without a compiler, and both graphs are dumped in each step."""
+    torch.manual_seed(0)
+    images, classes = torch.randn(16, 4), torch.arange(16) % 2
+    losses = {}
+    compile_dumping = partial(torch.compile, backend=dumping(tmp_path))
+    for name, wrap in {"eager": copy.copy, "compiled": compile_dumping}.items():
+        torch.manual_seed(0)
+        model = perceptron()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+        network = wrap(model)
+        losses[name] = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(network(images), classes)
+            loss.backward()
+            optimizer.step()
+            losses[name].append(loss.item())
+
+    assert losses["eager"] == pytest.approx(losses["compiled"], rel=1e-4)
+    assert losses["compiled"][-1] < losses["compiled"][0]
+    graphs = {
+        step: {path.parent.parent.parent.name.rpartition("_")[2] for path in paths}
+        for step, paths in files(tmp_path).items()
+    }
+    assert {step: {"forward", "backward"} for step in "0123"} == graphs
 
 
 CHAIN = ["Data.arg0_1", "Softmax.Softmax", "ReduceSum.ReduceSum", "Softmax.Softmax_1"]
