@@ -72,10 +72,14 @@ class Body:
         array = item if isinstance(item, np.ndarray) else np.asarray(item)
         return self._constant(array if array.dtype != np.int32 else array.astype(np.int64))
 
+    def of_element(self, value: str) -> str:
+        """Return a float32 value, a learning rate for instance, in the element type of the tensors."""
+        return value if self._element is FLOAT32 else str(self.CastLike(value, self._pattern))
+
     def _number(self, number: float) -> str:
         constant = self._constant(np.array(number, np.float32))
         # a small type is computed in float32 on an emulated device: the constant takes the type that comes in
-        return constant if self._element is FLOAT32 else self.CastLike(constant, self._pattern)
+        return self.of_element(constant)
 
     def _constant(self, array: np.ndarray) -> str:
         key = (array.tobytes(), array.dtype.str, array.shape)

@@ -22,7 +22,7 @@ from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
-from msdump.training.optimizers import Optimizer, Trained, optimizer_of
+from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
 from msdump.training.scopes import ROOT, WITH_LOSS, backbone, place_of
 from msdump.training.symbols import StepOperator, StepTensor, info
 from msdump.training.writer import IR_VERSION, StepWriter
@@ -131,8 +131,10 @@ class _Step:
         trained: Trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
         if self._parallel is not None:
             trained = self._parallel.write(self._op, trained)
+        normalizing = scales_and_shifts(self._graph)
+        updated = [TrainedParameter(item, gradient, item.name in normalizing) for item, gradient in trained]
         with self._op.at(ROOT.inside(("optimizer", optimizer.cell))):
-            optimizer.write(self._op, trained, self._state)
+            optimizer.write(self._op, updated, self._state)
         return self._assembled(value)
 
     def _declare(self) -> None:
@@ -221,11 +223,11 @@ class _Step:
             )
         return [tensor for name, tensor in candidates.items() if name in self._trainable]
 
-    def _state(self, name: str, array: np.ndarray) -> StepTensor:
-        self._weights[name] = np.asarray(array)
-        return self._op.declare(
-            StepTensor(name, dtypes.from_numpy(self._weights[name].dtype), self._weights[name].shape)
-        )
+    def _state(self, name: str, array: np.ndarray, *, is_input: bool = False) -> StepTensor:
+        self._weights[name] = array
+        tensor = self._op.declare(StepTensor(name, dtypes.from_numpy(array.dtype), array.shape))
+        # an initializer that is listed as an input, too, is that input's default
+        return self._input(tensor) if is_input else tensor
 
     def _assembled(self, loss: StepTensor) -> onnx.ModelProto:
         outputs = [info(loss), *(info(value) for value in self._op.bindings.values())]

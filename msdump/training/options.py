@@ -1,0 +1,128 @@
+"""Options in one text, ``adamw:0.001,weight_decay=0.1``: positional ones first, then by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any
+
+from msdump.errors import InputError, name_hint
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """What an option may be.
+
+    Attributes:
+        holds: Tells whether a value is allowed.
+        text: What is allowed, for the message.
+    """
+
+    holds: Callable[[Any], bool]
+    text: str
+
+
+def at_least(low: float) -> OptionRule:
+    """Allow finite numbers from a number on."""
+    return OptionRule(lambda value: low <= value < math.inf, f"{low:g} or more")
+
+
+def above(low: float) -> OptionRule:
+    """Allow finite numbers above a number."""
+    return OptionRule(lambda value: low < value < math.inf, f"more than {low:g}")
+
+
+def between(low: float, high: float) -> OptionRule:
+    """Allow numbers between two others."""
+    return OptionRule(lambda value: low < value < high, f"between {low:g} and {high:g}")
+
+
+def one_of(names: Collection[str]) -> OptionRule:
+    """Allow some texts."""
+    return OptionRule(lambda value: value in names, " or ".join(names))
+
+
+def check(values: Any, rules: Mapping[str, OptionRule]) -> None:
+    """Refuse fields of a dataclass that their rules do not allow.
+
+    Raises:
+        InputError: All of them are named, with what is allowed.
+    """
+    faults = [
+        f"{name} is {getattr(values, name)}, allowed is {rule.text}"
+        for name, rule in rules.items()
+        if not rule.holds(getattr(values, name))
+    ]
+    if faults:
+        raise InputError(f"{type(values).__name__}: {'; '.join(faults)}")
+
+
+def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> Any:
+    """Return what a text describes.
+
+    Args:
+        text: A key of ``kinds``, and behind a colon its options.
+        kinds: Dataclasses by name; the fields with defaults are the options.
+        title: What they are, for messages.
+
+    Raises:
+        InputError: An unknown name or option, one that is given twice, or a value that it does not take.
+    """
+    name, _, rest = text.partition(":")
+    if name not in kinds:
+        raise InputError(f"unknown {title} {name!r}: allowed are {', '.join(kinds)}{name_hint(name, kinds)}")
+    kind = kinds[name]
+    allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    try:
+        return kind(**_values(rest, allowed))
+    except InputError as error:
+        example = ", ".join(f"{option}={_shown(field.default)}" for option, field in allowed.items())
+        raise InputError(f"{title} {text!r}: {error}; the options are {example}") from None
+
+
+def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    """Return the options of a text by name."""
+    values: dict[str, Any] = {}
+    names, is_named = iter(allowed), False
+    for part in text.split(",") if text else ():
+        name, equals, value = (item.strip() for item in part.partition("="))
+        is_named |= bool(equals)
+        if not equals:
+            if is_named:
+                raise InputError(f"{part!r} stands behind an option with a name")
+            name, value = next(names, ""), name
+            if not name:
+                raise InputError(f"{part!r} is one value too many")
+        if name not in allowed:
+            raise InputError(f"unknown option {name!r}{name_hint(name, allowed)}")
+        if name in values:
+            raise InputError(f"{name} is given twice")
+        values[name] = _value(name, value, type(allowed[name].default))
+    return values
+
+
+def _value(name: str, text: str, kind: type) -> Any:
+    if kind is str:
+        return text
+    if kind is bool:
+        if text.lower() not in _FLAGS:
+            raise InputError(f"{name} is {text!r}, allowed is true or false")
+        return _FLAGS[text.lower()]
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name} is {text!r}, a number is expected") from None
+
+
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _shown(value: Any) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )

@@ -1,0 +1,257 @@
+"""Optimizers over several steps against their formulas, their variables, their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from msdump.errors import InputError
+from msdump.training import step_graph
+from msdump.training.optimizers import SGD, optimizer_of
+from tests.training.differences import WEIGHTED, one_operator
+
+_RNG = np.random.default_rng(5)
+_STEPS = 4
+_WEIGHT = _RNG.standard_normal((3, 4))
+# the loss is the sum of weights * y, so that the gradient is what the step is fed
+_GRADIENTS = [_RNG.standard_normal((3, 4)) for _ in range(_STEPS)]
+
+
+def _model(dtype: Any = np.float32) -> onnx.ModelProto:
+    return one_operator("Reshape", [_WEIGHT.astype(dtype), np.array([3, 4])], {})
+
+
+def _states(
+    step: onnx.ModelProto, gradients: list[np.ndarray], **fed: Any
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the variables of a step graph behind each step."""
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    state = {tensor.name: numpy_helper.to_array(tensor) for tensor in step.graph.initializer}
+    for gradient in gradients:
+        for tensor in step.graph.initializer:
+            tensor.CopyFrom(numpy_helper.from_array(np.asarray(state[tensor.name]), tensor.name))
+        session = onnxruntime.InferenceSession(step.SerializeToString(), settings)
+        results = session.run(list(bindings.values()), {"inputs0": gradient, **fed})
+        state |= dict(zip(bindings, results, strict=True))
+        yield dict(state)
+
+
+def _sgd(w, g, s, t, *, rate, momentum=0.0, dampening=0.0, decay=0.0, nesterov=False):
+    g = g + decay * w
+    if momentum:
+        s["accum"] = g if t == 1 else momentum * s["accum"] + (1 - dampening) * g
+        g = g + momentum * s["accum"] if nesterov else s["accum"]
+    return w - rate * g
+
+
+def _momentum(w, g, s, t, *, rate, momentum=0.9, decay=0.0, nesterov=False):
+    g = g + decay * w
+    s["moments"] = momentum * s.get("moments", 0) + g
+    return w - rate * (g + momentum * s["moments"] if nesterov else s["moments"])
+
+
+def _moved(s, names, g, beta1, beta2):
+    first, second = names
+    s[first] = beta1 * s.get(first, 0) + (1 - beta1) * g
+    s[second] = beta2 * s.get(second, 0) + (1 - beta2) * g * g
+    return s[first], s[second]
+
+
+def _adam(w, g, s, t, *, rate, beta1=0.9, beta2=0.999, decay=0.0, nesterov=False):
+    g = g + decay * w
+    m, v = _moved(s, ("moment1", "moment2"), g, beta1, beta2)
+    rate *= np.sqrt(1 - beta2**t) / (1 - beta1**t)
+    return w - rate * (beta1 * m + (1 - beta1) * g if nesterov else m) / (np.sqrt(v) + 1e-8)
+
+
+def _adam_weight_decay(w, g, s, t, *, rate, beta1=0.9, beta2=0.999, decay=0.0):
+    m, v = _moved(s, ("adam_m", "adam_v"), g, beta1, beta2)
+    return w - rate * (m / (np.sqrt(v) + 1e-6) + decay * w)
+
+
+FORMULAS = {
+    "sgd:0.1": (_sgd, {"rate": 0.1}),
+    "sgd:0.1,0.9": (_sgd, {"rate": 0.1, "momentum": 0.9}),
+    "sgd:0.1,0.9,dampening=0.5": (_sgd, {"rate": 0.1, "momentum": 0.9, "dampening": 0.5}),
+    "sgd:0.1,0.9,0.01,nesterov=true": (
+        _sgd,
+        {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "nesterov": True},
+    ),
+    "sgd:0.1,weight_decay=0.1": (_sgd, {"rate": 0.1, "decay": 0.1}),
+    "momentum:0.01,0.8": (_momentum, {"rate": 0.01, "momentum": 0.8}),
+    "momentum:0.01,weight_decay=0.1": (_momentum, {"rate": 0.01, "decay": 0.1}),
+    "momentum:0.01,use_nesterov=true": (_momentum, {"rate": 0.01, "nesterov": True}),
+    "adam": (_adam, {"rate": 0.001}),
+    "adam:0.01,0.8,0.9": (_adam, {"rate": 0.01, "beta1": 0.8, "beta2": 0.9}),
+    "adam:0.01,weight_decay=0.1": (_adam, {"rate": 0.01, "decay": 0.1}),
+    "adam:0.01,use_nesterov=1": (_adam, {"rate": 0.01, "nesterov": True}),
+    "adamw:0.01": (_adam_weight_decay, {"rate": 0.01}),
+    "adamw:0.01,0.8,0.9,weight_decay=0.1": (
+        _adam_weight_decay,
+        {"rate": 0.01, "beta1": 0.8, "beta2": 0.9, "decay": 0.1},
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("text", FORMULAS)
+def test_updates(text, dtype):
+    """Parameter and moments follow the formulas over several steps."""
+    formula, numbers = FORMULAS[text]
+    weight, expected = _WEIGHT.astype(dtype), {}
+    steps = _states(step_graph(_model(dtype), WEIGHTED, text), [item.astype(dtype) for item in _GRADIENTS])
+
+    for count, (gradient, state) in enumerate(zip(_GRADIENTS, steps, strict=True), 1):
+        weight = formula(weight, gradient, expected, count, **numbers)
+
+        np.testing.assert_allclose(state["p0"], weight, rtol=2e-5, atol=1e-6)
+        for name, moment in expected.items():
+            np.testing.assert_allclose(state[f"{name}.p0"], moment, rtol=1e-5, atol=1e-6)
+        assert state["global_step"] == count
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("sgd", ["learning_rate", "momentum", "accum.p0", "stat.p0"]),
+        ("momentum", ["learning_rate", "momentum", "moments.p0"]),
+        ("adam", ["learning_rate", "beta1_power", "beta2_power", "moment1.p0", "moment2.p0"]),
+        ("adamw", ["learning_rate", "adam_m.p0", "adam_v.p0"]),
+    ],
+)
+def test_variables(text, names):
+    """The variables bear the names of MindSpore's Parameters."""
+    step = step_graph(_model(), WEIGHTED, text)
+
+    assert ["p0", "global_step", *names] == [tensor.name for tensor in step.graph.initializer]
+
+
+def test_powers_are_those_of_the_step():
+    """Adam reads the powers of its shares as they are behind the update of this step."""
+    *_, last = _states(step_graph(_model(), WEIGHTED, "adam"), [_GRADIENTS[0].astype(np.float32)] * 2)
+
+    assert pytest.approx(0.81) == last["beta1_power"]
+    assert pytest.approx(0.999**2) == last["beta2_power"]
+
+
+@pytest.mark.parametrize("text", ["sgd:0.1", "momentum:0.1", "adam:0.1", "adamw:0.1"])
+def test_learning_rate_is_an_input(text):
+    """A caller may feed another learning rate for one step."""
+    gradients = [_GRADIENTS[0].astype(np.float32)]
+    fed = next(
+        _states(step_graph(_model(), WEIGHTED, text), gradients, learning_rate=np.zeros((), np.float32))
+    )
+    kept = next(_states(step_graph(_model(), WEIGHTED, text), gradients))
+
+    np.testing.assert_array_equal(_WEIGHT.astype(np.float32), fed["p0"])
+    assert not np.array_equal(_WEIGHT.astype(np.float32), kept["p0"])
+
+
+def _normalized(scale: str, shift: str) -> onnx.ModelProto:
+    """Return a dense layer and a normalisation whose scale and shift have some names."""
+    norm = ["h", scale, shift, "norm.mean", "norm.variance"]
+    nodes = [
+        helper.make_node("Gemm", ["x", "fc.weight", "fc.bias"], ["h"], name="fc/Gemm", transB=1),
+        helper.make_node("BatchNormalization", norm, ["y"], name="norm/BatchNormalization"),
+    ]
+    shapes: Mapping[str, tuple[int, ...]] = {"fc.weight": (5, 4)} | dict.fromkeys(
+        ["fc.bias", *norm[1:]], (5,)
+    )
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", 1, [3, 4])],
+        [helper.make_tensor_value_info("y", 1, [3, 5])],
+        [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def _decays(decayed: str, model: onnx.ModelProto) -> set[str]:
+    """Return the parameters that weight decay applies to."""
+    nodes = step_graph(model, WEIGHTED, f"momentum:weight_decay=0.5,decayed={decayed}").graph.node
+    return {node.input[0] for node in nodes if node.op_type == "Mul" and "optimizer" in node.name}
+
+
+@pytest.mark.parametrize(
+    ("decayed", "expected"),
+    [
+        ("weights", {"fc.weight", "fc.bias"}),
+        ("matrices", {"fc.weight"}),
+        ("all", {"fc.weight", "fc.bias", "norm.a", "norm.b"}),
+    ],
+)
+def test_decayed(decayed, expected):
+    """Scale and shift of a normalisation are known by the input that reads them."""
+    assert expected == _decays(decayed, _normalized("norm.a", "norm.b"))
+
+
+def test_decayed_by_name():
+    """MindSpore's names of scale and shift count wherever they are read."""
+    model = one_operator("Mul", [np.ones(3, np.float32), np.ones(3, np.float32)], {})
+    for tensor, name in zip(model.graph.initializer, ("layer.gamma", "weight"), strict=True):
+        tensor.name = name
+    model.graph.node[0].input[:] = ["layer.gamma", "weight"]
+
+    assert {"weight"} == _decays("weights", model)
+
+
+def test_order():
+    """Momentum and SGD go through the parameters backwards, the others forwards, as in MindSpore."""
+    model = _normalized("norm.gamma", "norm.beta")
+    order = ["fc.weight", "fc.bias", "norm.gamma", "norm.beta"]
+    orders = {
+        text: [
+            node.input[0]
+            for node in step_graph(model, WEIGHTED, text).graph.node
+            if node.op_type == operator_type
+        ]
+        for text, operator_type in [
+            ("sgd", "SGD"),
+            ("momentum", "ApplyMomentum"),
+            ("adam", "Adam"),
+            ("adamw", "AdamWeightDecay"),
+        ]
+    }
+
+    assert {"sgd": order[::-1], "momentum": order[::-1], "adam": order, "adamw": order} == orders
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sdg", "allowed are sgd, momentum, adam, adamw (did you mean 'sgd'?)"),
+        ("sgd:0.1,lr=3", "unknown option 'lr'; the options are learning_rate=0.1, momentum=0,"),
+        ("sgd:fast", "learning_rate is 'fast', a number is expected"),
+        ("sgd:-1", "learning_rate is -1.0, allowed is 0 or more"),
+        ("sgd:nan", "learning_rate is nan, allowed is 0 or more"),
+        ("momentum:0.1,0.9,0,maybe", "use_nesterov is 'maybe', allowed is true or false"),
+        ("adam:1,2", "beta1 is 2.0, allowed is between 0 and 1"),
+        ("adamw:eps=0", "eps is 0.0, allowed is more than 0"),
+        ("adamw:decayed=none", "decayed is none, allowed is weights or matrices or all"),
+        ("sgd:0.1,nesterov=true", "nesterov needs a momentum above 0 and no dampening"),
+        ("sgd:momentum=0.9,0.1", "'0.1' stands behind an option with a name"),
+        ("sgd:0.1,learning_rate=0.2", "learning_rate is given twice"),
+        ("momentum:1,0.9,0,0,all,4", "'4' is one value too many"),
+    ],
+)
+def test_refused(text, message):
+    """An optimizer's text that is no good is refused with what is allowed."""
+    with pytest.raises(InputError) as refused:
+        optimizer_of(text)
+
+    assert message in str(refused.value)
+
+
+def test_texts_and_objects():
+    """A text gives the same optimizer as its class."""
+    assert SGD(0.1, momentum=0.9, nesterov=True) == optimizer_of("sgd: 0.1, 0.9, nesterov=TRUE")
+    assert SGD() == optimizer_of("sgd")
