@@ -15,16 +15,21 @@ from msdump.training.writer import StepOperator, StepWriter
 Lowering = Callable[[StepWriter, StepOperator], None]
 """Writes an operator's replacement; the last operators of it write the outputs of the original."""
 
-LOWERINGS: Final[dict[str, Lowering]] = {}
-"""By ONNX's type; the modules of ``lowerings`` fill it."""
+LOWERINGS: Final[dict[tuple[str, str], Lowering]] = {}
+"""By domain and type; the modules of ``lowerings`` fill it."""
 
 
-def lowering(*op_types: str) -> Callable[[Lowering], Lowering]:
-    """Register what replaces some of ONNX's operators."""
+def lowering(*op_types: str, domain: str = "") -> Callable[[Lowering], Lowering]:
+    """Register what replaces some forward operators.
+
+    Args:
+        op_types: Their types.
+        domain: Their domain: "" is ONNX's own.
+    """
 
     def register(replace: Lowering) -> Lowering:
         for op_type in op_types:
-            LOWERINGS[op_type] = replace
+            LOWERINGS[domain, op_type] = replace
         return replace
 
     return register
@@ -36,7 +41,7 @@ def keep(op: StepWriter, node: StepOperator) -> None:
         node.op_type,
         node.inputs,
         node.attributes,
-        outputs=node.outputs,
+        outputs=[node.output(slot) for slot in range(len(node.outputs) + len(node.absent))],
         domain=node.domain,
         primitive=node.primitive,
     )
@@ -44,4 +49,4 @@ def keep(op: StepWriter, node: StepOperator) -> None:
 
 def lower(op: StepWriter, node: StepOperator) -> None:
     """Write a forward operator as a training step has it."""
-    (keep if node.domain else LOWERINGS.get(node.op_type, keep))(op, node)
+    LOWERINGS.get((node.domain, node.op_type), keep)(op, node)

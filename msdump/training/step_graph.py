@@ -24,7 +24,7 @@ from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
 from msdump.training.scopes import ROOT, WITH_LOSS, backbone, place_of
-from msdump.training.symbols import StepOperator, StepTensor, info
+from msdump.training.symbols import StepOperator, StepTensor, absent_slots, info
 from msdump.training.writer import IR_VERSION, StepWriter
 
 Model = str | os.PathLike[str] | onnx.ModelProto | bytes
@@ -44,6 +44,8 @@ def step_graph(
     trainable: Sequence[str] | None = None,
     sizes: Mapping[str, int] = MappingProxyType({}),
     data_parallel: bool | int | DataParallel = False,
+    seed: int = 0,
+    batch_statistics: bool = True,
 ) -> onnx.ModelProto:
     """Return the training step of a model, in MindSpore's operators.
 
@@ -60,6 +62,9 @@ def step_graph(
         sizes: Sizes of dynamic dimensions by name.
         data_parallel: Average the gradients over all ranks: True (those of this run), a number of ranks, or
             how they are reduced.
+        seed: What the random numbers of Dropout come from: each has a seed of its own.
+        batch_statistics: Whether BatchNormalization uses the statistics of the batch and moves the moving
+            ones; False: it uses the moving ones, which stay as they are.
 
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
@@ -67,7 +72,9 @@ def step_graph(
         InputError: An unknown loss, optimizer or parameter.
     """
     graph = loader.load(_converted(model), sizes=sizes)
-    step = _Step(graph, trainable, data_parallel_of(data_parallel))
+    opset = max(graph.opsets.get("", _OPSET), _OLDEST_OPSET)
+    writer = StepWriter(opset, seed=seed, batch_statistics=batch_statistics)
+    step = _Step(graph, writer, trainable, data_parallel_of(data_parallel))
     return step.model(loss_of(loss), optimizer_of(optimizer))
 
 
@@ -107,9 +114,15 @@ def _whole(model: Model) -> onnx.ModelProto:
 class _Step:
     """One step graph under construction."""
 
-    def __init__(self, graph: Graph, trainable: Sequence[str] | None, parallel: DataParallel | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        writer: StepWriter,
+        trainable: Sequence[str] | None,
+        parallel: DataParallel | None,
+    ) -> None:
         self._graph = graph
-        self._op = StepWriter(max(graph.opsets.get("", _OPSET), _OLDEST_OPSET))
+        self._op = writer
         self._weights: dict[str, np.ndarray] = {}
         self._inputs: list[StepTensor] = []
         self._renamed: dict[str, str] = {}
@@ -183,6 +196,7 @@ class _Step:
             tuple(self._typed(name) for name in node.outputs if name),
             node.attributes,
             self._op.place,
+            absent_slots(node.outputs),
         )
 
     def _tensor(self, name: str) -> StepTensor:

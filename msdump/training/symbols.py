@@ -77,9 +77,10 @@ class StepOperator:
         domain: "" for ONNX's own.
         primitive: MindSpore's name.
         inputs: None for an absent one.
-        outputs: All of them.
+        outputs: All that are there.
         attributes: Attributes, or the structure of one of MindSpore's operators.
         place: Where it stands.
+        absent: Slots of optional outputs that the model leaves out.
     """
 
     name: str
@@ -90,6 +91,12 @@ class StepOperator:
     outputs: tuple[StepTensor, ...]
     attributes: Mapping[str, Any]
     place: Place
+    absent: tuple[int, ...] = ()
+
+    def output(self, slot: int) -> StepTensor | None:
+        """Return the output in a slot, None for an absent one."""
+        number = slot - sum(other < slot for other in self.absent)
+        return self.outputs[number] if slot not in self.absent and number < len(self.outputs) else None
 
     def input(self, slot: int) -> StepTensor:
         """Return an input that must be there.
@@ -110,6 +117,11 @@ class StepOperator:
     def attribute(self, name: str, default: Any) -> Any:
         """Return an attribute."""
         return self.attributes.get(name, default)
+
+
+def absent_slots(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the slots of optional values that a node leaves out: they have no name."""
+    return tuple(slot for slot, name in enumerate(names) if not name)
 
 
 def constant_node(tensor: StepTensor) -> onnx.NodeProto:

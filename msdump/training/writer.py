@@ -18,7 +18,7 @@ from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
 from msdump.training.body import OPERATORS, Structure, function, overload
 from msdump.training.scopes import ROOT, Place
-from msdump.training.symbols import Item, StepOperator, StepTensor, constant_node, info
+from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, info
 
 __all__ = ["IR_VERSION", "Item", "StepOperator", "StepTensor", "StepWriter"]
 
@@ -38,15 +38,19 @@ class StepWriter:
         operators: Everything so far, in order.
         place: Where operators are written at the moment.
         bindings: The new value of each variable, by its name.
+        batch_statistics: Whether normalisations use and move the statistics of the batch.
     """
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: int, *, seed: int = 0, batch_statistics: bool = True) -> None:
         """Begin an empty graph.
 
         Args:
             opset: Version of ONNX's operators.
+            seed: What the seeds of all random operators come from.
+            batch_statistics: Whether normalisations use and move the statistics of the batch.
         """
         self.opset = opset
+        self.batch_statistics = batch_statistics
         self.operators: list[StepOperator] = []
         self.nodes: list[onnx.NodeProto] = []
         self.types: dict[str, StepTensor] = {}
@@ -56,6 +60,11 @@ class StepWriter:
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
+        self._seeds = np.random.SeedSequence(seed)
+
+    def next_seed(self) -> int:
+        """Return a seed for one more random operator, below 2^24, which float32 holds exactly."""
+        return int(self._seeds.spawn(1)[0].generate_state(1)[0]) >> 8
 
     @contextmanager
     def at(self, place: Place) -> Iterator[None]:
@@ -227,7 +236,9 @@ class StepWriter:
             self.declare(tensor)
         self.operators.append(
             StepOperator(
-                node.name, node.op_type, node.domain, primitive, inputs, outputs, dict(attributes), self.place
+                *(node.name, node.op_type, node.domain, primitive, inputs, outputs, dict(attributes)),
+                self.place,
+                absent_slots(node.output),
             )
         )
 

@@ -64,14 +64,30 @@ def analytic(model: onnx.ModelProto, weights: np.ndarray, **options: Any) -> dic
     The first step of Momentum leaves the gradient itself in the accumulation.
     """
     step = step_graph(model, WEIGHTED, "momentum:0.0,0.9", **options)
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    names = [name for name in bindings if name.startswith("moments.")]
+    results = outputs_of(step, [bindings[name] for name in names], {"inputs0": weights})
+    return {name.removeprefix("moments."): array for name, array in zip(names, results, strict=True)}
+
+
+def session_of(step: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.InferenceSession:
+    """Return a session of a step graph as it stands, that gives any values of it."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(step)
+    declared = {value.name for value in step.graph.output}
+    shown.graph.output.extend(value for value in step.graph.value_info if value.name in {*names} - declared)
     settings = onnxruntime.SessionOptions()
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.log_severity_level = 3
-    session = onnxruntime.InferenceSession(step.SerializeToString(), settings)
-    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
-    names = [name for name in bindings if name.startswith("moments.")]
-    results = session.run([bindings[name] for name in names], {"inputs0": weights})
-    return {name.removeprefix("moments."): array for name, array in zip(names, results, strict=True)}
+    return onnxruntime.InferenceSession(shown.SerializeToString(), settings)
+
+
+def outputs_of(
+    step: onnx.ModelProto, names: Sequence[str], feeds: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """Return values of one run of a step graph."""
+    arrays: list[np.ndarray] = session_of(step, names).run(list(names), dict(feeds))
+    return arrays
 
 
 def numerical(model: onnx.ModelProto, weights: np.ndarray, name: str) -> np.ndarray:

@@ -3,6 +3,8 @@
 from msdump.training.gradients import (
     arithmetic,
     dense,
+    dropout,
+    layer_norm,
     losses,
     normalization,
     reductions,
@@ -10,4 +12,14 @@ from msdump.training.gradients import (
     windows,
 )
 
-__all__ = ["arithmetic", "dense", "losses", "normalization", "reductions", "shapes", "windows"]
+__all__ = [
+    "arithmetic",
+    "dense",
+    "dropout",
+    "layer_norm",
+    "losses",
+    "normalization",
+    "reductions",
+    "shapes",
+    "windows",
+]

@@ -1,0 +1,138 @@
+"""Dropout in a training step: masks, their gradients, seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from msdump.training import step_graph
+from tests.training.differences import WEIGHTED, analytic, one_operator, session_of
+
+X = np.random.default_rng(11).uniform(1, 2, (40, 50)).astype(np.float32)
+ONES = np.ones_like(X)
+RATIO = np.array(0.3, np.float32)
+ON = np.array(True)
+OFF = np.array(False)
+
+DROPPING = {
+    "torch": [X, RATIO, ON],
+    "inference_form": [X, RATIO],
+    "whole_ratio": [X, np.array(0.3, np.float64), ON],
+}
+
+
+def _values(model, count=1, **options):
+    """Return result, mask and gradient of every Dropout, for some steps."""
+    step = step_graph(model, WEIGHTED, "momentum:0.0,0.0", **options)
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    nodes = [node for node in step.graph.node if node.op_type == "Dropout"]
+    names = [name for node in nodes for name in node.output] + [bindings["moments.p0"]]
+    session = session_of(step, names)
+    return [session.run(names, {"inputs0": ONES}) for _ in range(count)]
+
+
+@pytest.mark.parametrize("case", DROPPING)
+def test_mask(case):
+    """Dropout keeps what the mask says, divided by the share that is kept, and so does its gradient."""
+    ((y, mask, gradient),) = _values(one_operator("Dropout", DROPPING[case], {}))
+
+    assert {0.0, 1.0} == set(np.unique(mask))
+    assert 0.65 < mask.mean() < 0.75
+    np.testing.assert_allclose(X * mask / 0.7, y, rtol=1e-6)
+    np.testing.assert_allclose(mask / 0.7, gradient, rtol=1e-6)
+
+
+def test_default_ratio():
+    """Half of the elements are kept where the model does not say."""
+    ((y, mask, _),) = _values(one_operator("Dropout", [X], {}))
+
+    assert 0.45 < mask.mean() < 0.55
+    np.testing.assert_allclose(X * mask / 0.5, y)
+
+
+def test_slots():
+    """Dropout and its gradient have MindSpore's slots."""
+    step = step_graph(one_operator("Dropout", [X, RATIO], {}), WEIGHTED)
+
+    forward, backward = (
+        next(node for node in step.graph.node if node.op_type == kind) for kind in ("Dropout", "DropoutGrad")
+    )
+    constants = {
+        node.output[0]: helper.get_attribute_value(node.attribute[0])
+        for node in step.graph.node
+        if node.op_type == "Constant"
+    }
+    given = [numpy_helper.to_array(constants[name]) for name in forward.input[1:]]
+    assert [("float32", np.float32(0.7)), ("int64", 1), ("int64", 0)] == [
+        (array.dtype.name, array.item() if array.dtype == np.int64 else array) for array in given
+    ]
+    assert [forward.output[1]] == backward.input[1:]
+
+
+def test_new_mask_each_step():
+    """Two steps have different masks, and a second session has the same two."""
+    model = one_operator("Dropout", [X, RATIO], {})
+
+    first, second = (mask for _, mask, _ in _values(model, 2))
+    again = [mask for _, mask, _ in _values(model, 2)]
+
+    assert (first != second).any()
+    np.testing.assert_array_equal([first, second], again)
+
+
+def test_seeds():
+    """Each Dropout has a mask of its own, and another seed gives other masks."""
+    nodes = [
+        helper.make_node("Dropout", ["p0"], ["a"], name="first"),
+        helper.make_node("Dropout", ["p0"], ["b"], name="second"),
+        helper.make_node("Add", ["a", "b"], ["y0"], name="sum"),
+    ]
+    graph = helper.make_graph(
+        nodes, "two", [], [helper.make_empty_tensor_value_info("y0")], [numpy_helper.from_array(X, "p0")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+    ((_, first, _, second, _),) = _values(model)
+    ((_, other, *_),) = _values(model, seed=1)
+
+    assert (first != second).any()
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize("arrays", [[X, np.array(0, np.float32), ON], [X, RATIO, OFF]], ids=["zero", "off"])
+def test_nothing_is_dropped(arrays):
+    """A Dropout of nothing, or in inference form, stays ONNX's and passes its gradient."""
+    model = one_operator("Dropout", arrays, {})
+
+    gradients = analytic(model, ONES)
+
+    np.testing.assert_array_equal(ONES, gradients["p0"])
+
+
+def _switched() -> onnx.ModelProto:
+    """Return a Dropout whose ratio and mode are inputs of the model."""
+    inputs = [
+        helper.make_tensor_value_info("ratio", onnx.TensorProto.FLOAT, []),
+        helper.make_tensor_value_info("training", onnx.TensorProto.BOOL, []),
+    ]
+    node = helper.make_node("Dropout", ["p0", "ratio", "training"], ["y0", "mask"], name="switched")
+    output = helper.make_empty_tensor_value_info("y0")
+    graph = helper.make_graph([node], "one", inputs, [output], [numpy_helper.from_array(X, "p0")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_computed_mode(training):
+    """Ratio and mode may be values of the run."""
+    step = step_graph(_switched(), WEIGHTED, "momentum:0.0,0.0")
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    names = ["mask", bindings["moments.p0"]]
+
+    mask, gradient = session_of(step, names).run(
+        names, {"inputs0": np.array(0.25, np.float32), "inputs1": np.array(training), "inputs2": ONES}
+    )
+
+    assert mask.all() == (not training)
+    np.testing.assert_allclose(mask / (0.75 if training else 1), gradient, rtol=1e-6)
