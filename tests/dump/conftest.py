@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,17 +102,25 @@ class Door:
         self.monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process=self.process))
 
 
+@contextmanager
+def opened(folder):
+    """Give the door to a dump below a directory; no variable of the machine reaches it."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for variable in env.VARIABLES:
+            if variable.name != env.THREADS:
+                monkeypatch.delenv(variable.name, raising=False)
+        monkeypatch.setenv(env.GE_GRAPH_PATH, str(folder / "ge"))  # else the working directory
+        door = Door(folder, monkeypatch)
+        door.again()
+        yield door
+        door.process.close()
+
+
 @pytest.fixture
-def door(tmp_path, monkeypatch):
-    """Give the door to a dump below the test's directory; no variable of the machine reaches it."""
-    for variable in env.VARIABLES:
-        if variable.name != env.THREADS:
-            monkeypatch.delenv(variable.name, raising=False)
-    monkeypatch.setenv(env.GE_GRAPH_PATH, str(tmp_path / "ge"))  # else the working directory
-    door = Door(tmp_path, monkeypatch)
-    door.again()
-    yield door
-    door.process.close()
+def door(tmp_path):
+    """Give the door to a dump below the test's directory."""
+    with opened(tmp_path) as door:
+        yield door
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,11 @@ def _matmul(op: StepWriter, back: Backward) -> Gradients:
     ta, tb = (bool(back.node.attributes[f"transpose_{side}"]) for side in "ab")
     dy = back.dy
     db = da = None
+    if back.wants[0]:
+        da = matmul(op, b, dy, ta=tb, tb=True) if ta else matmul(op, dy, b, ta=False, tb=not tb)
     if back.wants[1]:
         # w (out, in) of a Dense layer: dy^T x, which needs no transposed copy
         db = matmul(op, dy, a, ta=True, tb=ta) if tb else matmul(op, a, dy, ta=not ta, tb=False)
-    if back.wants[0]:
-        da = matmul(op, b, dy, ta=tb, tb=True) if ta else matmul(op, dy, b, ta=False, tb=not tb)
     return da, db
 
 
