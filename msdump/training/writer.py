@@ -209,16 +209,19 @@ class StepWriter:
         return [*(constant_node(tensor) for tensor in constants if tensor.name in read), *self.nodes]
 
     def _inputs(self, items: Sequence[Item]) -> tuple[StepTensor | None, ...]:
-        first = next((item for item in items if isinstance(item, StepTensor)), None)
+        first = next((item for item in items if isinstance(item, StepTensor) and item.is_float), None)
         return tuple(self._input(item, first) for item in items)
 
     def _input(self, item: Item, first: StepTensor | None) -> StepTensor | None:
         if item is None or isinstance(item, StepTensor):
             return item
         if isinstance(item, float):
-            dtype = first.dtype if first is not None and first.is_float else _FLOAT32
+            dtype = _FLOAT32 if first is None else first.dtype
             return self.constant(np.array(item, dtype.numpy))
-        return self.constant(np.asarray(item))
+        is_empty = (
+            isinstance(item, Sequence) and not item
+        )  # which numpy would take for floating-point numbers
+        return self.constant(np.asarray(item, np.int64 if is_empty else None))
 
     def _add(
         self,

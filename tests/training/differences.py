@@ -66,7 +66,8 @@ def analytic(model: onnx.ModelProto, weights: np.ndarray, **options: Any) -> dic
     step = step_graph(model, WEIGHTED, "momentum:0.0,0.9", **options)
     bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
     names = [name for name in bindings if name.startswith("moments.")]
-    results = outputs_of(step, [bindings[name] for name in names], {"inputs0": weights})
+    kind = helper.tensor_dtype_to_np_dtype(step.graph.input[0].type.tensor_type.elem_type)
+    results = outputs_of(step, [bindings[name] for name in names], {"inputs0": weights.astype(kind)})
     return {name.removeprefix("moments."): array for name, array in zip(names, results, strict=True)}
 
 
@@ -125,15 +126,19 @@ def _fed(model: onnx.ModelProto) -> onnx.ModelProto:
     return fed
 
 
-def check(model: onnx.ModelProto, shape: Sequence[int], tolerance: float = 2e-5, **options: Any) -> None:
+def check(
+    model: onnx.ModelProto, shape: Sequence[int] | None = None, tolerance: float = 2e-5, **options: Any
+) -> None:
     """Assert that all gradients of a model agree with numerical differences.
 
     Args:
         model: Its parameters are float32 initializers.
-        shape: Shape of its first output.
+        shape: Shape of its first output; None: what it is.
         tolerance: Largest error relative to the largest element: float32 against float64.
         options: Arguments of ``step_graph``.
     """
+    if shape is None:
+        shape = np.shape(ReferenceEvaluator(model).run(None, {})[0])
     weights = np.random.default_rng(7).uniform(0.5, 1.5, tuple(shape)).astype(np.float32)
     gradients = analytic(model, weights, **options)
     assert gradients, "nothing is trained"

@@ -1,25 +1,31 @@
 """Gradient rules: importing the room registers all of them."""
 
 from msdump.training.gradients import (
+    activations,
     arithmetic,
     dense,
     dropout,
+    functions,
     layer_norm,
     losses,
     normalization,
     reductions,
     shapes,
+    softmax,
     windows,
 )
 
 __all__ = [
+    "activations",
     "arithmetic",
     "dense",
     "dropout",
+    "functions",
     "layer_norm",
     "losses",
     "normalization",
     "reductions",
     "shapes",
+    "softmax",
     "windows",
 ]

@@ -1,9 +1,9 @@
-"""Gradients of dense layers, their activations and shapes."""
+"""Gradients of dense layers."""
 
 from __future__ import annotations
 
 from msdump.training.lowerings.dense import matmul
-from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
+from msdump.training.rules import Backward, Gradients, mindspore_gradient
 from msdump.training.writer import StepWriter
 
 
@@ -26,8 +26,3 @@ def _bias_add(op: StepWriter, back: Backward) -> Gradients:
     dy, bias = back.dy, back.node.input(1)
     db = op.call("BiasAddGrad", dy, 0, like=bias, rank=dy.rank) if back.wants[1] else None
     return dy, db
-
-
-@gradient("Relu")
-def _relu(op: StepWriter, back: Backward) -> Gradients:
-    return (op.call("ReluGrad", back.dy, back.node.outputs[0], like=back.node.outputs[0]),)

@@ -6,47 +6,106 @@ import math
 
 import numpy as np
 
-from msdump.errors import GraphError
-from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.writer import StepTensor, StepWriter
+from msdump.training.gradients.shapes import reshaped
+from msdump.training.lowerings.reductions import kept_shape, reduced, reduced_axes
+from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
+from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepWriter
 
 
-def reduced_axes(back: Backward) -> tuple[int, ...]:
-    """Return the axes that a reduction takes away, from 0."""
-    node, rank = back.node, back.node.input(0).rank
-    given = len(node.inputs) > 1 and node.inputs[1] is not None
-    axes = node.constant(1) if given else np.array(node.attribute("axes", ()))
-    if given and axes is None:
-        raise GraphError(f"{node.place.path}/{node.primitive}: axes that are computed have no gradient")
-    if node.attribute("noop_with_empty_axes", 0) and (axes is None or not axes.size):
-        return ()
-    if axes is None or not axes.size:
-        return tuple(range(rank))
-    return tuple(sorted(int(axis) % rank for axis in axes.reshape(-1)))
+def kept(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
+    """Return a result of a reduction, or its gradient, with the axes that went away, of size 1."""
+    wide = kept_shape(back.node.input(0), reduced_axes(back.node))
+    if tensor.shape == wide.shape:
+        return tensor
+    if sum(not isinstance(size, int) for size in wide.shape) > 1:
+        result: StepTensor = op.Unsqueeze(tensor, list(reduced_axes(back.node)))
+        return result
+    return reshaped(op, tensor, wide)
 
 
-def spread(op: StepWriter, back: Backward) -> StepTensor:
-    """Return the gradient of a reduction's result, repeated over the axes that it reduced."""
-    x, axes = back.node.input(0), reduced_axes(back)
-    if back.dy.value is not None:  # the gradient of the loss itself: all of it is one constant
-        return op.constant(np.full(x.sizes(), back.dy.value.reshape(-1)[0], x.dtype.numpy))
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
-    dy = back.dy
-    if dy.shape != kept:
-        shape = tuple(size if isinstance(size, int) else -1 for size in kept)
-        dy = op.call("Reshape", dy, like=StepTensor("", x.dtype, kept), shape=shape)
+def spread(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
+    """Return a result of a reduction, or its gradient, repeated over the axes that were reduced."""
+    x, axes = back.node.input(0), reduced_axes(back.node)
+    is_fixed = all(isinstance(size, int) for size in x.shape)
+    if tensor.value is not None and is_fixed:  # the gradient of the loss itself: all of it is one constant
+        return op.constant(np.full(x.sizes(), tensor.value.reshape(-1)[0], x.dtype.numpy))
+    wide = kept(op, back, tensor)
+    if any(not isinstance(x.shape[axis], int) for axis in axes):
+        (result,) = op.emit("Expand", (wide, op.Shape(x)), {})
+        return StepTensor(result.name, x.dtype, x.shape)
     multiples = [x.sizes_from(axis, axis + 1)[0] if axis in axes else 1 for axis in range(x.rank)]
-    result: StepTensor = op.Tile(dy, multiples) if math.prod(multiples) > 1 else dy
-    return result
+    repeated: StepTensor = op.Tile(wide, multiples) if math.prod(multiples) > 1 else wide
+    return repeated
 
 
 @gradient("ReduceSum")
+@mindspore_gradient("ReduceSum")
 def _reduce_sum(op: StepWriter, back: Backward) -> Gradients:
-    return (spread(op, back),)
+    return (spread(op, back, back.dy),)
 
 
 @gradient("ReduceMean")
+@mindspore_gradient("ReduceMean")
 def _reduce_mean(op: StepWriter, back: Backward) -> Gradients:
     x = back.node.input(0)
-    count = math.prod(x.sizes_from(axis, axis + 1)[0] for axis in reduced_axes(back))
-    return (op.call("RealDiv", spread(op, back), float(count), like=x),)
+    sizes = [x.shape[axis] for axis in reduced_axes(back.node)]
+    dy = spread(op, back, back.dy)
+    fixed = [size for size in sizes if isinstance(size, int)]
+    if len(fixed) == len(sizes):
+        return (op.call("RealDiv", dy, float(math.prod(fixed)), like=x),)
+    count = op.Div(op.Size(x), op.Size(back.node.outputs[0]))
+    return (op.call("RealDiv", dy, op.Cast(count, to=x.dtype.onnx), like=x),)
+
+
+@mindspore_gradient("ReduceMax", "ReduceMin")
+def _reduce_extreme(op: StepWriter, back: Backward) -> Gradients:
+    """Send the gradient to the largest or smallest elements; equal ones share it."""
+    x = back.node.input(0)
+    y, dy = kept(op, back, back.node.outputs[0]), kept(op, back, back.dy)
+    is_taken = op.Cast(op.Equal(y, x), to=x.dtype.onnx)
+    count = reduced(op, "ReduceSum", is_taken, reduced_axes(back.node), keep_dims=True)
+    return (op.Mul(op.Div(is_taken, count), dy),)
+
+
+@mindspore_gradient("ReduceProd")
+def _reduce_prod(op: StepWriter, back: Backward) -> Gradients:
+    """Multiply the gradient by the product of all other elements, which holds where some are zero."""
+    x, axes = back.node.input(0), reduced_axes(back.node)
+    order = [*axes, *(axis for axis in range(x.rank) if axis not in axes)]
+    dy = spread(op, back, back.dy)
+    turned = op.Transpose(x, perm=order)
+    count = math.prod(x.sizes_from(axis, axis + 1)[0] for axis in axes)
+    rows = op.call("Reshape", turned, shape=(count, -1))
+    front = op.call("CumProd", rows, 0, True, False, like=rows, reverse=0)
+    behind = op.call("CumProd", rows, 0, True, True, like=rows, reverse=1)
+    others = reshaped(op, op.Mul(front, behind), turned)
+    return (op.Mul(op.Transpose(others, perm=np.argsort(order).tolist()), dy),)
+
+
+@gradient("ReduceL1")
+def _reduce_l1(op: StepWriter, back: Backward) -> Gradients:
+    return (op.Mul(kept(op, back, back.dy), op.Sign(back.node.input(0))),)
+
+
+@gradient("ReduceL2")
+def _reduce_l2(op: StepWriter, back: Backward) -> Gradients:
+    y = kept(op, back, back.node.outputs[0])
+    scale = op.call("RealDiv", kept(op, back, back.dy), y, like=y)
+    return (op.Mul(back.node.input(0), scale),)
+
+
+@gradient("ReduceSumSquare")
+def _reduce_sum_square(op: StepWriter, back: Backward) -> Gradients:
+    return (op.Mul(op.Mul(kept(op, back, back.dy), back.node.input(0)), 2.0),)
+
+
+@gradient("ReduceLogSum")
+def _reduce_log_sum(op: StepWriter, back: Backward) -> Gradients:
+    return (spread(op, back, op.Div(back.dy, op.Exp(back.node.outputs[0]))),)
+
+
+@gradient("ReduceLogSumExp")
+def _reduce_log_sum_exp(op: StepWriter, back: Backward) -> Gradients:
+    share = op.Exp(op.Sub(back.node.input(0), kept(op, back, back.node.outputs[0])))
+    return (op.Mul(share, kept(op, back, back.dy)),)

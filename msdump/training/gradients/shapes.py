@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msdump.training.lowerings.reductions import reduced
 from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.writer import StepTensor, StepWriter
 
@@ -27,7 +28,7 @@ def unbroadcast(op: StepWriter, dy: StepTensor, like: StepTensor) -> StepTensor:
         if axis < extra or (like.shape[axis - extra] == 1 and size != 1)
     ]
     if axes:
-        dy = op.ReduceSum(dy, axes, keepdims=0)
+        dy = reduced(op, "ReduceSum", dy, axes, keep_dims=not extra)
     return reshaped(op, dy, like)
 
 

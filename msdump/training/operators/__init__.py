@@ -1,5 +1,27 @@
 """Bodies of MindSpore's operators; importing the room registers all of them."""
 
-from msdump.training.operators import dense, dropout, layer_norm, losses, normalization, optimizers, windows
+from msdump.training.operators import (
+    activations,
+    arithmetic,
+    dense,
+    dropout,
+    layer_norm,
+    losses,
+    normalization,
+    optimizers,
+    reductions,
+    windows,
+)
 
-__all__ = ["dense", "dropout", "layer_norm", "losses", "normalization", "optimizers", "windows"]
+__all__ = [
+    "activations",
+    "arithmetic",
+    "dense",
+    "dropout",
+    "layer_norm",
+    "losses",
+    "normalization",
+    "optimizers",
+    "reductions",
+    "windows",
+]

@@ -38,15 +38,3 @@ def bias_add_grad(op: Body, dy: str, _format: str, *, rank: int) -> str:
 def reshape(op: Body, x: str, *, shape: tuple[int, ...]) -> str:
     """Give a tensor another shape."""
     return str(op.Reshape(x, shape))
-
-
-@operator("ReluGrad")
-def relu_grad(op: Body, dy: str, y: str) -> str:
-    """Pass a gradient where the forward output is positive."""
-    return str(op.Where(op.Greater(y, 0.0), dy, 0.0))
-
-
-@operator("RealDiv")
-def real_div(op: Body, x: str, y: str) -> str:
-    """Divide."""
-    return str(op.Div(x, y))
