@@ -93,9 +93,15 @@ class Capture:
         """Write the tensors of an operator that has just run."""
         operator = self._operators[position]
         if self._trigger is not None:
-            value_names = self._graph.nodes[position].inputs
+            node = self._graph.nodes[position]
             refusal = self._trigger.refusal(
-                operator, self._iteration, inputs, outputs, saturated=saturated, names=value_names
+                operator,
+                self._iteration,
+                inputs,
+                outputs,
+                saturated=saturated,
+                names=node.inputs,
+                written=node.update.new_values,
             )
             if refusal is not None:
                 return

@@ -49,7 +49,7 @@ class GraphRefusals:
     def slots(self, position: int) -> Iterator[tuple[Slot, Reason | None]]:
         """Yield the inputs and outputs of an operator, and why each has no file by itself."""
         node = self.graph.nodes[position]
-        for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs)):
+        for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
             for slot in range(len(values)):
                 yield (io, slot), self._slot_refusal(position, io, slot)
 

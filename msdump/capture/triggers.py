@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -74,6 +74,7 @@ class OverflowTrigger:
         *,
         saturated: bool,
         names: Sequence[str] = (),
+        written: Collection[int] = (),
     ) -> Reason | None:
         """Return why an operator is not dumped; None where it is, and what it did is logged.
 
@@ -84,6 +85,7 @@ class OverflowTrigger:
             outputs: Its outputs.
             saturated: The device's overflow status after the operator.
             names: Values that its inputs are, "" for an absent one.
+            written: Slots of the inputs that it writes in place, which show its results.
         """
         overflows = self._nonfinite(operator, outputs)
         if saturated:
@@ -93,7 +95,9 @@ class OverflowTrigger:
         if not self._limit.take():
             return Reason.OVERFLOW_LIMIT
         outputs_text = ", ".join(f"output.{slot} {kinds}" for slot, kinds in overflows)
-        cause = self._cause(operator, inputs, names)
+        read = [None if slot in written else array for slot, array in enumerate(inputs)]
+        read_names = ["" if slot in written else name for slot, name in enumerate(names)]
+        cause = self._cause(operator, read, read_names)
         _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, outputs_text, cause)
         return None
 

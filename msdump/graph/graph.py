@@ -84,6 +84,7 @@ class Node:
             One that runs as a single operator has none.
         is_added: Compilation has added it (TransData, Cast); the model has no such operator.
         update: Which of its inputs it writes in place, and how many outputs it declares.
+        forward: Name of the node whose gradient it is a part of, "" for any other operator.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Node:
     bodies: Mapping[str, Graph] = field(default_factory=dict)
     is_added: bool = False
     update: Update = NO_UPDATE
+    forward: str = ""
 
     @property
     def declared_outputs(self) -> tuple[str, ...]:
@@ -108,12 +110,25 @@ class Node:
     @property
     def inputs_after_run(self) -> tuple[str, ...]:
         """What its inputs hold once it has run: an input that it writes in place holds the new value."""
-        if not self.update.new_values:
-            return self.inputs
-        written = {
-            slot: self.outputs[out] for slot, out in self.update.new_values.items() if out < len(self.outputs)
-        }
-        return tuple(written.get(slot) or name for slot, name in enumerate(self.inputs))
+        written = dict(self._written())
+        return (
+            tuple(written.get(slot, name) for slot, name in enumerate(self.inputs))
+            if written
+            else self.inputs
+        )
+
+    @property
+    def undeclared_outputs(self) -> dict[str, str]:
+        """The outputs that hold nothing but the new value of an input, and that input."""
+        shown = set(self.declared_outputs)
+        return {value: self.inputs[slot] for slot, value in self._written() if value not in shown}
+
+    def _written(self) -> Iterator[tuple[int, str]]:
+        """Yield the slots of the inputs that it writes in place, and their new values."""
+        for slot, position in self.update.new_values.items():
+            # an output that nobody asks for may be left out
+            if slot < len(self.inputs) and position < len(self.outputs) and self.outputs[position]:
+                yield slot, self.outputs[position]
 
     @property
     def members(self) -> tuple[Node, ...]:
@@ -191,6 +206,12 @@ class Graph:
     def changeable(self) -> frozenset[str]:
         """Names of the weights that may have other values in another run: variables, and what can be fed."""
         return self.overridable | self.variables
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The outputs that a training step returns: those that are not bound to initializers."""
+        bound = set(self.bindings.values())
+        return tuple(value for value in self.outputs if value.name not in bound)
 
     @property
     def file_stem(self) -> str:

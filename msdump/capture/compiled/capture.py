@@ -109,9 +109,15 @@ class CompiledCapture:
         operator = self._nodes[position].operator
         if self._overflow is not None:
             trigger, op_debug = self._overflow
-            names = self._nodes[position].inputs
+            node = self._nodes[position]
             refusal = trigger.refusal(
-                operator, self._iteration, inputs, outputs, saturated=saturated, names=names
+                operator,
+                self._iteration,
+                inputs,
+                outputs,
+                saturated=saturated,
+                names=node.inputs,
+                written=node.update.new_values,
             )
             if refusal is not None:
                 return

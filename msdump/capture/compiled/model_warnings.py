@@ -117,7 +117,7 @@ class _ModelNames:
             _log.warning("%s: model %s has no such operator%s", subject, self._model, alike(name, candidates))
             return
         for io, index in sorted(slots):
-            count = max(len(node.inputs if io is IO.INPUT else node.outputs) for node in nodes)
+            count = max(len(node.inputs if io is IO.INPUT else node.declared_outputs) for node in nodes)
             if index >= count:
                 number = f"there are {count}, counted from 0" if count else "there is none"
                 _log.warning("%s: pos '%s%d': %s in model %s", subject, io, index, number, self._model)

@@ -73,7 +73,7 @@ def resident(graph: Graph, plan: DumpPlan) -> tuple[str, ...]:
         name
         for node, is_watched in zip(graph.nodes, watched, strict=True)
         if is_watched
-        for name in node.outputs
+        for name in node.declared_outputs
         if name
     )
 

@@ -92,7 +92,7 @@ def _walk(view: View) -> Iterator[View]:
 
 
 def _sides(node: Node) -> dict[IO, tuple[str, ...]]:
-    return {IO.INPUT: node.inputs, IO.OUTPUT: node.outputs}
+    return {IO.INPUT: node.inputs, IO.OUTPUT: node.declared_outputs}
 
 
 class _Builder:
@@ -114,7 +114,7 @@ class _Builder:
             self._add_constant(name)
         for position, node in enumerate(graph.nodes):
             self._add_node(node, position)
-        output_names = [value.name for value in graph.outputs]
+        output_names = [value.name for value in graph.results]
         no_originals = [_attribute(ge_names.ORIGINAL_NAMES, [])]
         described = [("input_desc", self._described(name)) for name in output_names]
         self._add(*_OUTPUT, output_names, no_originals, described)
@@ -134,7 +134,7 @@ class _Builder:
                 if tensor is not None:
                     forms.setdefault(name, tensor)
         read_names = {name for node in self._graph.nodes for name in reads(node)}
-        read_names |= {value.name for value in self._graph.outputs}
+        read_names |= {value.name for value in self._graph.results}
         for name in self._graph.weights:
             if name in read_names:
                 yield name, forms.get(name) or host_tensor(self._graph, name)
@@ -170,7 +170,12 @@ class _Builder:
         stream = [("stream_id", task.stream_id)] if task is not None and task.stream_id else []
         attributes = list(self._attributes(node, has_task=task is not None or not self._view.tasks))
         self._add(full_name, node.operator.op_type, node.inputs, attributes, [*stream, *described, *bodies])
-        self._producers |= {name: f"{full_name}:{slot}" for slot, name in enumerate(node.outputs) if name}
+        outputs = node.declared_outputs
+        self._producers |= {name: f"{full_name}:{slot}" for slot, name in enumerate(outputs) if name}
+        # readers of a new value that is no declared output read the input that it was written to
+        self._producers |= {
+            name: self._producers[written] for name, written in node.undeclared_outputs.items()
+        }
 
     def _slots(self, node: Node, position: int, io: IO) -> Iterator[tuple[str, Message]]:
         for slot, name in enumerate(_sides(node)[io]):

@@ -25,7 +25,7 @@ def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -
         inputs: Its inputs count.
         outputs: Its outputs count.
     """
-    names = node.inputs * inputs + node.outputs * outputs  # of a side that does not count: no names
+    names = node.inputs * inputs + node.declared_outputs * outputs  # of a side that does not count: no names
     return sum(is_no_tensor(graph, name) for name in names if name)
 
 

@@ -233,7 +233,7 @@ def unwritten(device: Ascend, position: int) -> list[Array]:
     None stands for those whose type or shape only a run tells.
     """
     graph = device.graph
-    types = [graph.types.get(name) for name in graph.nodes[position].outputs]
+    types = [graph.types.get(name) for name in graph.nodes[position].declared_outputs]
     return [None if value_type is None else _zeros(value_type) for value_type in types]
 
 

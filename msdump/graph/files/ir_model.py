@@ -37,12 +37,14 @@ class Parameter:
         name: Its name in the model.
         type: Element type and shape.
         is_weight: A weight, not an input.
+        is_inplace: A weight that a training step writes.
     """
 
     number: int
     name: str
     type: ValueType
     is_weight: bool
+    is_inplace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,10 @@ def parameters(graph: Graph) -> tuple[Parameter, ...]:
     constants = set(graph.constants)
     weights = [(name, graph.type_of(name), True) for name in graph.weights if name not in constants]
     inputs = [(value.name, value.type, False) for value in graph.inputs]
-    return tuple(Parameter(number, *fields) for number, fields in enumerate((*weights, *inputs), start=1))
+    return tuple(
+        Parameter(number, name, value_type, is_weight, name in graph.bindings)
+        for number, (name, value_type, is_weight) in enumerate((*weights, *inputs), start=1)
+    )
 
 
 def graph_name(graph_id: int) -> str:
@@ -140,8 +145,8 @@ def body_names(node: Node, graph: Graph, graph_id: int) -> dict[str, str]:
 
 
 def outputs_of(node: Node) -> tuple[str, ...]:
-    """Return a node's outputs without the unused ones at the end; "" for those before."""
-    count = len(node.outputs)
+    """Return the outputs that a node declares, without the unused ones at the end; "" for those before."""
+    count = len(node.declared_outputs)
     # exporters write trailing optional outputs as empty names
     while count and not node.outputs[count - 1]:
         count -= 1
@@ -175,7 +180,7 @@ class _Builder:
         self._statements: list[Statement] = []
         self._counts: Counter[str] = Counter()
         self._read = {name for node in graph.nodes for name in _operand_names(node)}
-        self._read |= {value.name for value in graph.outputs}
+        self._read |= {value.name for value in graph.results}
         self._operands = {
             parameter.name: StatementOperand("parameter", parameter.number, parameter.name, parameter.type)
             for parameter in self._parameters
@@ -190,7 +195,7 @@ class _Builder:
     def build(self) -> GraphStatements:
         for node in self._graph.nodes:
             self._add_node(node)
-        outputs = tuple(self._operand(value.name) for value in self._graph.outputs)
+        outputs = tuple(self._operand(value.name) for value in self._graph.results)
         types = tuple(_single(operand.type) for operand in outputs)
         # a single output is a tuple of one, too
         self._add("", "MakeTuple", self._virtual_name("Default", "MakeTuple"), outputs, types)
@@ -207,6 +212,9 @@ class _Builder:
             types[0] if len(types) == 1 else types,
             node,
         )
+        # readers of a new value that is no declared output read the input that it was written to
+        for name, written in node.undeclared_outputs.items():
+            self._operands[name] = self._operand(written)
         if len(outputs) == 1:
             self._operands[outputs[0]] = StatementOperand("statement", statement.number, outputs[0], types[0])
             return

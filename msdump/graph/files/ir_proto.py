@@ -25,6 +25,7 @@ from msdump.graph.files.ir_model import (
     program,
     source_line,
 )
+from msdump.graph.files.primal import FORWARD_LINES
 from msdump.graph.graph import Graph, ValueType
 
 if TYPE_CHECKING:
@@ -177,8 +178,12 @@ def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) ->
     values = arguments(statement.node, graph) | body_names(statement.node, graph, graph_id)
     for name, value in values.items():
         _set_value(node.attribute.add(name=name).value, value)
+    if statement.node.update.new_values:
+        _set_value(node.attribute.add(name="side_effect_mem").value, value=True)
     # MindInsight finds a line only behind a colon, unlike the .ir text's parentheses
     lines = [source_line(line, f":{line.line}") for line in reversed(statement.node.source)]
+    if statement.node.forward and lines:
+        lines.insert(0, FORWARD_LINES)
     node.source_address = "".join(f"{line}\n" for line in lines)
 
 

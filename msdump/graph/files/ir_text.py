@@ -33,12 +33,13 @@ outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
 import numpy as np
 
+from msdump.graph.files import primal
 from msdump.graph.files.arguments import Argument, arguments, number_text, tensor_text
 from msdump.graph.files.ir_model import (
     Constant,
@@ -54,7 +55,7 @@ from msdump.graph.files.ir_model import (
     program,
     source_line,
 )
-from msdump.graph.graph import UNKNOWN_RANK, Graph, Node, SourceLine, ValueType
+from msdump.graph.graph import UNKNOWN_RANK, Graph, Node, ValueType
 from msdump.record import DEFAULT_FORMAT
 
 DeviceView = Callable[[str, Node], tuple[str, str, tuple[int, ...]]]
@@ -133,7 +134,8 @@ def _parameter(parameter: Parameter) -> str:
     device = _device(_title(value_type), DEFAULT_FORMAT, _dims(value_type))
     name = one_line(parameter.name)
     if parameter.is_weight:
-        host = f"<Ref[{tensor}], {shape}, ref_key={name}, is_parameter>  :  has_default"
+        inplace = ", is_inplace" * parameter.is_inplace
+        host = f"<Ref[{tensor}], {shape}, ref_key={name}, is_parameter{inplace}>  :  has_default"
     else:
         host = f"{_host(value_type)} : {list(_dims(value_type))}"
     flag = str(parameter.is_weight).lower()
@@ -141,13 +143,15 @@ def _parameter(parameter: Parameter) -> str:
 
 
 def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) -> Iterator[str]:
+    primal_attributes = primal.primal_attributes(graph)
     for statement in code.statements:
-        yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}"
+        own = primal_attributes.get(statement.node.name, {}) if statement.node else {}
+        yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}{_primal(own)}"
         operands = ", ".join(_host(operand.type) for operand in statement.operands)
         yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
         yield from _device_line(statement.node, view)
         yield f"{_INDENT}: full_name_with_scope: ({one_line(statement.full_name)})"
-        yield from map(_source_line, statement.node.source if statement.node else ())
+        yield from _source_lines(statement.node)
 
 
 def _call(code: GraphStatements, statement: Statement) -> str:
@@ -177,6 +181,8 @@ def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
         return ""
     values = arguments(node, graph) | body_names(node, graph, graph_id)
     pairs = ", ".join(f"{name}: {_value(value)}" for name, value in values.items())
+    if node.update.new_values:
+        pairs += ", side_effect_mem: Bool(1)" if pairs else "side_effect_mem: Bool(1)"
     return f" {{instance name: {one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
 
 
@@ -192,8 +198,18 @@ def _value(value: Argument) -> str:
     return one_line(tensor_text(value) if isinstance(value, np.ndarray) else str(value))
 
 
-def _source_line(line: SourceLine) -> str:
-    return source_line(line, f"({line.line})")
+def _primal(attributes: Mapping[str, str]) -> str:
+    pairs = ", ".join(f'{name}: "{one_line(value)}"' for name, value in attributes.items())
+    return f" cnode_primal_attrs: {{{pairs}}}" if pairs else ""
+
+
+def _source_lines(node: Node | None) -> Iterator[str]:
+    if node is None:
+        return
+    if node.forward and node.source:
+        yield primal.FORWARD_LINES
+    for line in node.source:
+        yield source_line(line, f"({line.line})")
 
 
 def _device_line(node: Node | None, view: DeviceView) -> Iterator[str]:

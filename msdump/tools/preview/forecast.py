@@ -170,7 +170,7 @@ class _Rehearsal:
         for position, node in enumerate(self._graph.nodes):
             if capture.watched[position] and self._is_certain:
                 inputs = node.inputs if capture.wants_inputs else ()
-                outputs = node.outputs if capture.wants_outputs else ()
+                outputs = node.declared_outputs if capture.wants_outputs else ()
                 capture.ran(position, self._tensors.of(inputs, unknown), self._tensors.of(outputs, unknown))
         self._dump.end()
         return len(unknown), self._inside(self._graph, capture)
@@ -183,7 +183,7 @@ class _Rehearsal:
             if inner is None or not self._is_certain:
                 continue
             for node in itertools.compress(body.nodes, inner.watched):
-                sides = node.inputs * inner.wants_inputs + node.outputs * inner.wants_outputs
+                sides = node.inputs * inner.wants_inputs + node.declared_outputs * inner.wants_outputs
                 count += len(list(filter(None, sides)))
             count += self._inside(body, inner)
         return count

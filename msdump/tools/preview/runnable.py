@@ -37,7 +37,8 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
             stand_ins = _stand_ins(inner, node)
             if stand_ins is None:
                 continue
-            key = (node.domain, node.op_type, repr(sorted(node.attributes.items())), _types(node, stand_ins))
+            attributes = repr(sorted(node.attributes.items()))
+            key = (node.domain, node.op_type, node.proto.overload, attributes, _types(node, stand_ins))
             # A network repeats few kinds of operators many times, and compiling one takes milliseconds.
             if key not in refusal_of:
                 refusal_of[key] = _refusal(inner, node, stand_ins)

@@ -164,7 +164,7 @@ def _places(
     for number, inner in enumerate(graph.walk()):
         for node in inner.nodes:
             name = dump_folder.key(name_of(node))
-            for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs)):
+            for io, values in ((IO.INPUT, node.inputs_after_run), (IO.OUTPUT, node.declared_outputs)):
                 for slot, value in enumerate(values if has_gaps else filter(None, values)):
                     if value:
                         yield (name, io, slot), (str(number), value)
