@@ -23,7 +23,7 @@ from msdump.execute.compilation import emulated
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
 from msdump.execute.training import non_finite
-from msdump.execute.training.variables import Values, Variables
+from msdump.execute.training.state import TrainingState, Values
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
 from msdump.observer import Observer
@@ -47,7 +47,7 @@ class ModelState:
         has_warned: Whether a loss that is not finite was told.
     """
 
-    variables: Variables
+    variables: TrainingState
     lock: threading.RLock = field(default_factory=threading.RLock)
     is_running: bool = False
     has_warned: bool = False
@@ -97,7 +97,7 @@ class Network:
         self._process = process
         self._names = Names(self.graph, is_compiled=context.jit_level is JitLevel.O2)
         self._runs = model.runs or _shared_runs(plan, process)
-        self._shared = state or ModelState(Variables(graph))
+        self._shared = state or ModelState(TrainingState(graph))
         self._variables = self._shared.variables
         self._bound_outputs = frozenset(graph.bindings.values())
         self._given = plan, context

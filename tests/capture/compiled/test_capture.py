@@ -13,6 +13,7 @@ from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps.records import OperatorRecords
 from msdump.device.memory import Block
 from msdump.device.tasks import Task
+from msdump.graph.updates import NO_UPDATE
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.record import IO, OperatorRef
 from tests import plans
@@ -61,6 +62,8 @@ def capture(op_type="Add", task=TASK, *, plan=PLAN, data=(), blocked=()):
         members=(SimpleNamespace(operator=operator),),
         inputs=("x", "y"),
         outputs=("z",),
+        declared_outputs=("z",),
+        update=NO_UPDATE,
         bodies=(),
     )
     device = SimpleNamespace(

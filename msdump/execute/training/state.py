@@ -19,7 +19,7 @@ Values = Mapping[str, OrtValue]
 """The value of each variable by name; never changed in place, so that an older one can be restored."""
 
 
-class Variables:
+class TrainingState:
     """The variables that a model's graphs share: of inference, and of the training step.
 
     Attributes:
