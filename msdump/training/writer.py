@@ -146,10 +146,8 @@ class StepWriter:
         count = len(self.functions[key].output)
         names = [item.name for item in outputs or ()]
         names += [self._value_name(name) for _ in range(count - len(names))]
-        attributes: dict[str, Any] = dict(structure)
-        node = helper.make_node(
-            name, _names(tensors), names, domain=MINDSPORE_DOMAIN, overload=key[1], **attributes
-        )
+        node = helper.make_node(name, _names(tensors), names, domain=MINDSPORE_DOMAIN, overload=key[1])
+        node.attribute.extend(_attribute(name, value) for name, value in structure.items())
         results = self._called(node, tensors, like, outputs)
         self._add(node, name, tensors, results, structure)
         return self._single(results)
@@ -218,10 +216,9 @@ class StepWriter:
         if isinstance(item, float):
             dtype = _FLOAT32 if first is None else first.dtype
             return self.constant(np.array(item, dtype.numpy))
-        is_empty = (
-            isinstance(item, Sequence) and not item
-        )  # which numpy would take for floating-point numbers
-        return self.constant(np.asarray(item, np.int64 if is_empty else None))
+        if isinstance(item, Sequence) and not item:
+            return self.constant(np.zeros(0, np.int64))  # no axes: whole numbers, which numpy does not know
+        return self.constant(np.asarray(item))
 
     def _add(
         self,
@@ -297,6 +294,12 @@ class StepWriter:
     def opsets(self) -> list[onnx.OperatorSetIdProto]:
         """Return the operator sets of the step graph."""
         return [helper.make_opsetid("", self.opset), helper.make_opsetid(MINDSPORE_DOMAIN, 1)]
+
+
+def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
+    """Return an attribute; a tuple may be empty."""
+    kind = onnx.AttributeProto.INTS if isinstance(value, tuple) else None
+    return helper.make_attribute(name, value, attr_type=kind)
 
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from msdump.training import step_graph
 from msdump.training.losses import Loss
@@ -23,6 +25,26 @@ def _weighted(op: StepWriter, output: StepTensor, weights: StepTensor) -> StepTe
     """Sum an output, each element times a weight of its own, so that no error can cancel."""
     result: StepTensor = op.ReduceSum(op.Mul(output, weights), list(range(output.rank)), keepdims=0)
     return result
+
+
+class Erf(OpRun):
+    """The error function in float64; onnx's own rounds to float32."""
+
+    op_domain = ""
+
+    def _run(self, x: np.ndarray) -> tuple[np.ndarray]:
+        return (np.vectorize(math.erf, otypes=[np.float64])(x),)
+
+
+class Gelu(OpRun):
+    """GELU in float64; onnx's own rounds to float32."""
+
+    op_domain = ""
+
+    def _run(self, x: np.ndarray, approximate: str | None = None) -> tuple[np.ndarray]:
+        if approximate == "tanh":
+            return (0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),)
+        return (0.5 * x * (1 + np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))),)
 
 
 WEIGHTED = Loss("Weighted", lambda output: (output.dtype, output.shape), _weighted)
@@ -99,7 +121,7 @@ def numerical(model: onnx.ModelProto, weights: np.ndarray, name: str) -> np.ndar
         else numpy_helper.to_array(tensor)
         for tensor in model.graph.initializer
     }
-    evaluator = ReferenceEvaluator(_fed(model))
+    evaluator = ReferenceEvaluator(_fed(model), new_ops=[Erf, Gelu])
 
     def loss(values: dict[str, np.ndarray]) -> float:
         return float(np.sum(np.asarray(evaluator.run(None, values)[0], np.float64) * weights))
