@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -23,7 +24,8 @@ from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
-from msdump.training.scopes import ROOT, WITH_LOSS, backbone, place_of
+from msdump.training.precision import Layers, MixedPrecision, layers_of
+from msdump.training.scopes import ROOT, WITH_LOSS, Place, backbone, place_of
 from msdump.training.symbols import StepOperator, StepTensor, absent_slots, info
 from msdump.training.writer import IR_VERSION, StepWriter
 
@@ -46,6 +48,7 @@ def step_graph(
     data_parallel: bool | int | DataParallel = False,
     seed: int = 0,
     batch_statistics: bool = True,
+    precision: str | Mapping[str, str] | None = None,
 ) -> onnx.ModelProto:
     """Return the training step of a model, in MindSpore's operators.
 
@@ -65,16 +68,20 @@ def step_graph(
         seed: What the random numbers of Dropout come from: each has a seed of its own.
         batch_statistics: Whether BatchNormalization uses the statistics of the batch and moves the moving
             ones; False: it uses the moving ones, which stay as they are.
+        precision: "float16" or "bfloat16": the network computes in this type, as in MindSpore's amp level O2;
+            or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
+            in the model's own types.
 
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
         UnsupportedOpError: An operator without a gradient rule; it is named with scope and source line.
-        InputError: An unknown loss, optimizer or parameter.
+        InputError: An unknown loss, optimizer, parameter, element type or layer.
     """
     graph = loader.load(_converted(model), sizes=sizes)
     opset = max(graph.opsets.get("", _OPSET), _OLDEST_OPSET)
     writer = StepWriter(opset, seed=seed, batch_statistics=batch_statistics)
-    step = _Step(graph, writer, trainable, data_parallel_of(data_parallel))
+    choices = _Choices(trainable, data_parallel_of(data_parallel), layers_of(precision))
+    step = _Step(graph, writer, choices)
     return step.model(loss_of(loss), optimizer_of(optimizer))
 
 
@@ -111,23 +118,27 @@ def _whole(model: Model) -> onnx.ModelProto:
     return message
 
 
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """What the caller chose, besides loss and optimizer."""
+
+    trainable: Sequence[str] | None
+    parallel: DataParallel | None
+    layers: Layers
+
+
 class _Step:
     """One step graph under construction."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        writer: StepWriter,
-        trainable: Sequence[str] | None,
-        parallel: DataParallel | None,
-    ) -> None:
+    def __init__(self, graph: Graph, writer: StepWriter, choices: _Choices) -> None:
         self._graph = graph
         self._op = writer
         self._weights: dict[str, np.ndarray] = {}
         self._inputs: list[StepTensor] = []
         self._renamed: dict[str, str] = {}
-        self._trainable = trainable
-        self._parallel = parallel
+        self._trainable = choices.trainable
+        self._parallel = choices.parallel
+        self._layers = choices.layers
 
     def model(self, loss: Loss, optimizer: Optimizer) -> onnx.ModelProto:
         """Write the whole step."""
@@ -177,16 +188,23 @@ class _Step:
         return tensor
 
     def _forward(self) -> tuple[StepTensor, ...]:
-        """Write the forward operators; return the outputs of the network."""
+        """Write the forward operators; return the outputs of the network, as the loss takes them."""
         around = backbone(self._graph)
+        inputs = [item.name for item in self._inputs]
+        precision = MixedPrecision(self._layers, around, inputs, self._weights, lower)
         for node in self._graph.nodes:
             if node.bodies:
                 raise GraphError(f"{node.operator.full_name}: a branch or loop has no gradient")
-            with self._op.at(place_of(node, around)):
-                lower(self._op, self._operator(node))
+            operator = self._operator(node, place_of(node, around))
+            if self._layers:
+                precision.write(self._op, operator)
+            else:
+                with self._op.at(operator.place):
+                    lower(self._op, operator)
+        precision.check()
         return tuple(self._tensor(value.name) for value in self._graph.outputs)
 
-    def _operator(self, node: Node) -> StepOperator:
+    def _operator(self, node: Node, place: Place) -> StepOperator:
         return StepOperator(
             node.name,
             node.op_type,
@@ -195,7 +213,7 @@ class _Step:
             tuple(self._tensor(name) if name else None for name in node.inputs),
             tuple(self._typed(name) for name in node.outputs if name),
             node.attributes,
-            self._op.place,
+            place,
             absent_slots(node.outputs),
         )
 

@@ -184,7 +184,7 @@ class StepWriter:
         """Return a constant; equal ones are one value. Those that an operator reads are written."""
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
-            name = self._free("constant")
+            name = self.free_name("constant")
             self._constants[key] = self.declare(
                 StepTensor(name, dtypes.from_numpy(array.dtype), array.shape, array)
             )
@@ -228,7 +228,7 @@ class StepWriter:
         outputs: tuple[StepTensor, ...],
         attributes: Mapping[str, Any],
     ) -> None:
-        node.name = self._free(f"{self.place.path}/{primitive}")
+        node.name = self.free_name(f"{self.place.path}/{primitive}")
         for key, text in self.place.metadata().items():
             node.metadata_props.add(key=key, value=text)
         self.nodes.append(node)
@@ -243,9 +243,10 @@ class StepWriter:
         )
 
     def _value_name(self, op_type: str) -> str:
-        return self._free(f"{self.place.cells[-1][0]}.{op_type}")
+        return self.free_name(f"{self.place.cells[-1][0]}.{op_type}")
 
-    def _free(self, base: str) -> str:
+    def free_name(self, base: str) -> str:
+        """Return a name that nothing has yet, and keep it."""
         name = base
         while name in self._names:
             self._counts[base] += 1
