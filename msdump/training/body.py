@@ -69,7 +69,7 @@ class Body:
             return item
         if isinstance(item, float):
             return self._number(item)
-        array = item if isinstance(item, np.ndarray) else np.asarray(item)
+        array = item if isinstance(item, np.ndarray) else np.asarray(item, np.int64 if item == () else None)
         return self._constant(array if array.dtype != np.int32 else array.astype(np.int64))
 
     def of_element(self, value: str) -> str:

@@ -2,8 +2,8 @@
 
 Parameters stay float32; each is cast in the scope of the operator that reads it. The whole network in half
 precision is amp's level O2: its inputs are cast in the network's scope, normalisations stay in float32 (the
-layer is ``_OutputTo16``), the loss takes float32. Single layers in half precision are their ``to_float``: what
-they read is cast in their scope, and what follows goes on in the type that comes out.
+layer is ``_OutputTo16``), the loss takes float32. Single layers in half precision are their ``to_float``:
+what they read is cast in their scope, and what follows goes on in the type that comes out.
 """
 
 from __future__ import annotations
@@ -169,22 +169,20 @@ def _is_changeable(item: StepTensor) -> bool:
 
 def _type_variables(node: StepOperator, opset: int, element: DType) -> tuple[Sequence[str], Sequence[str]]:
     """Return the type variable of each input and output; "" where it cannot have the element type."""
-    unknown = [""] * len(node.inputs), [""] * len(node.outputs)
     if node.domain:
-        return unknown
+        return [""] * len(node.inputs), [""] * len(node.outputs)
     schema = defs.get_schema(node.op_type, opset)
     text = type_text(element)
-    sides = (schema.inputs, len(node.inputs)), (schema.outputs, len(node.outputs))
-    reads, writes = (
-        [
-            parameters[min(slot, len(parameters) - 1)].type_str
-            if text in parameters[min(slot, len(parameters) - 1)].types
-            else ""
-            for slot in range(count)
-        ]
-        for parameters, count in sides
+
+    def variable(parameters: Sequence[defs.OpSchema.FormalParameter], slot: int) -> str:
+        parameter = parameters[min(slot, len(parameters) - 1)]  # the last one may stand for many
+        return parameter.type_str if text in parameter.types else ""
+
+    count = len(node.outputs) + len(node.absent)
+    return (
+        [variable(schema.inputs, slot) for slot in range(len(node.inputs))],
+        [variable(schema.outputs, slot) for slot in range(count) if slot not in node.absent],
     )
-    return reads, writes
 
 
 def _output_to_16(place: Place, depth: int) -> tuple[Place, Place]:

@@ -14,13 +14,15 @@ import onnx
 from onnx import external_data_helper, helper, numpy_helper, version_converter
 
 from msdump import dtypes, reading
-from msdump.errors import GraphError, InputError
+from msdump.errors import GraphError, InputError, name_hint
 from msdump.graph import loader, validity
 from msdump.graph.graph import Graph, Node
 from msdump.graph.message import split_model
+from msdump.plan import DeviceTarget
 from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
+from msdump.training.loss_scale import LossScale, Rest, loss_scale_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
@@ -49,6 +51,8 @@ def step_graph(
     seed: int = 0,
     batch_statistics: bool = True,
     precision: str | Mapping[str, str] | None = None,
+    loss_scale: float | str | LossScale | None = None,
+    device_target: str = "CPU",
 ) -> onnx.ModelProto:
     """Return the training step of a model, in MindSpore's operators.
 
@@ -71,6 +75,9 @@ def step_graph(
         precision: "float16" or "bfloat16": the network computes in this type, as in MindSpore's amp level O2;
             or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
             in the model's own types.
+        loss_scale: A number that the loss is scaled with, ``dynamic:65536,factor=2,window=2000``, or a scale.
+        device_target: The device whose form the step has: on "Ascend" one operator, AllFinite, checks the
+            gradients for overflow; on others each gradient is checked by operators of its own.
 
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
@@ -80,9 +87,19 @@ def step_graph(
     graph = loader.load(_converted(model), sizes=sizes)
     opset = max(graph.opsets.get("", _OPSET), _OLDEST_OPSET)
     writer = StepWriter(opset, seed=seed, batch_statistics=batch_statistics)
-    choices = _Choices(trainable, data_parallel_of(data_parallel), layers_of(precision))
+    choices = _Choices(
+        trainable, data_parallel_of(data_parallel), layers_of(precision), _device(device_target)
+    )
     step = _Step(graph, writer, choices)
-    return step.model(loss_of(loss), optimizer_of(optimizer))
+    return step.model(loss_of(loss), optimizer_of(optimizer), loss_scale_of(loss_scale))
+
+
+def _device(name: str) -> DeviceTarget:
+    if name not in set(DeviceTarget):
+        raise InputError(
+            f"unknown device {name!r}: allowed are {', '.join(DeviceTarget)}{name_hint(name, DeviceTarget)}"
+        )
+    return DeviceTarget(name)
 
 
 def _converted(model: Model) -> Model:
@@ -125,6 +142,7 @@ class _Choices:
     trainable: Sequence[str] | None
     parallel: DataParallel | None
     layers: Layers
+    device_target: DeviceTarget
 
 
 class _Step:
@@ -139,8 +157,9 @@ class _Step:
         self._trainable = choices.trainable
         self._parallel = choices.parallel
         self._layers = choices.layers
+        self._device_target = choices.device_target
 
-    def model(self, loss: Loss, optimizer: Optimizer) -> onnx.ModelProto:
+    def model(self, loss: Loss, optimizer: Optimizer, scale: LossScale) -> onnx.ModelProto:
         """Write the whole step."""
         self._declare()
         outputs = self._forward()
@@ -148,18 +167,32 @@ class _Step:
         label = self._input(StepTensor(f"inputs{len(self._inputs)}", label_type, label_shape))
         with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
             value = loss.write(self._op, outputs[0], label)
+        trained = self._backward(value, scale.seed(self._op, value, self._state))
+        others = scale.write(self._op, trained, self._rest(optimizer))
+        return self._assembled([value, *others])
+
+    def _backward(self, loss: StepTensor, seed: StepTensor) -> Trained:
+        """Write the gradients; return the parameters that have one."""
         parameters = self._parameters()
         backward = BackwardPass(self._op, tuple(self._op.operators), [item.name for item in parameters])
-        backward.run(value, self._op.constant(np.array(1, value.dtype.numpy)))
+        backward.run(loss, seed)
         pairs = [(item, backward.gradient(item)) for item in parameters]
-        trained: Trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
-        if self._parallel is not None:
-            trained = self._parallel.write(self._op, trained)
+        return [(item, gradient) for item, gradient in pairs if gradient is not None]
+
+    def _rest(self, optimizer: Optimizer) -> Rest:
+        """Return what follows the gradients."""
+        place = ROOT.inside(("optimizer", optimizer.cell))
         normalizing = scales_and_shifts(self._graph)
-        updated = [TrainedParameter(item, gradient, item.name in normalizing) for item, gradient in trained]
-        with self._op.at(ROOT.inside(("optimizer", optimizer.cell))):
-            optimizer.write(self._op, updated, self._state)
-        return self._assembled(value)
+
+        def reduce(trained: Trained) -> Trained:
+            return trained if self._parallel is None else self._parallel.write(self._op, trained)
+
+        def update(trained: Trained) -> None:
+            parameters = [TrainedParameter(item, dy, item.name in normalizing) for item, dy in trained]
+            with self._op.at(place):
+                optimizer.write(self._op, parameters, self._state)
+
+        return Rest(reduce, update, place, self._state, self._device_target is DeviceTarget.ASCEND)
 
     def _declare(self) -> None:
         """Take over inputs and weights, and keep the names of all values of the model."""
@@ -202,7 +235,8 @@ class _Step:
                 with self._op.at(operator.place):
                     lower(self._op, operator)
         precision.check()
-        return tuple(self._tensor(value.name) for value in self._graph.outputs)
+        outputs = tuple(self._tensor(value.name) for value in self._graph.outputs)
+        return tuple(precision.loss_input(self._op, item) for item in outputs) if self._layers else outputs
 
     def _operator(self, node: Node, place: Place) -> StepOperator:
         return StepOperator(
@@ -261,8 +295,8 @@ class _Step:
         # an initializer that is listed as an input, too, is that input's default
         return self._input(tensor) if is_input else tensor
 
-    def _assembled(self, loss: StepTensor) -> onnx.ModelProto:
-        outputs = [info(loss), *(info(value) for value in self._op.bindings.values())]
+    def _assembled(self, results: Sequence[StepTensor]) -> onnx.ModelProto:
+        outputs = [*map(info, results), *(info(value) for value in self._op.bindings.values())]
         written = {value.name for value in outputs}
         graph = helper.make_graph(
             self._op.written(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from msdump.graph.builder import value_type
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
 from msdump.training.body import OPERATORS, Structure, function, overload
+from msdump.training.branches import WrittenBody, names_read
 from msdump.training.scopes import ROOT, Place
 from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, info
 
@@ -84,6 +86,37 @@ class StepWriter:
             return self._single(self.emit(op_type, inputs, attributes, outputs=outputs))
 
         return add
+
+    @contextmanager
+    def body(self) -> Iterator[WrittenBody]:
+        """Write into the body of a branch for a while."""
+        around = self.nodes, self.operators
+        body = WrittenBody([], [])
+        self.nodes, self.operators = body.nodes, body.operators
+        try:
+            yield body
+        finally:
+            self.nodes, self.operators = around
+
+    def branch(
+        self,
+        condition: StepTensor,
+        then: tuple[WrittenBody, Sequence[StepTensor]],
+        otherwise: tuple[WrittenBody, Sequence[StepTensor]],
+    ) -> tuple[StepTensor, ...]:
+        """Add an If of two bodies; return its outputs.
+
+        Args:
+            condition: Decides.
+            then: The body for a true condition, and what it gives.
+            otherwise: The one for a false condition; it gives tensors of the same types.
+        """
+        graphs = {
+            name: body.graph(f"{self.place.path}/{name}", outputs)
+            for name, (body, outputs) in (("then_branch", then), ("else_branch", otherwise))
+        }
+        results = [replace(item, name=self._value_name("If"), value=None) for item in then[1]]
+        return self.emit("If", [condition], graphs, outputs=results)
 
     @staticmethod
     def _single(tensors: tuple[StepTensor, ...]) -> Any:
@@ -202,7 +235,7 @@ class StepWriter:
 
     def written(self) -> list[onnx.NodeProto]:
         """Return all nodes in order, behind the constants that they read."""
-        read = {name for node in self.nodes for name in node.input}
+        read = set(names_read(self.nodes))
         constants = [tensor for tensor in self.types.values() if tensor.value is not None]
         return [*(constant_node(tensor) for tensor in constants if tensor.name in read), *self.nodes]
 

@@ -9,6 +9,7 @@ from msdump.training.operators import (
     losses,
     normalization,
     optimizers,
+    overflow,
     reductions,
     windows,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "losses",
     "normalization",
     "optimizers",
+    "overflow",
     "reductions",
     "windows",
 ]

@@ -1,0 +1,171 @@
+"""Mixed precision and loss scales: types and scopes of a step, and which steps change the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import msdump
+from msdump.errors import InputError
+from msdump.training import step_graph
+from msdump.training.loss_scale import DynamicLossScale
+from tests.training.mlp import batch, mlp
+
+BACKBONE = "Default/network-WithLossCell/_backbone-MLP"
+MANAGER = "Default/loss_scaling_manager-DynamicLossScaleUpdateCell"
+
+
+def _step(**choices):
+    options = {"optimizer": "momentum:0.1,0.9"} | choices
+    return step_graph(mlp(has_norm=options.pop("has_norm", False)), **options)
+
+
+def _operators(model, start):
+    """Return the types of the operators whose names begin with a text, in order, behind their place."""
+    return [
+        node.name.removeprefix(start).rsplit("/", 1)[0] + "/" + node.op_type
+        for node in model.graph.node
+        if node.name.startswith(start) and node.op_type != "Constant"
+    ]
+
+
+def _types(model):
+    """Return the element type of every value, by name."""
+    values = [*model.graph.value_info, *model.graph.input, *model.graph.output]
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+
+
+def test_network_in_float16_has_casts_where_amp_has_them():
+    """Inputs are cast in the network's scope, weights in their layers', a LayerNorm stays in float32."""
+    model = _step(precision="float16", has_norm=True)
+
+    assert _operators(model, BACKBONE) == [
+        "/Cast",
+        *("/fc1-Dense/Cast", "/fc1-Dense/Cast", "/fc1-Dense/MatMul", "/fc1-Dense/BiasAdd"),
+        "/norm-_OutputTo16/_backbone-LayerNorm/Cast",
+        "/norm-_OutputTo16/_backbone-LayerNorm/LayerNorm",
+        "/norm-_OutputTo16/Cast",
+        "/relu-ReLU/Relu",
+        *("/fc2-Dense/Cast", "/fc2-Dense/Cast", "/fc2-Dense/MatMul", "/fc2-Dense/BiasAdd"),
+    ]
+    types = _types(model)
+    halves = {node.op_type for node in model.graph.node if node.output and types.get(node.output[0]) == 10}
+    assert {"Cast", "MatMul", "BiasAdd", "Relu", "BiasAddGrad", "ReluGrad"} == halves
+
+
+def test_layers_in_float16_hand_their_type_on():
+    """A layer with a type of its own casts what it reads; what follows computes in what comes out."""
+    model = _step(precision={"fc1": "float16"})
+
+    assert _operators(model, BACKBONE) == [
+        *("/fc1-Dense/Cast", "/fc1-Dense/Cast", "/fc1-Dense/Cast"),
+        *("/fc1-Dense/MatMul", "/fc1-Dense/BiasAdd", "/relu-ReLU/Relu"),
+        *("/fc2-Dense/Cast", "/fc2-Dense/Cast", "/fc2-Dense/MatMul", "/fc2-Dense/BiasAdd"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"precision": "float16"},
+        {"precision": "bfloat16"},
+        {"precision": {"fc1": "float16", "fc2": "float16"}},
+        {"precision": "float16", "loss_scale": 1024},
+        {"precision": "float16", "loss_scale": "dynamic:1024"},
+        {"precision": "float16", "loss_scale": "dynamic:1024", "device_target": "Ascend"},
+    ],
+    ids=str,
+)
+def test_losses_fall_alike_in_every_precision(choices):
+    """Half types and scales move the losses of the first steps by their rounding alone."""
+    exact = msdump.load(_step())
+    network = msdump.load(_step(**choices))
+    tolerance = 0.02 if choices.get("precision") == "bfloat16" else 0.003
+
+    for step in range(3):
+        loss = np.asarray(_first(network.train_step(*batch(step))))
+
+        assert loss.dtype == np.float32
+        assert loss == pytest.approx(float(exact.train_step(*batch(step))), rel=tolerance)
+    for name, array in network.state().items():
+        np.testing.assert_allclose(array, exact.state().get(name, array), atol=10 * tolerance, err_msg=name)
+
+
+def _first(result):
+    return result[0] if isinstance(result, tuple) else result
+
+
+def test_static_scale_multiplies_the_first_gradient_and_divides_the_last_ones():
+    """One Mul follows the loss's gradient, one before each update undoes it."""
+    model = _step(precision="float16", loss_scale=1024)
+
+    assert _operators(model, "Default/optimizer-Momentum") == [
+        *["/Mul"] * 4,
+        "/AssignAdd",
+        *["/ApplyMomentum"] * 4,
+    ]
+    loss = "Gradients/Default/network-WithLossCell/_loss_fn-SoftmaxCrossEntropyWithLogits"
+    grad = "/Grad_SparseSoftmaxCrossEntropyWithLogits"
+    assert _operators(model, loss) == [f"{grad}/SparseSoftmaxCrossEntropyWithLogits", f"{grad}/Mul"]
+
+
+@pytest.mark.parametrize("device_target", ["CPU", "Ascend"])
+def test_dynamic_scale_leaves_an_overflowing_step_out(device_target):
+    """The scale shrinks after an overflow, grows after its window; weights stay and move accordingly."""
+    scale = DynamicLossScale(value=2.0**20, factor=64, window=2)
+    network = msdump.load(_step(precision="float16", loss_scale=scale, device_target=device_target))
+    facts = []
+
+    for step in range(4):
+        before = network.state()
+        _, overflow = network.train_step(*batch(step))
+        after = network.state()
+        moved = any((before[name] != after[name]).any() for name in ("fc1.weight", "moments.fc1.weight"))
+        facts.append((bool(overflow), bool(moved), float(after["scale_sense"]), int(after["global_step"][0])))
+
+    assert facts == [
+        (True, False, 2.0**14, 0),
+        (False, True, 2.0**14, 1),
+        (False, True, 2.0**20, 2),
+        (True, False, 2.0**14, 2),
+    ]
+
+
+def test_check_for_overflow_has_the_operators_of_the_device():
+    """Elsewhere each gradient has five operators, on Ascend all have one; the scale's cell is the same."""
+    cpu = _step(loss_scale="dynamic", precision="float16")
+    ascend = _step(loss_scale="dynamic", precision="float16", device_target="Ascend")
+
+    each = ["Default/IsFinite", "Default/ReduceAll", "Default/Cast", "Default/Sub", "Default/Reshape"]
+    scaling = ["Default/Reciprocal", *["Default/Mul"] * 4]
+    end = ["Default/Not", "Default/If"]
+
+    def top(model):
+        return [text for text in _operators(model, "") if text.count("/") == 1]
+
+    assert top(cpu) == [*scaling, *each * 4, "Default/Sum", "Default/Reshape", "Default/LessOrEqual", *end]
+    assert top(ascend) == [*scaling, "Default/AllFinite", *end]
+    assert _operators(cpu, MANAGER) == _operators(ascend, MANAGER)
+    assert sorted(text.strip("/") for text in _operators(cpu, MANAGER)) == sorted(
+        ["Sub", "Mul", "Max", "Where", "LessOrEqual", "Or", "And", "Mul", "Where", "Where", "Add"]
+        + ["Assign"] * 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"precision": "float8"}, "unknown precision 'float8': allowed are float32, float16, bfloat16"),
+        ({"precision": {"fc3": "float16"}}, "layer 'fc3'"),
+        ({"loss_scale": 0}, "value is 0.0, allowed is more than 0"),
+        ({"loss_scale": "dynamic:1024,factor=1"}, "factor is 1.0, allowed is more than 1"),
+        ({"loss_scale": "dynamics"}, "did you mean 'dynamic'"),
+        ({"device_target": "TPU"}, "unknown device 'TPU'"),
+    ],
+)
+def test_wrong_choices_are_named(choices, words):
+    """A type, layer, scale or device that does not exist is refused with the allowed ones."""
+    with pytest.raises(InputError, match=words):
+        _step(**choices)
