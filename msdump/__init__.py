@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from msdump import communication
     from msdump.frontends import acl, torchair
     from msdump.frontends.mindspore import (
         data_sink,
@@ -30,6 +31,7 @@ __all__ = [
     "Network",
     "__version__",
     "acl",
+    "communication",
     "data_sink",
     "dump_start",
     "dump_step",
@@ -56,7 +58,11 @@ _HOMES = {
 }
 
 
-_DOORS = {"acl": "msdump.frontends.acl", "torchair": "msdump.frontends.torchair"}
+_DOORS = {
+    "acl": "msdump.frontends.acl",
+    "communication": "msdump.communication",
+    "torchair": "msdump.frontends.torchair",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ MsdumpError
 │   └── UnsupportedIRVersionError
 ├── InputError                  (also ValueError)
 ├── ExecutionError              (also RuntimeError)
+│   └── RankError
 ├── ReentryError                (also RuntimeError)
 ├── NotAvailableError           (also NotImplementedError)
 ├── DeviceMemoryError           (also MemoryError)
@@ -132,6 +133,19 @@ class ExecutionError(MsdumpError, RuntimeError):
         """Prefix the message with the operator's full name."""
         self.operator = operator
         super().__init__(f"operator {operator} failed: {message}")
+
+
+class RankError(ExecutionError):
+    """A collective in which the other ranks do not take part, since one failed, ended or does otherwise.
+
+    Attributes:
+        culprit: The rank whose fault it is, None where several ranks contradict each other.
+    """
+
+    def __init__(self, operator: str, message: str, culprit: int | None = None) -> None:
+        """Keep the rank beside the message."""
+        self.culprit = culprit
+        super().__init__(operator, message)
 
 
 class ReentryError(MsdumpError, RuntimeError):

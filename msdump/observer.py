@@ -26,6 +26,16 @@ class Observer(Protocol):
     wants_inputs: bool
     wants_outputs: bool
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows.
+
+        Other operators are seen once they have run: theirs hold nothing else before.
+
+        Args:
+            position: Place of the operator in the graph's execution order.
+            inputs: Its inputs, nothing where the observer does not want them.
+        """
+
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:

@@ -14,12 +14,14 @@ import numpy as np
 from msdump.capture.graphs import ge_files
 from msdump.capture.process import PROCESS, Process
 from msdump.capture.recorder import Model, Recorder
+from msdump.communication.collectives import Collectives
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
 from msdump.errors import NotAvailableError, ReentryError
 from msdump.execute import feeds, values
 from msdump.execute.compilation import emulated
+from msdump.execute.exchange import collectives_of
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
 from msdump.execute.training import non_finite
@@ -105,7 +107,8 @@ class Network:
         exits.hold_runs(self._shared.lock)  # a process that ends waits for the run to end
         if self.plan is not None or self._device is not None:
             _warn_of_unseen(graph)
-        self._program = _program(self.graph, self._device, context)
+        self._collectives = collectives_of(graph, plan, context)
+        self._program = _program(self.graph, self._device, context, self._collectives)
         self._recorder = Recorder(
             self.graph,
             self.plan,
@@ -221,6 +224,11 @@ class Network:
                 if trains:
                     return self._trained(inputs)
                 return self._recorder.record(inputs, partial(self._run, inputs))
+            except BaseException as error:
+                # its files are complete by now, and the other ranks may wait for it
+                if self._collectives is not None:
+                    self._collectives.failed(f"{type(error).__name__}: {error}")
+                raise
             finally:
                 shared.is_running = False
 
@@ -259,6 +267,8 @@ class Network:
 
     def _fault(self, inputs: Mapping[str, Any], before: Values) -> str:
         """Return what made a loss that is not finite; the step runs once more, seen by nobody else."""
+        if self._collectives is not None:
+            return ""  # the other ranks do not run it once more
         fed = {name: before[name] for name in self.graph.variables}
         return non_finite.first_fault(self._program, {**self._feeds(inputs), **fed})
 
@@ -376,8 +386,11 @@ def _warn_of_unseen(graph: Graph) -> None:
         )
 
 
-def _program(graph: Graph, device: Ascend | None, context: Context) -> Program:
+def _program(
+    graph: Graph, device: Ascend | None, context: Context, collectives: Collectives | None
+) -> Program:
     """Return the program of a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
     if device is not None:
-        return Program(graph, device.roundings)
-    return Program(graph, on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None)
+        return Program(graph, device.roundings, collectives=collectives)
+    on = gpu_runtime() if context.device_target is DeviceTarget.GPU else None
+    return Program(graph, on=on, collectives=collectives)

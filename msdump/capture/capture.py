@@ -82,12 +82,20 @@ class Capture:
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
+        self._started: int | None = None  # the collective that goes on, its inputs written
 
     def begin(self, directory: str, iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directory."""
         self._directory = directory
         self._iteration = iteration
+        self._started = None
         self.entered = False
+
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Write the inputs of a collective, which then are there, whatever becomes of the other ranks."""
+        if self._trigger is None:  # else its results decide whether it is dumped
+            self._write(position, inputs, ())
+            self._started = position
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""
@@ -105,13 +113,18 @@ class Capture:
             )
             if refusal is not None:
                 return
-        if self._plan.what.saves_kernel_args:
-            self._write_args(position)
-        for _ in range(self._no_tensors[position]):
-            self._pipeline.skip(Reason.NO_TENSOR)
-        records = self._records.of_both(
-            operator, position, inputs, self._useful(operator, outputs), self._now
-        )
+        self._write(position, inputs, self._useful(operator, outputs))
+
+    def _write(self, position: int, inputs: Arrays, outputs: Arrays) -> None:
+        operator = self._operators[position]
+        if self._started == position:  # what comes before the outputs is written
+            self._started, inputs = None, ()
+        else:
+            if self._plan.what.saves_kernel_args:
+                self._write_args(position)
+            for _ in range(self._no_tensors[position]):
+                self._pipeline.skip(Reason.NO_TENSOR)
+        records = self._records.of_both(operator, position, inputs, outputs, self._now)
         self._pipeline.take(self._directory, operator, _NO_TASK, records)
 
     def _useful(self, operator: OperatorRef, outputs: Arrays) -> Arrays:

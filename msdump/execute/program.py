@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 
 from msdump import dtypes
+from msdump.communication.agreement import Fingerprint
+from msdump.communication.collectives import Collectives
+from msdump.communication.world import current
 from msdump.device.memory import lifetimes
 from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
 from msdump.execute.control import Control, Frame, RunnableBody, Site, control
+from msdump.execute.exchange import Exchange
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
 from msdump.execute.runtime import OrtValue, Run, Runtime, runtime, short
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
+from msdump.graph.collectives.calls import CollectiveCall, call_of
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 from msdump.observer import Array, Observer
@@ -73,6 +78,7 @@ class Program:
         *,
         on: Runtime | None = None,
         around: Graph | None = None,
+        collectives: Collectives | None = None,
     ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
@@ -82,8 +88,10 @@ class Program:
             copies: Values and copies that the program around a body has made of the weights.
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
+            collectives: What exchanges tensors with other ranks; None: as a network that nobody knows.
         """
         self.graph = graph
+        self._collectives = collectives
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
         self._weights = WeightStore(graph.weights, copies)
         self._roundings = roundings
@@ -102,6 +110,9 @@ class Program:
         ]
 
     def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> _Operator:
+        call = call_of(node)
+        if call is not None:
+            return self._exchange(position, node, dead, call)
         if not node.bodies:
             return _Operator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
@@ -114,12 +125,34 @@ class Program:
             control=lambda frame, observer: _picked(run(frame, observer), used),
         )
 
+    def _exchange(self, position: int, node: Node, dead: tuple[int, ...], call: CollectiveCall) -> _Operator:
+        exchange = Exchange(
+            position,
+            node,
+            call,
+            collectives=self._collectives or Collectives(current(), Fingerprint()),
+            read=self._tensor,
+            roundings=self._roundings(node),
+        )
+        status = (self._status,) * exchange.has_status
+        slots = tuple(self.slots[name] for name in node.outputs if name)
+        return _Operator(position, node, dead + status, results=slots + status, control=exchange)
+
     def _bodies(self, node: Node) -> dict[str, RunnableBody]:
         return {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
 
     def _inner(self, body: Graph) -> Program:
         copies = self._weights.copies
-        self._programs.append(Program(body, self._roundings, copies, on=self._runtime, around=self.graph))
+        self._programs.append(
+            Program(
+                body,
+                self._roundings,
+                copies,
+                on=self._runtime,
+                around=self.graph,
+                collectives=self._collectives,
+            )
+        )
         return self._programs[-1]
 
     @property

@@ -64,6 +64,15 @@ def owned(array: np.ndarray) -> OrtValue:
     return _copied(_packed(array, row), array.shape, row)
 
 
+def space(shape: tuple[int, ...], dtype: np.dtype) -> tuple[OrtValue | None, np.ndarray]:
+    """Return an array without contents, and the value whose memory it is; None for types that numpy lacks."""
+    row = dtypes.from_numpy(dtype)
+    if row.numpy not in _NATIVE_TYPES or row is dtypes.STRING or dtype.kind == "c":
+        return None, np.empty(shape, dtype)
+    value = native.OrtValue.ortvalue_from_shape_and_onnx_type(list(shape), row.onnx, _CPU)
+    return value, to_array(value)
+
+
 def contiguous(array: np.ndarray) -> np.ndarray:
     """Return the array in C order and native byte order, copied only where it must be."""
     if not array.dtype.isnative:

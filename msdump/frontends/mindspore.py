@@ -10,7 +10,7 @@ from typing import Any
 
 from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
-from msdump.communication.world import own
+from msdump.communication.world import current, own
 from msdump.errors import InputError
 from msdump.frontends import settings
 from msdump.frontends.configurations import Config, Configurations
@@ -59,7 +59,9 @@ def _current() -> ProcessState:
 
 
 def _of_rank(shared: ProcessState) -> ProcessState:
-    return ProcessState(Process(), dict(shared.options), dict(shared.calls), shared.configurations)
+    state = ProcessState(Process(), dict(shared.options), dict(shared.calls), shared.configurations)
+    current().call_at_end(state.process.close)
+    return state
 
 
 def set_context(**named_settings: Any) -> None:

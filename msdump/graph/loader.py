@@ -16,6 +16,7 @@ from msdump import reading
 from msdump.errors import GraphError
 from msdump.graph import names, validity, weights
 from msdump.graph.builder import Builder, Shared
+from msdump.graph.collectives.standins import with_standins
 from msdump.graph.graph import IN_MEMORY, Graph, Training
 from msdump.graph.message import functions, pass_through, split_model, training_info
 from msdump.graph.message.training_info import TrainingMessage
@@ -177,6 +178,6 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the types of its values, those inside branches and loops included."""
     try:
-        return shape_inference.infer_shapes(model, data_prop=True)
+        return shape_inference.infer_shapes(with_standins(model), data_prop=True)
     except Exception:  # noqa: BLE001 - inference is a convenience: a model runs without it
         return model

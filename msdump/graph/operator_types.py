@@ -11,6 +11,9 @@ A model defines each as a function of standard operators, so that any runtime ru
 is one operator with one kernel; functions of one name that differ in structure differ in their overloads.
 """
 
+WORLD_GROUP: Final = "hccl_world_group"
+"""HCCL's name of the group of all ranks, in which collectives take part that name none."""
+
 CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators that run other operators: those of the graphs in their attributes."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msdump.graph.collectives.calls import HCOM_NAMES, Collective
 from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
 from msdump.graph.operator_types import canonical_domain
 
@@ -321,8 +322,13 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "LSTM": "LSTM",
     "GRU": "DynamicGRUV2",
     "NegativeLogLikelihoodLoss": "NLLLoss",
+    # onnxruntime's collectives
+    "com.microsoft::AllToAll": str(Collective.ALL_TO_ALL),
     "SoftmaxCrossEntropyLoss": "SparseSoftmaxCrossEntropyWithLogits",
 }
 
-GE_TYPES: Final[Mapping[str, str]] = {"Div": "RealDiv"}
+GE_TYPES: Final[Mapping[str, str]] = {
+    "Div": "RealDiv",
+    **{str(kind): name for name, kind in HCOM_NAMES.items()},
+}
 """Primitives that bear another name in a compiled graph."""

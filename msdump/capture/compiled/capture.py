@@ -79,6 +79,7 @@ class CompiledCapture:
         self._directory = ""
         self._iteration = 0
         self._inputs: dict[str, Any] = {}
+        self._started: int | None = None  # the collective that goes on, its inputs written
         self.bodies: Mapping[int, CompiledCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: dict[str, Any]) -> None:
@@ -91,6 +92,7 @@ class CompiledCapture:
         """
         self._directory = directory
         self._iteration = iteration
+        self._started = None
         self._inputs = inputs
 
     def end(self) -> None:
@@ -98,6 +100,13 @@ class CompiledCapture:
         self._inputs = {}
         for body in self.bodies.values():
             body.end()
+
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Write the inputs of a collective, which then are there, whatever becomes of the other ranks."""
+        task = self._tasks[position]
+        if task is not None and self._overflow is None:  # else its results decide whether it is dumped
+            self._started = position
+            self._write(position, task, inputs, None)
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write an operator that has just run."""
@@ -123,17 +132,28 @@ class CompiledCapture:
                 return
             # vendor: a file of its own tells of the overflow, earlier than the operator's
             op_debug.write(self._directory, task, CLOCK.now())
+        # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
+        if not is_collective(operator.op_type):
+            self._write(position, task, inputs, outputs)
+            return
+        if self._started != position:
+            self._write(position, task, inputs, None)
+        self._started = None
+        self._write(position, task, None, outputs)
+
+    def _write(self, position: int, task: Task, inputs: Arrays | None, outputs: Arrays | None) -> None:
+        """Write a file of an operator's tensors; None: those have a file of their own."""
         for name in self._data.get(position, ()):
             self._write_data(name)
-        inputs = self._unblocked(position, IO.INPUT, inputs)
-        outputs = self._unblocked(position, IO.OUTPUT, outputs)
-        files: tuple[tuple[Arrays, Arrays], ...] = ((inputs, outputs),)
-        # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
-        if is_collective(operator.op_type):
-            files = (inputs, ()), ((), outputs)
-        for file_inputs, file_outputs in files:
-            records = self._records.at_once(operator, position, file_inputs, file_outputs, CLOCK.now())
-            self._pipeline.take(self._directory, operator, task, records)
+        operator = self._nodes[position].operator
+        records = self._records.at_once(
+            operator,
+            position,
+            () if inputs is None else self._unblocked(position, IO.INPUT, inputs),
+            () if outputs is None else self._unblocked(position, IO.OUTPUT, outputs),
+            CLOCK.now(),
+        )
+        self._pipeline.take(self._directory, operator, task, records)
 
     def enter(self, body: Graph) -> CompiledCapture | None:
         """Return the observer of a branch or the body of a loop, which is about to run once."""

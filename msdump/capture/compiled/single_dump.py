@@ -91,6 +91,9 @@ class SingleDump:
         del run, inputs
         return self
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Ignore what is about to run: an operator that is called alone is written once it ran."""
+
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the operator that has just run, once for each level."""
         del saturated

@@ -172,6 +172,9 @@ class WatcherCapture:
         self._run.memory.clear()
         self._run.watched.clear()
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Ignore what is about to run: the watcher writes outputs alone."""
+
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> dict[str, np.ndarray]:

@@ -57,6 +57,10 @@ class FaultyRun:
         self.watched: Sequence[bool] = (True,) * self._image.count
         self.wants_inputs = relay.wants_inputs
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Let the capture see a collective that is about to run."""
+        self._relay.starting(position, inputs)
+
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:

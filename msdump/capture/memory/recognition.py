@@ -43,6 +43,9 @@ class Recognition:
         """Device memory of the run so far."""
         return self.meter.use
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Ignore what is about to run."""
+
     def ran(
         self,
         position: int,

@@ -32,6 +32,11 @@ class Relay:
         shown = outputs if capture.wants_outputs else ()  # as the loop would do for the capture alone
         return capture.ran(position, inputs, shown, saturated=saturated)
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Pass on a collective that is about to run, where the capture watches it."""
+        if self._capture is not None and self._capture.watched[position]:
+            self._capture.starting(position, inputs)
+
     def failed(self, position: int, inputs: Arrays) -> None:
         """Pass on a failed operator."""
         if self._capture is not None:

@@ -62,6 +62,9 @@ class _Search:
         """Every operator is watched until one is found."""
         return (not self.found,) * len(self.graph.nodes)
 
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Ignore what is about to run."""
+
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> Any:
         """Look at an operator that has just run."""
         del saturated

@@ -17,6 +17,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import MsdumpError
+from msdump.graph.collectives.calls import collective
 from msdump.graph.graph import Graph, Node, Value, ValueType
 from msdump.graph.operator_types import RANDOM
 from msdump.graph.order import reads
@@ -115,7 +116,7 @@ class _Search:
 
     def _folds(self, node: Node) -> bool:
         # of operators of other domains it is not known whether they give the same in every run
-        if node.domain or node.op_type in _VARYING or _has_subgraph(node):
+        if node.domain or node.op_type in _VARYING or _is_collective(node) or _has_subgraph(node):
             return False
         if self._folds_by_shape(node):
             return True
@@ -145,6 +146,10 @@ def _needed_values(graph: Graph) -> Iterator[str]:
     yield from (value.name for value in graph.outputs)
     for node in graph.nodes:
         yield from (name for name in reads(node) if node.bodies or name not in node.inputs)
+
+
+def _is_collective(node: Node) -> bool:
+    return collective(node.domain, node.op_type) is not None
 
 
 def _has_subgraph(node: Node) -> bool:

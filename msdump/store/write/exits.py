@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -35,8 +36,11 @@ class Writer(Protocol):
         """In a forked child: drop what the parent writes."""
 
 
+_log = logging.getLogger("msdump.store")
+
 _registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
+_last: Final[dict[Writer, None]] = {}  # those that come after all others
 _runs: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 
@@ -44,7 +48,7 @@ _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run th
 def register(writer: Writer) -> None:
     """Call a writer's ``forget`` in forked children from now on, while it lives, and listen to SIGTERM."""
     _registered.add(writer)
-    _listen()
+    listen()
 
 
 def activate(writer: Writer) -> None:
@@ -52,7 +56,18 @@ def activate(writer: Writer) -> None:
     if writer in _active:
         return
     _active[writer] = None
-    _listen()
+    listen()
+
+
+def close_last(writer: Writer) -> None:
+    """Close or complete something when the process ends and all writers are done."""
+    _last[writer] = None
+    listen()
+
+
+def log_end(message: str) -> None:
+    """Log what a process did that SIGTERM ends."""
+    _log.error("%s", message)
 
 
 def hold_runs(lock: threading.RLock) -> None:
@@ -69,7 +84,8 @@ def _end_runs() -> None:
         lock.acquire(timeout=_LONGEST_RUN)
 
 
-def _listen() -> None:
+def listen() -> None:
+    """Complete everything at SIGTERM, unless somebody else listens; only the main thread can."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and _is_main_thread():
         signal.signal(signal.SIGTERM, _terminate)
 
@@ -77,7 +93,7 @@ def _listen() -> None:
 def deactivate(writer: Writer) -> None:
     """Take a writer from those that are completed at the end: it has nothing more to write."""
     _active.pop(writer, None)
-    if not _active and signal.getsignal(signal.SIGTERM) is _terminate and _is_main_thread():
+    if not _active and not _last and signal.getsignal(signal.SIGTERM) is _terminate and _is_main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
@@ -90,14 +106,14 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     del frame
     signal.signal(number, signal.SIG_DFL)
     try:
-        for writer in list(_active):
+        for writer in [*_active, *_last]:
             writer.complete()
     finally:
         os.kill(os.getpid(), number)
 
 
 def _close_all() -> None:
-    for writer in list(_active):
+    for writer in [*_active, *_last]:
         with contextlib.suppress(DumpWriteError):
             writer.close()
 
@@ -105,6 +121,9 @@ def _close_all() -> None:
 def _forget_all() -> None:
     for writer in list(_registered):
         writer.forget()
+    for writer in _last:
+        writer.forget()
+    _last.clear()
     for writer in list(_active):
         deactivate(writer)
     _runs.clear()  # who holds their locks may be a thread that the child has not
