@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 from msdump.errors import GraphError
 from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.writer import StepOperator, StepWriter
 
 Ints = tuple[int, ...]
+
+_NARROW: Final = 16
+"""Input channels of a group, below which products of matrices with them are slower than a convolution."""
 
 
 def window_pads(node: StepOperator, window: Ints, strides: Ints, dilations: Ints) -> Ints:
@@ -44,18 +48,22 @@ def convolution(node: StepOperator) -> dict[str, Any]:
 def _conv(op: StepWriter, back: Backward) -> Gradients:
     node, dy = back.node, back.dy
     x, w = node.input(0), node.input(1)
-    structure = convolution(node)
+    structure, window = convolution(node), w.sizes()[2:]
     name = "Conv3D" if x.rank == 5 else "Conv2D"
     dw = dx = None
     if back.wants[1]:
-        dw = op.call(f"{name}BackpropFilter", dy, x, like=w, **structure, window=w.sizes()[2:])
+        narrow = int(w.sizes()[1] < _NARROW and math.prod(window) > 1)
+        dw = op.call(f"{name}BackpropFilter", dy, x, like=w, **structure, window=window, narrow=narrow)
     if back.wants[0]:
-        dx = op.call(f"{name}BackpropInput", dy, w, like=x, **structure, missing=_missing(node, structure))
+        missing = _missing(node, structure)
+        dx = op.call(f"{name}BackpropInput", dy, w, like=x, **structure, window=window, missing=missing)
     return dx, dw
 
 
 def _missing(node: StepOperator, structure: dict[str, Any]) -> Ints:
     """Return how many rows and columns at the end of the padded input no window reached."""
+    if all(step == 1 for step in structure["strides"]):  # none, whatever the sizes are
+        return (0,) * len(structure["strides"])
     sizes, window = node.input(0).sizes_from(2), node.input(1).sizes()[2:]
     counts = node.outputs[0].sizes_from(2)
     pads, rank = structure["pads"], len(window)
