@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import onnx
@@ -97,6 +97,8 @@ class Body:
 BodyFunction = Callable[..., "str | tuple[str, ...]"]
 """Builds a body: takes a ``Body``, the names of the inputs and, by keyword, the structure."""
 
+_Built = TypeVar("_Built", bound=BodyFunction)
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorBody:
@@ -115,7 +117,7 @@ OPERATORS: Final[dict[str, OperatorBody]] = {}
 """Every operator that has a body, by MindSpore's name; the modules of ``operators`` fill it."""
 
 
-def operator(name: str, *, element: int = 0) -> Callable[[BodyFunction], BodyFunction]:
+def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
     """Register the body of an operator.
 
     Args:
@@ -123,7 +125,7 @@ def operator(name: str, *, element: int = 0) -> Callable[[BodyFunction], BodyFun
         element: Slot of the input whose element type the operator computes in.
     """
 
-    def register(build: BodyFunction) -> BodyFunction:
+    def register(build: _Built) -> _Built:
         OPERATORS[name] = OperatorBody(build, element)
         return build
 

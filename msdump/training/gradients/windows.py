@@ -1,18 +1,21 @@
-"""Gradients of convolutions and pooling."""
+"""Gradients of convolutions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
-from msdump.errors import GraphError
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.writer import StepOperator, StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 Ints = tuple[int, ...]
 
 _NARROW: Final = 16
 """Input channels of a group, below which products of matrices with them are slower than a convolution."""
+
+_VOLUMES: Final = 5
+"""Rank of the data of Conv3D, whose gradients take their inputs in another order than Conv2D's."""
 
 
 def window_pads(node: StepOperator, window: Ints, strides: Ints, dilations: Ints) -> Ints:
@@ -46,26 +49,39 @@ def convolution(node: StepOperator) -> dict[str, Any]:
 
 @gradient("Conv")
 def _conv(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, back.dy
+    node = back.node
     x, w = node.input(0), node.input(1)
     structure, window = convolution(node), w.sizes()[2:]
-    name = "Conv3D" if x.rank == 5 else "Conv2D"
-    dw = dx = None
-    if back.wants[1]:
-        narrow = int(w.sizes()[1] < _NARROW and math.prod(window) > 1)
-        dw = op.call(f"{name}BackpropFilter", dy, x, like=w, **structure, window=window, narrow=narrow)
+    dw = _filter_gradient(op, w, back.dy, x, structure) if back.wants[1] else None
+    dx = None
     if back.wants[0]:
-        missing = _missing(node, structure)
-        dx = op.call(f"{name}BackpropInput", dy, w, like=x, **structure, window=window, missing=missing)
+        name, slots = ("Conv3D", (w, back.dy)) if x.rank == _VOLUMES else ("Conv2D", (back.dy, w))
+        missing = unreached(node, window, structure)
+        dx = op.call(f"{name}BackpropInput", *slots, like=x, **structure, window=window, missing=missing)
     return dx, dw
 
 
-def _missing(node: StepOperator, structure: dict[str, Any]) -> Ints:
-    """Return how many rows and columns at the end of the padded input no window reached."""
+def _filter_gradient(
+    op: StepWriter, w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
+) -> StepTensor:
+    """Write the gradient of a weight that makes ``dy``'s forward value of ``x``."""
+    window = w.sizes()[2:]
+    narrow = int(w.sizes()[1] < _NARROW and math.prod(window) > 1)
+    name, slots = ("Conv3D", (x, dy)) if x.rank == _VOLUMES else ("Conv2D", (dy, x))
+    result: StepTensor = op.call(
+        f"{name}BackpropFilter", *slots, like=w, **structure, window=window, narrow=narrow
+    )
+    return result
+
+
+def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) -> Ints:
+    """Return how many rows and columns at the end of the padded input no window reaches.
+
+    A negative number tells how far the last window reaches beyond the padding (``ceil_mode``).
+    """
     if all(step == 1 for step in structure["strides"]):  # none, whatever the sizes are
         return (0,) * len(structure["strides"])
-    sizes, window = node.input(0).sizes_from(2), node.input(1).sizes()[2:]
-    counts = node.outputs[0].sizes_from(2)
+    sizes, counts = node.input(0).sizes_from(2), node.outputs[0].sizes_from(2)
     pads, rank = structure["pads"], len(window)
     steps = zip(sizes, window, counts, structure["strides"], structure["dilations"], strict=True)
     return tuple(
@@ -74,17 +90,33 @@ def _missing(node: StepOperator, structure: dict[str, Any]) -> Ints:
     )
 
 
-@gradient("MaxPool")
-def _max_pool(op: StepWriter, back: Backward) -> Gradients:
-    node = back.node
-    window = tuple(node.attributes["kernel_shape"])
-    ones = (1,) * len(window)
-    if node.attribute("storage_order", 0) or len(node.outputs) > 1:
-        raise GraphError(f"{node.place.path}: MaxPool with indices has no gradient")
+@gradient("ConvTranspose")
+def _conv_transpose(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, back.dy
+    x, w = node.input(0), node.input(1)
+    structure = _transposed(node)
+    # the weight belongs to the convolution that leads from the result to the input
+    dw = _filter_gradient(op, w, x, dy, structure) if back.wants[1] else None
+    dx = op.Conv(dy, w, **structure) if back.wants[0] else None
+    return dx, dw
+
+
+def _transposed(node: StepOperator) -> dict[str, Any]:
+    """Return strides, padding, dilations and groups of a transposed convolution."""
+    window = node.input(1).sizes()[2:]
+    ones, zeros = (1,) * len(window), (0,) * len(window)
     strides, dilations = tuple(node.attribute("strides", ones)), tuple(node.attribute("dilations", ones))
-    structure = {"kernel_shape": window, "strides": strides, "dilations": dilations}
-    pads = window_pads(node, window, strides, dilations)
-    x, y = node.input(0), node.outputs[0]
-    name = "MaxPool3DGrad" if x.rank == 5 else "MaxPoolGrad"
-    ceil_mode = node.attribute("ceil_mode", 0)
-    return (op.call(name, x, y, back.dy, like=x, **structure, pads=pads, ceil_mode=ceil_mode),)
+    mode = node.attribute("auto_pad", "NOTSET")
+    pads = tuple(node.attribute("pads", (*zeros, *zeros)))
+    if mode in {"SAME_UPPER", "SAME_LOWER"} or node.attribute("output_shape", None) is not None:
+        totals = []
+        added = node.attribute("output_padding", zeros)
+        wholes = zip(node.input(0).sizes_from(2), node.outputs[0].sizes_from(2), strict=True)
+        for axis, (size, result) in enumerate(wholes):
+            reach = (window[axis] - 1) * dilations[axis] + 1
+            totals.append(max(strides[axis] * (size - 1) + added[axis] + reach - result, 0))
+        small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+        pads = (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
+    elif mode == "VALID":
+        pads = (*zeros, *zeros)
+    return {"strides": strides, "pads": pads, "dilations": dilations, "group": node.attribute("group", 1)}

@@ -3,6 +3,7 @@
 from msdump.training.operators import (
     activations,
     arithmetic,
+    convolutions,
     dense,
     dropout,
     layer_norm,
@@ -10,6 +11,7 @@ from msdump.training.operators import (
     normalization,
     optimizers,
     overflow,
+    pooling,
     reductions,
     windows,
 )
@@ -17,6 +19,7 @@ from msdump.training.operators import (
 __all__ = [
     "activations",
     "arithmetic",
+    "convolutions",
     "dense",
     "dropout",
     "layer_norm",
@@ -24,6 +27,7 @@ __all__ = [
     "normalization",
     "optimizers",
     "overflow",
+    "pooling",
     "reductions",
     "windows",
 ]

@@ -10,18 +10,28 @@ from msdump.training.operators.convolutions import filter_gradient, input_gradie
 Ints = tuple[int, ...]
 
 
-@operator("Conv3DBackpropInput")
 @operator("Conv2DBackpropInput")
 def conv2d_backprop_input(op: Body, dy: str, w: str, **structure: Any) -> str:
     """Return the gradient of a convolution's input."""
     return input_gradient(op, dy, w, **structure)
 
 
-@operator("Conv3DBackpropFilter")
 @operator("Conv2DBackpropFilter")
 def conv2d_backprop_filter(op: Body, dy: str, x: str, *, narrow: int, **structure: Any) -> str:
     """Return the gradient of a convolution's weight."""
     return filter_gradient(op, dy, x, is_narrow=bool(narrow), **structure)
+
+
+@operator("Conv3DBackpropInput")
+def conv3d_backprop_input(op: Body, w: str, dy: str, **structure: Any) -> str:
+    """Return the gradient of the input of a convolution of volumes."""
+    return conv2d_backprop_input(op, dy, w, **structure)
+
+
+@operator("Conv3DBackpropFilter")
+def conv3d_backprop_filter(op: Body, x: str, dy: str, **structure: Any) -> str:
+    """Return the gradient of the weight of a convolution of volumes."""
+    return conv2d_backprop_filter(op, dy, x, **structure)
 
 
 @operator("MaxPool3DGrad")
