@@ -19,16 +19,16 @@ from msdump.counters import ModelIdentity, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
 from msdump.errors import NotAvailableError, ReentryError
-from msdump.execute import feeds, values
+from msdump.execute import feeds
 from msdump.execute.compilation import emulated
 from msdump.execute.exchange import collectives_of
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
-from msdump.execute.training import non_finite
-from msdump.execute.training.state import TrainingState, Values
+from msdump.execute.training.non_finite import is_faulty_loss
+from msdump.execute.training.runs import Runs
+from msdump.execute.training.state import TrainingState
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
-from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.selector import DumpMode
 from msdump.store.write import exits
@@ -101,7 +101,6 @@ class Network:
         self._runs = model.runs or _shared_runs(plan, process)
         self._shared = state or ModelState(TrainingState(graph))
         self._variables = self._shared.variables
-        self._bound_outputs = frozenset(graph.bindings.values())
         self._given = plan, context
         self._trainer: Network | None = None
         exits.hold_runs(self._shared.lock)  # a process that ends waits for the run to end
@@ -109,6 +108,7 @@ class Network:
             _warn_of_unseen(graph)
         self._collectives = collectives_of(graph, plan, context)
         self._program = _program(self.graph, self._device, context, self._collectives)
+        self._program_runs = Runs(self._program, self._variables)
         self._recorder = Recorder(
             self.graph,
             self.plan,
@@ -145,7 +145,7 @@ class Network:
         outputs = self._execute(feeds.bind(self.graph, (), inputs or {}))
         return dict(zip((value.name for value in self.graph.outputs), outputs, strict=True))
 
-    def train_step(self, *inputs: Any, **named: Any) -> Any:
+    def train_step(self, /, *inputs: Any, **named: Any) -> Any:
         """Run one step of training: forward, backward, and the update of the variables.
 
         A step is an iteration like any run. One that fails leaves the variables as they were before it. The
@@ -223,7 +223,7 @@ class Network:
                 shared.is_running = True
                 if trains:
                     return self._trained(inputs)
-                return self._recorder.record(inputs, partial(self._run, inputs))
+                return self._recorder.record(inputs, partial(self._program_runs.infer, inputs))
             except BaseException as error:
                 # its files are complete by now, and the other ranks may wait for it
                 if self._collectives is not None:
@@ -232,45 +232,20 @@ class Network:
             finally:
                 shared.is_running = False
 
-    def _run(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        return self._program.run(self._feeds(inputs), observer)
-
-    def _feeds(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return everything that a run is fed: the variables that its graph has, and the caller's inputs."""
-        variables = self._variables.values
-        fed = {name: variables[name] for name in self.graph.variables}
-        for name, item in inputs.items():
-            fed[name] = values.from_python(item, self.graph.type_of(name).dtype)
-        return fed
-
     def _trained(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Run a step; the variables hold its results, or what they held before where it fails."""
         before, iteration = self._variables.values, self.iteration
         try:
-            outputs = self._recorder.record(inputs, partial(self._step, inputs))
+            outputs = self._recorder.record(inputs, partial(self._program_runs.train, inputs))
         except BaseException:
             self._variables.values = before
             raise
-        if not self._shared.has_warned and any(map(_is_faulty_loss, outputs)):
+        if not self._shared.has_warned and any(map(is_faulty_loss, outputs)):
             self._shared.has_warned = True
-            reason = self._fault(inputs, before)
+            # the other ranks would not run it once more
+            reason = "" if self._collectives is not None else self._program_runs.fault(inputs, before)
             _log.warning("%s: iteration %d: the loss is not finite: %s", self.graph.source, iteration, reason)
         return outputs
-
-    def _step(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        fed = self._feeds(inputs)
-        frame = self._program.completed(fed, observer)
-        outputs = self._program.outputs(frame, fed, dropped=self._bound_outputs)
-        # before the step's dump ends, which shows what the variables hold then
-        self._variables.take(self._program.bound(frame, inputs))
-        return outputs
-
-    def _fault(self, inputs: Mapping[str, Any], before: Values) -> str:
-        """Return what made a loss that is not finite; the step runs once more, seen by nobody else."""
-        if self._collectives is not None:
-            return ""  # the other ranks do not run it once more
-        fed = {name: before[name] for name in self.graph.variables}
-        return non_finite.first_fault(self._program, {**self._feeds(inputs), **fed})
 
     @property
     def has_run(self) -> bool:
@@ -360,11 +335,6 @@ class Network:
     def __repr__(self) -> str:
         """Name the model and count its operators."""
         return f"<Network {self.graph.source} of {len(self.operators)} operators>"
-
-
-def _is_faulty_loss(output: Any) -> bool:
-    """Tell whether an output is one number that is NaN or an infinity."""
-    return isinstance(output, np.ndarray) and output.size == 1 and not non_finite.is_finite(output)
 
 
 def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:

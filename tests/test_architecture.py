@@ -29,7 +29,7 @@ WRITES_AND_OPENS_DIRECTORIES = {
     f"store/write/{name}.py" for name in ("directories", "place", "rows", "temporaries")
 }
 READS_WHAT_IS_OPEN = {
-    "tools/preview/inputs.py",  # np.load, of a file that the door opened
+    "tools/preview/archives.py",  # np.load, of a file that the door opened
     "cli/closed_pipe.py",  # /dev/null, to write to
 }
 MAINS = {"config/schema.py", "config/reference.py"}  # modules that also write a page when they are run

@@ -208,6 +208,11 @@ class Graph:
         return self.overridable | self.variables
 
     @property
+    def step(self) -> Graph:
+        """The graph of a training step: that of the model's training where it has one of its own."""
+        return self if self.training is None or self.training.step is None else self.training.step
+
+    @property
     def results(self) -> tuple[Value, ...]:
         """The outputs that a training step returns: those that are not bound to initializers."""
         bound = set(self.bindings.values())

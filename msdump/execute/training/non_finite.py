@@ -26,6 +26,11 @@ def is_finite(array: Array) -> bool:
     return bool(np.isfinite(array).all())
 
 
+def is_faulty_loss(output: Any) -> bool:
+    """Tell whether an output of a step is one number that is NaN or an infinity."""
+    return isinstance(output, np.ndarray) and output.size == 1 and not is_finite(output)
+
+
 def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
     """Return what made the first value that is not finite, in words, "" where a second run makes none.
 

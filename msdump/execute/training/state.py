@@ -34,7 +34,7 @@ class TrainingState:
         """
         self._training = graph.training or Training()
         self._has_begun = self._training.initialization is None
-        whole = self._training.step or graph
+        whole = graph.step
         self._arrays = {name: whole.weights[name] for name in whole.weights if name in whole.variables}
         self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
         # keeps the arrays alive that the first values read

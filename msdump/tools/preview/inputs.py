@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
-from msdump import reading
 from msdump.dtypes import STRING, DType
 from msdump.errors import InputError, name_hint
-from msdump.graph.graph import Graph, Value, ValueType
+from msdump.graph.graph import Graph, Value
+from msdump.tools.preview import archives
+from msdump.tools.preview.labels import class_counts
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
 _MOST_DIMENSIONS: Final = 64
 _RANDOM_BYTES: Final = 8  # of an element when it is drawn: float64 or int64, whatever its type
-# RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
-_BROKEN: Final = (
-    *(ValueError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError),
-    *(struct.error, zlib.error, zipfile.BadZipFile),
-)
 _WORDS: Final = ("iron", "moss", "amber", "slate")
 
 
@@ -48,43 +41,16 @@ def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
                 f"{graph.source}: input {value.name!r} is a sequence, which an .npz file cannot hold;"
                 " run the network from Python: msdump.load(model)([array, ...])"
             )
-    return {name: _typed(array, graph.type_of(name)) for name, array in _read(path).items()}
-
-
-def _read(path: str) -> dict[str, np.ndarray]:
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
-    try:
-        with reading.open_file(path) as file:
-            # Pickled arrays run code when they are read, and the file may be anybody's.
-            archive = np.load(file, allow_pickle=False)
-            arrays = None if isinstance(archive, np.ndarray) else dict(archive)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
-    except _BROKEN as error:
-        raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
-    if arrays is None:
-        raise InputError(f"{path}: one array without a name; {remedy}")
-    return arrays
-
-
-def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:
-    """Return an array in the type that its input declares where numpy has no such type.
-
-    ``numpy.savez`` writes such types as bytes without a type ("V2"), dump files hold a wider type.
-    """
-    dtype = declared.dtype
-    if dtype is None or dtype.saved == dtype.numpy:
-        return array
-    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
-        return array.view(dtype.numpy)
-    return array.astype(dtype.numpy) if array.dtype == dtype.saved else array
+    return archives.read(path, graph.type_of, remedy)
 
 
 def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dict[str, Any]:
     """Return random inputs of one step: the same for the same seed and step.
 
     Floating point elements are normally distributed, 8-bit and smaller integers
-    take every value, larger ones are 0 or 1, optional inputs stay absent.
+    take every value, larger ones are 0 or 1, optional inputs stay absent. The labels
+    of a training step are class indices where its loss tells the number of classes.
 
     Args:
         graph: The network.
@@ -99,8 +65,9 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
     check_sizes(graph, sizes)
     # Seeded by the step too: its inputs do not depend on whether the steps before it were run.
     generator = np.random.default_rng((seed, step))
+    counts = class_counts(graph) if graph.bindings else {}
     return {
-        value.name: _random_value(graph, value, sizes, generator)
+        value.name: _random_value(graph, value, sizes, generator, counts.get(value.name))
         for value in graph.inputs
         if value.type.kind != "optional"
     }
@@ -124,7 +91,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 
 def _random_value(
-    graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator
+    graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator, classes: int | None
 ) -> Any:
     declared = value.type
     if declared.kind != "tensor" or declared.dtype is None or declared.shape is None:
@@ -137,6 +104,8 @@ def _random_value(
         )
     shape = tuple(_size(size, sizes) for size in declared.shape)
     _check_shape(graph, value, shape)
+    if classes is not None and "int" in declared.dtype.name:
+        return np.asarray(generator.integers(0, classes, shape)).astype(declared.dtype.numpy)
     return _elements(declared.dtype, shape, generator)
 
 
