@@ -242,8 +242,9 @@ class Network:
             raise
         if not self._shared.has_warned and any(map(is_faulty_loss, outputs)):
             self._shared.has_warned = True
-            # the other ranks would not run it once more
-            reason = "" if self._collectives is not None else self._program_runs.fault(inputs, before)
+            reason = "other ranks take part in the step, which is not repeated to find out why"
+            if self._collectives is None:
+                reason = self._program_runs.fault(inputs, before)
             _log.warning("%s: iteration %d: the loss is not finite: %s", self.graph.source, iteration, reason)
         return outputs
 

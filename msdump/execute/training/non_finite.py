@@ -32,7 +32,7 @@ def is_faulty_loss(output: Any) -> bool:
 
 
 def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
-    """Return what made the first value that is not finite, in words, "" where a second run makes none.
+    """Return what made the first value that is not finite, in words.
 
     Args:
         program: The network; it is run once more, seen by nobody else.
@@ -45,7 +45,7 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
     search = _Search(program.graph)
     with contextlib.suppress(MsdumpError):  # what was found before the fault is told
         program.completed(feeds, search)
-    return search.found[0] if search.found else ""
+    return search.found[0] if search.found else "a second run of the step made no such value"
 
 
 @dataclass(slots=True)
