@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from msdump import communication
+    from msdump import communication, training
     from msdump.frontends import acl, torchair
     from msdump.frontends.mindspore import (
         data_sink,
@@ -42,6 +42,7 @@ __all__ = [
     "set_dump",
     "set_init_iter",
     "torchair",
+    "training",
 ]
 
 _HOMES = {
@@ -62,6 +63,7 @@ _DOORS = {
     "acl": "msdump.frontends.acl",
     "communication": "msdump.communication",
     "torchair": "msdump.frontends.torchair",
+    "training": "msdump.training",
 }
 
 

@@ -29,13 +29,14 @@ COMMANDS: Final = {
     "run": "Run an ONNX model and dump it.",
     "check": "Say what a dump configuration does, and to a model.",
     "compile": "Write the graph that Ascend O2 makes of a model, for other tools.",
+    "train-graph": "Derive the training step of a model, as an ONNX file.",
     "convert": "Convert dump files to arrays, also to another memory format.",
     "compare": "Compare two dumps, and name the first operator that differs.",
     "show": "Print the tree of a dump, and a tensor of it.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "overflow": "Tell which operators of a dump overflowed.",
 }
-"""First sentence of every command's help; the command is ``command`` in the module of its name."""
+"""First sentence of every command's help; it is ``command`` in the module of its name, ``-`` as ``_``."""
 
 _STARTED: Final = "msdump.has_started"
 
@@ -66,7 +67,7 @@ class CommandGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         # Only the command that is called: importing all of them would delay each by onnxruntime and numpy.
-        command: click.Command = importlib.import_module(f"msdump.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"msdump.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

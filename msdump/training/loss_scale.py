@@ -195,12 +195,15 @@ def loss_scale_of(choice: float | str | LossScale | None) -> LossScale:
     """
     if choice is None:
         return StaticLossScale()
-    if isinstance(choice, (int, float)):
-        return StaticLossScale(float(choice))
-    if not isinstance(choice, str):
-        return choice
-    try:
-        return StaticLossScale(float(choice))
-    except ValueError:
+    if isinstance(choice, str) and not _is_number(choice):
         scale: LossScale = options.parsed(choice, LOSS_SCALES, "loss scale")
         return scale
+    return StaticLossScale(float(choice)) if isinstance(choice, (int, float, str)) else choice
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

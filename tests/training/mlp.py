@@ -10,16 +10,19 @@ FEATURES, HIDDEN, CLASSES = 8, 6, 4
 BATCH = 5
 
 
-def mlp(*, has_norm: bool = False, ends_in_float32: bool = False) -> onnx.ModelProto:
+def mlp(
+    *, features: int = FEATURES, has_norm: bool = False, ends_in_float32: bool = False
+) -> onnx.ModelProto:
     """Return Dense, LayerNorm where it is asked for, ReLU, Dense, of the class MLP.
 
     Args:
+        features: Number of inputs of the first layer.
         has_norm: Whether there is a LayerNorm.
         ends_in_float32: Whether the network itself casts its result to float32.
     """
     random = np.random.default_rng(1)
     weights = {
-        "fc1.weight": random.normal(0, 0.3, (HIDDEN, FEATURES)),
+        "fc1.weight": random.normal(0, 0.3, (HIDDEN, features)),
         "fc1.bias": random.normal(0, 0.1, HIDDEN),
         "norm.gamma": np.ones(HIDDEN),
         "norm.beta": np.zeros(HIDDEN),
@@ -39,7 +42,7 @@ def mlp(*, has_norm: bool = False, ends_in_float32: bool = False) -> onnx.ModelP
     graph = helper.make_graph(
         nodes,
         "mlp",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", FEATURES])],
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", features])],
         [helper.make_tensor_value_info(nodes[-1].output[0], onnx.TensorProto.FLOAT, ["N", CLASSES])],
         [
             numpy_helper.from_array(array.astype(np.float32), name)
@@ -60,10 +63,10 @@ def _node(
     return node
 
 
-def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
+def batch(step: int, features: int = FEATURES) -> tuple[np.ndarray, np.ndarray]:
     """Return the images and labels of a step."""
     random = np.random.default_rng(step)
     return (
-        random.normal(0, 1, (BATCH, FEATURES)).astype(np.float32),
+        random.normal(0, 1, (BATCH, features)).astype(np.float32),
         random.integers(0, CLASSES, BATCH).astype(np.int32),
     )

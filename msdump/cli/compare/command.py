@@ -9,7 +9,8 @@ from typing import Final
 
 import click
 
-from msdump.cli import compare_statistics, compare_text, messages
+from msdump.cli import messages
+from msdump.cli.compare import statistics, text
 from msdump.cli.program import FAILED, REFUSED
 from msdump.record import IO
 from msdump.tools import reports
@@ -97,7 +98,7 @@ def command(
         _print_scores(dumped, golden, limits)
         return
     if dump_folders.hold_statistics_alone(dumped, golden):
-        agrees = compare_statistics.run(dumped, golden, output, limits, (execution, golden_execution))
+        agrees = statistics.run(dumped, golden, output, limits, (execution, golden_execution))
         if not agrees:
             click.get_current_context().exit(REFUSED if agrees is None else FAILED)
         return
@@ -229,6 +230,6 @@ def _print(comparison: _Comparison) -> None:
     if len(shown) > _SHOWN and not messages.verbosity():
         shown = sorted(report.bad, key=lambda located: located.time)[:_SHOWN]
     if shown:
-        compare_text.print_table(shown, has_labels=any(located.label for located in report.operators))
-    for line in compare_text.lines(report, len(shown), tuple(comparison.origins())):
+        text.print_table(shown, has_labels=any(located.label for located in report.operators))
+    for line in text.lines(report, len(shown), tuple(comparison.origins())):
         print(line)

@@ -1,0 +1,108 @@
+"""``msdump train-graph``: the training step of a model, as an ONNX file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from msdump.cli import messages, options
+from msdump.cli.program import mark_started
+from msdump.errors import InputError
+from msdump.plan import DeviceTarget
+from msdump.training import step_graph
+from msdump.training.losses import LOSSES
+from msdump.training.optimizers import OPTIMIZERS
+from msdump.training.step_file import write_step
+
+
+@click.command(name="train-graph")
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), metavar="STEP.onnx", help="The file.")
+@click.option(
+    "--loss",
+    metavar=f"[{'|'.join(LOSSES)}]",
+    default="softmax_cross_entropy",
+    show_default=True,
+    help="What is made small.",
+)
+@click.option(
+    "--optimizer",
+    metavar=f"[{'|'.join(OPTIMIZERS)}][:OPTIONS]",
+    default="momentum:0.01,0.9",
+    show_default=True,
+    help="What updates the parameters; its options in order or by name, adam:0.001,weight_decay=0.02.",
+)
+@click.option("--trainable", multiple=True, metavar="NAME", help="A parameter to train; without it, all.")
+@options.dimensions
+@click.option(
+    "--precision",
+    multiple=True,
+    metavar="[LAYER=]TYPE",
+    help="float16 or bfloat16: what the network, or a layer (fc1=float16), computes in.",
+)
+@click.option(
+    "--loss-scale",
+    metavar="NUMBER|dynamic[:OPTIONS]",
+    help="What the loss is multiplied with; dynamic:65536,factor=2,window=2000 adapts to overflows.",
+)
+@click.option(
+    "--data-parallel",
+    type=click.IntRange(min=1),
+    metavar="RANKS",
+    help="Average the gradients over so many ranks.",
+)
+@click.option(
+    "--device-target",
+    metavar=f"[{'|'.join(DeviceTarget)}]",
+    default="CPU",
+    show_default=True,
+    help="Whose operators check for overflow.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random operators."
+)
+@messages.verbose
+def command(
+    *,
+    model: str,
+    output: str,
+    trainable: tuple[str, ...],
+    dimensions: dict[str, int],
+    precision: tuple[str, ...],
+    data_parallel: int | None,
+    **choices: Any,
+) -> None:
+    """Derive the training step of MODEL, an .onnx file: forward, loss, backward and update.
+
+    Any runtime runs the file: MindSpore's operators are functions of ONNX's.
+    What changes from step to step is bound to outputs in its training_info;
+    `msdump run STEP.onnx --train` and network.train_step() feed it back. Exit
+    codes: 0 done, 1 the file could not be written, 2 something given is wrong.
+    """
+    step = step_graph(
+        model,
+        trainable=trainable or None,
+        sizes=dimensions,
+        precision=_types(precision),
+        data_parallel=data_parallel or False,
+        **choices,
+    )
+    mark_started()  # what fails from here on is the writing of the file, not the model
+    for path in write_step(step, output):
+        print(path)
+
+
+def _types(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """Return the element types by layer, "" for the network.
+
+    Raises:
+        InputError: A layer is given twice.
+    """
+    types: dict[str, str] = {}
+    for text in texts:
+        layer, _, kind = text.rpartition("=")
+        if layer in types:
+            raise InputError(f"--precision: {layer or 'the network'} is given twice")
+        types[layer] = kind
+    return types or None

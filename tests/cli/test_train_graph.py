@@ -1,0 +1,119 @@
+"""``msdump train-graph``: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+import msdump
+from msdump.cli import main
+from msdump.training.rules import RULES
+from msdump.training.step_file import write_step
+from tests.training.mlp import batch, mlp
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Return the path of a model."""
+    path = tmp_path / "mlp.onnx"
+    onnx.save(mlp(), path)
+    return str(path)
+
+
+def call(*arguments):
+    """Run the command in this process."""
+    return CliRunner().invoke(main, ["train-graph", *map(str, arguments)])
+
+
+def test_written_step_trains(tmp_path, model):
+    """The file is the graph that step_graph returns; its losses fall on one batch."""
+    output = tmp_path / "out" / "step.onnx"
+
+    done = call(model, "-o", output, "--optimizer", "momentum:0.1,0.9", "--trainable", "fc2.weight")
+
+    assert (0, f"{output}\n", "") == (done.exit_code, done.stdout, done.stderr)
+    written = msdump.training.step_graph(model, optimizer="momentum:0.1,0.9", trainable=["fc2.weight"])
+    assert written.SerializeToString() == output.read_bytes()
+    network = msdump.load(str(output))
+    losses = [float(network.train_step(*batch(0))) for _ in range(4)]
+    assert sorted(losses, reverse=True) == losses
+
+
+def test_options_reach_the_graph(tmp_path, model):
+    """Types, scale, size, device and ranks decide about operators and shapes."""
+    output = tmp_path / "step.onnx"
+
+    done = call(
+        *(model, "-o", output, "--precision", "fc1=float16", "--loss-scale", "dynamic:1024"),
+        *("--dim", "N=3", "--device-target", "Ascend", "--data-parallel", "2"),
+    )
+
+    assert done.exit_code == 0, done.output
+    graph = onnx.load(output).graph
+    assert {"Cast", "AllFinite", "AllReduce", "If"} <= {node.op_type for node in graph.node}
+    assert [3, 8] == [size.dim_value for size in graph.input[0].type.tensor_type.shape.dim]
+    assert "scale_sense" in {tensor.name for tensor in graph.initializer}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--loss", "mze"], "unknown loss 'mze'"),
+        (["--optimizer", "momentun"], "unknown optimizer 'momentun': allowed are"),
+        (["--optimizer", "momentum:fast"], "learning_rate is 'fast', a number is expected"),
+        (["--trainable", "fc9.weight"], "no parameters to train: fc9.weight; there are fc1.weight"),
+        (["--dim", "N"], "'N' is not NAME=SIZE"),
+        (["--precision", "fc1=int8"], "unknown precision 'int8'"),
+        (["--precision", "float16", "--precision", "float16"], "--precision: the network is given twice"),
+        (["--loss-scale", "-1"], "value is -1.0, allowed is more than 0"),
+        (["--device-target", "TPU"], "unknown device 'TPU'"),
+        (["--output", "step.txt"], "its name must end in .onnx"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, model, arguments, words):
+    """What is wrong is named, exit code 2, and nothing is written."""
+    output = [] if "--output" in arguments else ["-o", str(tmp_path / "step.onnx")]
+
+    done = call(model, *output, *arguments)
+
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert [tmp_path / "mlp.onnx"] == list(tmp_path.iterdir())
+
+
+def test_operator_without_gradient_is_named(tmp_path, model, monkeypatch):
+    """An operator that nobody can derive is told with its scope."""
+    monkeypatch.delitem(RULES, ("", "Relu"))
+
+    done = call(model, "-o", tmp_path / "step.onnx")
+
+    assert done.exit_code == 2
+    assert "_backbone-MLP/relu-ReLU/ReLU: ai.onnx.Relu has no gradient rule" in done.stderr
+
+
+def test_file_that_cannot_be_written_is_told(tmp_path, model):
+    """A folder in the way is a failure of the run, exit code 1."""
+    (tmp_path / "step.onnx").mkdir()
+
+    done = call(model, "-o", tmp_path / "step.onnx")
+
+    assert (1, True) == (done.exit_code, "cannot write" in done.stderr)
+
+
+def test_weights_that_no_message_holds_have_a_file_of_their_own(tmp_path):
+    """Above a size, large weights go to a second file; the step trains as from one file."""
+    steps = [msdump.training.step_graph(mlp(features=300)) for _ in range(2)]
+
+    assert (f"{tmp_path}/one.onnx",) == write_step(steps[0], f"{tmp_path}/one.onnx")
+    paths = write_step(steps[1], f"{tmp_path}/two.onnx", most_bytes=10_000)
+
+    assert (f"{tmp_path}/two.onnx", f"{tmp_path}/two.onnx.data") == paths
+    one, two = (msdump.load(f"{tmp_path}/{name}.onnx") for name in ("one", "two"))
+    for step in range(2):
+        assert one.train_step(*batch(step, 300)) == two.train_step(*batch(step, 300))
+    for name, array in one.state().items():
+        np.testing.assert_array_equal(array, two.state()[name])
