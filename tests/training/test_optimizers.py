@@ -23,8 +23,8 @@ _WEIGHT = _RNG.standard_normal((3, 4))
 _GRADIENTS = [_RNG.standard_normal((3, 4)) for _ in range(_STEPS)]
 
 
-def _model(dtype: Any = np.float32) -> onnx.ModelProto:
-    return one_operator("Reshape", [_WEIGHT.astype(dtype), np.array([3, 4])], {})
+def _model(dtype: Any = np.float32, shape: tuple[int, ...] = (3, 4)) -> onnx.ModelProto:
+    return one_operator("Reshape", [_WEIGHT.astype(dtype).reshape(shape), np.array([3, 4])], {})
 
 
 def _states(
@@ -116,6 +116,18 @@ def test_updates(text, dtype):
         for name, moment in expected.items():
             np.testing.assert_allclose(state[f"{name}.p0"], moment, rtol=1e-5, atol=1e-6)
         assert state["global_step"] == count
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_windows_of_one_element(text):
+    """The weight of a 1x1 convolution gets the values that a matrix gets."""
+    gradients = [item.astype(np.float32) for item in _GRADIENTS]
+    *_, matrix = _states(step_graph(_model(), WEIGHTED, text), gradients)
+    *_, windows = _states(step_graph(_model(shape=(3, 4, 1, 1)), WEIGHTED, text), gradients)
+
+    assert {name: array.squeeze().tolist() for name, array in matrix.items()} == {
+        name: array.squeeze().tolist() for name, array in windows.items()
+    }
 
 
 @pytest.mark.parametrize(

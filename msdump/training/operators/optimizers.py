@@ -23,10 +23,18 @@ def assign(op: Body, _variable: str, value: str) -> str:
 
 @operator("ApplyMomentum")
 def apply_momentum(
-    op: Body, variable: str, accumulation: str, rate: str, gradient: str, momentum: str, *, use_nesterov: int
+    op: Body,
+    variable: str,
+    accumulation: str,
+    rate: str,
+    gradient: str,
+    momentum: str,
+    *,
+    use_nesterov: int,
+    rank: int,
 ) -> tuple[str, str]:
     """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
-    rate, momentum = op.of_element(rate), op.of_element(momentum)
+    rate, momentum = _number(op, rate, rank), _number(op, momentum, rank)
     moved = op.Add(op.Mul(accumulation, momentum), gradient)
     step = op.Add(op.Mul(moved, momentum), gradient) if use_nesterov else moved
     return str(op.Sub(variable, op.Mul(step, rate))), str(moved)
@@ -45,16 +53,17 @@ def sgd(
     dampening: float,
     weight_decay: float,
     nesterov: int,
+    rank: int,
 ) -> tuple[str, str, str]:
     """Return the new variable, accumulation and stat.
 
     accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
     whose accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
     """
-    rate, momentum = op.of_element(rate), op.of_element(momentum)
+    rate, momentum = _number(op, rate, rank), _number(op, momentum, rank)
     if weight_decay:
-        gradient = op.Add(gradient, op.Mul(variable, weight_decay))
-    going = op.Add(op.Mul(accumulation, momentum), op.Mul(gradient, 1.0 - dampening))
+        gradient = op.Add(gradient, op.Mul(variable, _number(op, weight_decay, rank)))
+    going = op.Add(op.Mul(accumulation, momentum), op.Mul(gradient, _number(op, 1.0 - dampening, rank)))
     moved = op.Where(op.Greater(stat, 0.0), gradient, going)
     step = op.Add(gradient, op.Mul(moved, momentum)) if nesterov else moved
     has_momentum = op.Greater(momentum, 0.0)
@@ -80,19 +89,20 @@ def adam(
     gradient: str,
     *,
     use_nesterov: int,
+    rank: int,
 ) -> tuple[str, str, str]:
     """Return the new variable and moments.
 
     var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
     """
-    beta1, beta2 = op.of_element(beta1), op.of_element(beta2)
+    beta1, beta2 = _number(op, beta1, rank), _number(op, beta2, rank)
     first, second = _moments(op, m, v, beta1, beta2, gradient)
     correction = op.Div(
         op.Sqrt(op.Sub(1.0, op.of_element(beta2_power))), op.Sub(1.0, op.of_element(beta1_power))
     )
-    step = op.Mul(op.of_element(rate), correction)
+    step = op.Mul(_number(op, rate, rank), correction)
     ahead = op.Add(op.Mul(first, beta1), op.Mul(gradient, op.Sub(1.0, beta1))) if use_nesterov else first
-    change = op.Div(op.Mul(ahead, step), op.Add(op.Sqrt(second), op.of_element(epsilon)))
+    change = op.Div(op.Mul(ahead, step), op.Add(op.Sqrt(second), _number(op, epsilon, rank)))
     return str(op.Sub(variable, change)), first, second
 
 
@@ -109,12 +119,23 @@ def adam_weight_decay(
     decay: str,
     gradient: str,
     _use_locking: str,
+    *,
+    rank: int,
 ) -> tuple[str, str, str]:
     """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
-    first, second = _moments(op, m, v, op.of_element(beta1), op.of_element(beta2), gradient)
-    scaled = op.Div(first, op.Add(op.Sqrt(second), op.of_element(epsilon)))
-    change = op.Add(scaled, op.Mul(variable, op.of_element(decay)))
-    return str(op.Sub(variable, op.Mul(change, op.of_element(rate)))), first, second
+    first, second = _moments(op, m, v, _number(op, beta1, rank), _number(op, beta2, rank), gradient)
+    scaled = op.Div(first, op.Add(op.Sqrt(second), _number(op, epsilon, rank)))
+    change = op.Add(scaled, op.Mul(variable, _number(op, decay, rank)))
+    return str(op.Sub(variable, op.Mul(change, _number(op, rate, rank)))), first, second
+
+
+def _number(op: Body, number: str | float, rank: int) -> str:
+    """Return a number in the element type of the variables, with as many dimensions as they have.
+
+    A runtime may need a hundred times as long to multiply a tensor whose last dimension is 1 by a scalar.
+    """
+    element = op.of_element(number) if isinstance(number, str) else op.value(number)
+    return str(op.Reshape(element, (1,) * rank)) if rank else element
 
 
 def _moments(op: Body, m: str, v: str, beta1: str, beta2: str, gradient: str) -> tuple[str, str]:

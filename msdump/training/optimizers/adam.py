@@ -70,7 +70,9 @@ class Adam:
         for item in with_decay(op, trained, self.weight_decay, self.decayed):
             variables = [item.variable, item.moments(state, "moment1"), item.moments(state, "moment2")]
             slots: list[Item] = [*variables, *powers, rate, *numbers, item.gradient]
-            updated = op.call("Adam", *slots, like=variables, use_nesterov=int(self.use_nesterov))
+            updated = op.call(
+                "Adam", *slots, like=variables, use_nesterov=int(self.use_nesterov), rank=item.number_rank
+            )
             bind(op, variables, updated)
 
 
@@ -116,7 +118,7 @@ class AdamWeightDecay:
             decay = np.array(self.weight_decay if DECAYED[self.decayed](item) else 0.0, np.float32)
             variables = [item.variable, item.moments(state, "adam_m"), item.moments(state, "adam_v")]
             slots: list[Item] = [*variables, rate, *numbers, decay, item.gradient, False]
-            updated = op.call("AdamWeightDecay", *slots, like=variables)
+            updated = op.call("AdamWeightDecay", *slots, like=variables, rank=item.number_rank)
             bind(op, variables, updated)
 
 

@@ -72,6 +72,7 @@ class SGD:
                 dampening=self.dampening,
                 weight_decay=self.weight_decay if DECAYED[self.decayed](item) else 0.0,
                 nesterov=int(self.nesterov),
+                rank=item.number_rank,
             )
             bind(op, variables, updated)
 
@@ -115,5 +116,6 @@ class Momentum:
                 *(*variables, rate, item.gradient, momentum),
                 like=variables,
                 use_nesterov=int(self.use_nesterov),
+                rank=item.number_rank,
             )
             bind(op, variables, updated)

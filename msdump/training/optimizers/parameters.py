@@ -41,6 +41,11 @@ class TrainedParameter:
     gradient: StepTensor
     is_normalization: bool = False
 
+    @property
+    def number_rank(self) -> int:
+        """How many dimensions numbers get that are multiplied with it: 0 but where its last one is 1."""
+        return self.variable.rank if self.variable.shape[-1:] == (1,) else 0
+
     def moments(self, state: Variables, prefix: str, first: float = 0.0) -> StepTensor:
         """Add a variable of the parameter's shape and type, ``moments.fc1.weight``."""
         array = np.full(self.variable.sizes(), first, self.variable.dtype.numpy)
