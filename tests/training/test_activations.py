@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.training.differences import analytic, check, numerical, one_operator
+from msdump.training import step_graph
+from tests.training.differences import WEIGHTED, analytic, check, numerical, one_operator
 
 # none of them near a kink of any activation: 0, half numbers, 1, 3, 6
 _X = (
@@ -96,6 +97,8 @@ EQUIVALENTS = {
 }
 """Operators of onnxruntime's, and models of ONNX's that compute the same."""
 
+TABLES = ("CASES", "EQUIVALENTS")
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradients(case):
@@ -103,6 +106,22 @@ def test_gradients(case):
     arguments, shape = CASES[case]
 
     check(one_operator(*arguments), shape)
+
+
+@pytest.mark.parametrize("low_and_high", [("p1",), ("p2",), ("p1", "p2")])
+def test_bounds_that_are_trained(low_and_high):
+    """A bound of Clip has the gradient of all elements that it holds back."""
+    arrays = [_X, _number(-1) if "p1" in low_and_high else None, _number(2) if "p2" in low_and_high else None]
+
+    check(one_operator("Clip", arrays, {}), trainable=["p0", *low_and_high])
+
+
+def test_relu6_is_an_operator_of_its_own():
+    """A Clip between 0 and 6 is MindSpore's ReLU6, with MindSpore's gradient."""
+    step = step_graph(one_operator(*CASES["Clip_relu6"][0]), WEIGHTED)
+
+    slots = {node.op_type: len(node.input) for node in step.graph.node if node.op_type.startswith("ReLU6")}
+    assert {"ReLU6": 1, "ReLU6Grad": 2} == slots
 
 
 @pytest.mark.parametrize("case", EQUIVALENTS)

@@ -27,16 +27,21 @@ def _clip(op: StepWriter, back: Backward) -> Gradients:
     """Pass the gradient between the bounds, themselves included; beyond, it is that of the bound."""
     x, dy = back.node.input(0), back.dy
     low, high = (*back.node.inputs[1:], None, None)[:2]
+    wants_low, wants_high = (*back.wants[1:], False, False)[:2]
     dx = dlow = dhigh = None
     if back.wants[0]:
-        dx = dy if low is None else op.Where(op.GreaterOrEqual(x, low), dy, 0.0)
-        dx = dx if high is None else op.Where(op.LessOrEqual(x, high), dx, 0.0)
-    wants_low, wants_high = (*back.wants[1:], False, False)[:2]
+        tests = [
+            None if low is None else op.GreaterOrEqual(x, low),
+            None if high is None else op.LessOrEqual(x, high),
+        ]
+        inside = [test for test in tests if test is not None]
+        dx = op.Where(op.And(*inside) if len(inside) > 1 else inside[0], dy, 0.0) if inside else dy
     if low is not None and wants_low:
-        is_taken = op.Less(x, low) if high is None else op.And(op.Less(x, low), op.Less(low, high))
+        is_below = op.Less(x, low)
+        is_taken = is_below if high is None else op.And(is_below, op.Less(low, high))
         dlow = unbroadcast(op, op.Where(is_taken, dy, 0.0), low)
     if high is not None and wants_high:
-        is_above = op.Greater(x, high) if low is None else op.Greater(op.Max(x, low), high)
+        is_above = op.Greater(x if low is None else op.Max(x, low), high)
         dhigh = unbroadcast(op, op.Where(is_above, dy, 0.0), high)
     return dx, dlow, dhigh
 

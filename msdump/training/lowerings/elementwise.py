@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msdump.training.lowering import keep, lowering
+from msdump.training.lowering import lowering
 from msdump.training.symbols import StepOperator
 from msdump.training.writer import StepWriter
 
@@ -21,7 +21,14 @@ def _extreme(op: StepWriter, node: StepOperator) -> None:
 
 @lowering("Clip")
 def _clip(op: StepWriter, node: StepOperator) -> None:
-    if node.primitive == "ReLU6":
-        op.call("ReLU6", node.input(0), outputs=[node.outputs[0]])
-    else:
-        keep(op, node)
+    x, out = node.input(0), node.outputs[0]
+    bounds = [node.constant(slot) for slot in (1, 2)]
+    if [None if bound is None else float(bound) for bound in bounds] == [0.0, 6.0]:
+        op.call("ReLU6", x, outputs=[out])
+        return
+    # a conversion of attributes to inputs writes float32 whatever the type of the tensor is
+    typed = [
+        item if bound is None else op.constant(bound.astype(x.dtype.numpy))
+        for item, bound in zip(node.inputs[1:], bounds, strict=False)
+    ]
+    op.emit("Clip", (x, *typed), {}, outputs=[out], primitive="ClipByValue")

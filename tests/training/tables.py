@@ -1,0 +1,45 @@
+"""The cases of operators in all test modules of this folder.
+
+A module has them in ``CASES``, or in other tables that it names in ``TABLES``: by name, the arguments of
+``differences.one_operator`` and something of its own. Rules that it tests otherwise stand in ``COVERED``,
+as domain and type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Arguments = tuple[Any, ...]
+
+_HERE = Path(__file__).parent
+
+
+def modules() -> Iterator[ModuleType]:
+    """Yield the test modules of this folder."""
+    for path in sorted(_HERE.glob("test_*.py")):
+        yield import_module(f"tests.training.{path.stem}")
+
+
+def operator_cases() -> dict[str, Arguments]:
+    """Return the arguments of every case of an operator, by module and name."""
+    return {
+        f"{module.__name__.rpartition('.')[2]}-{table}-{name}": entry[0]
+        for module in modules()
+        for table in getattr(module, "TABLES", ("CASES",))
+        for name, entry in getattr(module, table, {}).items()
+        if isinstance(entry, tuple) and isinstance(entry[0], tuple)
+    }
+
+
+def covered() -> set[tuple[str, str]]:
+    """Return the rules that modules test without cases."""
+    return {rule for module in modules() for rule in getattr(module, "COVERED", ())}
+
+
+def kind(arguments: Arguments) -> tuple[str, str]:
+    """Return domain and type of the operator of a case."""
+    return (arguments[5] if len(arguments) > 5 else ""), arguments[0]

@@ -1,0 +1,102 @@
+"""What holds for all gradient rules: each has a case, and works in every element type."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, shape_inference
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+from msdump.training import step_graph
+from msdump.training.losses import LOSSES
+from msdump.training.lowering import LOWERINGS
+from msdump.training.rules import RULES
+from tests.training import tables
+from tests.training.differences import WEIGHTED, one_operator, outputs_of, session_of
+
+_CASES = tables.operator_cases()
+_FIRST = {tables.kind(arguments): name for name, arguments in reversed(_CASES.items())}
+"""The first case of each operator."""
+
+_WITHOUT = {
+    *(("", op_type) for op_type in ("Conv", "MaxPool", "Squeeze", "Unsqueeze", "Reshape", "Dropout")),
+    *(("mindspore.ops", op_type) for op_type in ("BatchNorm", "Square", "Dropout", "RealDiv")),
+}
+"""Rules that have no case yet."""
+
+_ELSEWHERE = {kind for kind in _FIRST if kind[0]} | {("", "Celu")}
+"""Operators of float32 alone: onnxruntime's own, and one of ONNX's."""
+
+_PRECISION = {np.float16: 1e-2, np.float64: 1e-5}
+
+
+def test_every_rule_has_a_case(monkeypatch):
+    """There is a case for every rule, under the operator itself or one that is lowered to it."""
+    used = {tables.kind(arguments) for arguments in _CASES.values()} | tables.covered()
+    for key, rule in RULES.items():
+
+        def recorded(op, back, key=key, rule=rule):
+            used.add(key)
+            return rule(op, back)
+
+        monkeypatch.setitem(RULES, key, recorded)
+    for arguments in _CASES.values():
+        if tables.kind(arguments) in LOWERINGS:
+            step_graph(one_operator(*arguments), WEIGHTED)
+    for loss in LOSSES:
+        step_graph(one_operator("Gemm", [np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)], {}), loss)
+
+    assert _WITHOUT >= set(RULES) - used
+
+
+def _retyped(model: onnx.ModelProto, dtype: type) -> onnx.ModelProto:
+    """Return a model with its float32 initializers and outputs in another element type."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    for tensor in other.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            array = numpy_helper.to_array(tensor).astype(dtype)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for value in other.graph.output:
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return other
+
+
+def _gradients(step: onnx.ModelProto) -> list[np.ndarray]:
+    """Return the gradient of every parameter where that of the output is one."""
+    label = step.graph.input[0].type.tensor_type
+    ones = np.ones(
+        [size.dim_value for size in label.shape.dim], helper.tensor_dtype_to_np_dtype(label.elem_type)
+    )
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    names = [value for key, value in bindings.items() if key.startswith("moments.")]
+    return outputs_of(step, names, {"inputs0": ones}) if names else []
+
+
+def _has_kernels(model: onnx.ModelProto) -> bool:
+    """Tell whether onnxruntime has kernels for a model."""
+    try:
+        session_of(model, [])
+    except onnxruntime_pybind11_state.NotImplemented:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("case", [name for kind, name in _FIRST.items() if kind not in _ELSEWHERE])
+def test_other_element_types(case, dtype):
+    """No rule and no body forces float32 on others, and the gradients are those of float32."""
+    model = one_operator(*_CASES[case])
+    step = step_graph(_retyped(model, dtype), WEIGHTED)
+    shape_inference.infer_shapes(step, check_type=True, strict_mode=True)
+
+    if not _has_kernels(_retyped(model, dtype)):
+        return  # the types are right, and that is all that can be known of an operator that does not run
+    gradients = _gradients(step)
+
+    for expected, gradient in zip(_gradients(step_graph(model, WEIGHTED)), gradients, strict=True):
+        assert dtype == gradient.dtype
+        scale = max(float(np.abs(expected).max()), 1.0)
+        np.testing.assert_allclose(expected, gradient, rtol=0, atol=scale * _PRECISION[dtype])
