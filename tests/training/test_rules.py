@@ -19,14 +19,14 @@ _CASES = tables.operator_cases()
 _FIRST = {tables.kind(arguments): name for name, arguments in reversed(_CASES.items())}
 """The first case of each operator."""
 
-_WITHOUT = {
-    *(("", op_type) for op_type in ("Conv", "MaxPool", "Squeeze", "Unsqueeze", "Reshape", "Dropout")),
-    *(("mindspore.ops", op_type) for op_type in ("BatchNorm", "Square", "Dropout", "RealDiv")),
-}
-"""Rules that have no case yet."""
+_UNFINISHED = {"dropout", "losses", "normalization", "shapes", "windows", "dense"}
+"""Modules of rules that have no case yet."""
 
 _ELSEWHERE = {kind for kind in _FIRST if kind[0]} | {("", "Celu")}
 """Operators of float32 alone: onnxruntime's own, and one of ONNX's."""
+
+_NOT_IN_FLOAT16 = "MLFloat16 data type is not supported"
+"""What a few kernels of onnxruntime say when they run."""
 
 _PRECISION = {np.float16: 1e-2, np.float64: 1e-5}
 
@@ -34,6 +34,8 @@ _PRECISION = {np.float16: 1e-2, np.float64: 1e-5}
 def test_every_rule_has_a_case(monkeypatch):
     """There is a case for every rule, under the operator itself or one that is lowered to it."""
     used = {tables.kind(arguments) for arguments in _CASES.values()} | tables.covered()
+    expected = {key for key, rule in RULES.items() if rule.__module__.rpartition(".")[2] not in _UNFINISHED}
+    expected -= {("mindspore.ops", "Square")}  # a part of losses
     for key, rule in RULES.items():
 
         def recorded(op, back, key=key, rule=rule):
@@ -47,7 +49,7 @@ def test_every_rule_has_a_case(monkeypatch):
     for loss in LOSSES:
         step_graph(one_operator("Gemm", [np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)], {}), loss)
 
-    assert _WITHOUT >= set(RULES) - used
+    assert set() == expected - used
 
 
 def _retyped(model: onnx.ModelProto, dtype: type) -> onnx.ModelProto:
@@ -94,7 +96,11 @@ def test_other_element_types(case, dtype):
 
     if not _has_kernels(_retyped(model, dtype)):
         return  # the types are right, and that is all that can be known of an operator that does not run
-    gradients = _gradients(step)
+    try:
+        gradients = _gradients(step)
+    except onnxruntime_pybind11_state.RuntimeException as error:
+        assert _NOT_IN_FLOAT16 in str(error)  # noqa: PT017 - the emulated device computes it in float32
+        return
 
     for expected, gradient in zip(_gradients(step_graph(model, WEIGHTED)), gradients, strict=True):
         assert dtype == gradient.dtype

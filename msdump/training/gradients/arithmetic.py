@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from msdump.training.gradients.shapes import unbroadcast
-from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
+from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter
 
@@ -60,12 +60,6 @@ def _times(op: StepWriter, dy: StepTensor, other: StepTensor) -> StepTensor:
 @gradient("Div")
 def _div(op: StepWriter, back: Backward) -> Gradients:
     quotient = op.Div(back.dy, back.node.input(1))
-    return of_operands(op, back, lambda: quotient, lambda: op.Neg(op.Mul(quotient, back.node.outputs[0])))
-
-
-@mindspore_gradient("RealDiv")
-def _real_div(op: StepWriter, back: Backward) -> Gradients:
-    quotient = op.call("RealDiv", back.dy, back.node.input(1), like=back.dy)
     return of_operands(op, back, lambda: quotient, lambda: op.Neg(op.Mul(quotient, back.node.outputs[0])))
 
 

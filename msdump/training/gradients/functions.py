@@ -98,7 +98,8 @@ def _log(op: StepWriter, back: Backward) -> Gradients:
 
 @mindspore_gradient("Square")
 def _of_square(op: StepWriter, back: Backward) -> Gradients:
-    return (op.Mul(op.Mul(back.dy, back.node.input(0)), 2.0),)
+    # MindSpore writes the general power, x**1 included
+    return (op.Mul(back.dy, op.Mul(op.Pow(back.node.input(0), 1.0), 2.0)),)
 
 
 @gradient("Identity")
