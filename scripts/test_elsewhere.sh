@@ -3,7 +3,8 @@
 #
 #     bash scripts/test_elsewhere.sh [torch] [pythons] [lowest]
 #
-# torch: the torchair door, with PyTorch; where it cannot be installed, that fails if CI is set and is told otherwise.
+# torch: the torchair door and the gradients of training, with PyTorch; where it cannot be installed, that fails if CI
+# is set and is told otherwise.
 # pythons: the quick tests with every other Python that msdump promises and the machine has.
 # lowest: the quick tests with the lowest versions that pyproject.toml promises.
 # Without an argument: all of them.
@@ -39,7 +40,7 @@ test_torch() {
         [ -z "${CI:-}" ]
         return
     fi
-    run_tests .venv-torch tests/frontends/torchair
+    run_tests .venv-torch tests/frontends/torchair tests/training
 }
 
 # Print the program of a version of Python, nothing where there is none: find_version 3.12
