@@ -19,7 +19,7 @@ from msdump.graph import loader, validity
 from msdump.graph.graph import Graph, Node
 from msdump.graph.message import split_model
 from msdump.plan import DeviceTarget
-from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
+from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.loss_scale import LossScale, Rest, loss_scale_of
@@ -35,9 +35,6 @@ Model = str | os.PathLike[str] | onnx.ModelProto | bytes
 
 _OLDEST_OPSET: Final = 18  # axes of reductions are inputs from here on
 _OPSET: Final = 20
-
-_FIXED: Final[Mapping[str, frozenset[int]]] = {"BatchNormalization": frozenset({3, 4})}
-"""Inputs of operators that no gradient reaches: they are state, not trained."""
 
 
 def step_graph(
@@ -200,8 +197,9 @@ class _Step:
         for number, value in enumerate(self._graph.inputs):
             self._renamed[value.name] = f"inputs{number}"
             self._input(self._typed(value.name))
+        settings = roles.settings(self._graph)
         for name, array in self._graph.weights.items():
-            is_constant = self._is_constant(name, array)
+            is_constant = name in settings or self._is_constant(name, array)
             tensor = StepTensor(
                 name, dtypes.from_numpy(array.dtype), array.shape, array if is_constant else None
             )
@@ -268,12 +266,7 @@ class _Step:
         Raises:
             InputError: A name that is no floating-point initializer.
         """
-        state = {
-            name
-            for node in self._graph.nodes
-            for slot in _FIXED.get(node.op_type, ())
-            for name in node.inputs[slot : slot + 1]
-        }
+        state = roles.untrained(self._graph)
         candidates = {
             name: self._op.types[name]
             for name in self._weights
@@ -320,6 +313,11 @@ class _Step:
         )
         training = model.training_info.add()
         for name, value in self._op.bindings.items():
+            if name not in self._weights:
+                raise GraphError(
+                    f"{self._graph.source}: {name!r}, a moving statistic, is no initializer and cannot move; "
+                    "batch_statistics=False uses it as it is"
+                )
             training.update_binding.add(key=name, value=value.name)
         return model
 

@@ -19,23 +19,28 @@ def batch_norm(
     _format: str,
     *,
     rank: int,
+    is_training: int,
 ) -> tuple[str, ...]:
     """Normalise by the statistics of the batch, and update the moving ones.
 
     Returns the result, mean and variance twice (``batch_mean``, ``reserve_space_1``, ...), and the moving
-    mean and variance; the moving variance takes the unbiased one, n / (n - 1).
+    mean and variance; the moving variance takes the unbiased one, n / (n - 1). Without training the moving
+    statistics take the place of the batch's and stay as they are.
     """
     axes = [axis for axis in range(rank) if axis != 1]
     wide = [-1, *(1,) * (rank - 2)]
-    mean = op.ReduceMean(x, axes, keepdims=0)
+    mean = op.ReduceMean(x, axes, keepdims=0) if is_training else moving_mean
     centered = op.Sub(x, op.Reshape(mean, wide))
-    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=0)
+    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=0) if is_training else moving_variance
     scale = op.Div(gamma, op.Sqrt(op.Add(variance, epsilon)))
     y = op.Add(op.Mul(centered, op.Reshape(scale, wide)), op.Reshape(beta, wide))
+    results = (y, mean, variance, mean, variance)
+    if not is_training:
+        return (*results, moving_mean, moving_variance)
     count = op.CastLike(op.Div(op.Size(x), op.Size(gamma)), x)
     unbiased = op.Mul(variance, op.Div(count, op.Max(op.Sub(count, 1.0), 1.0)))
     return (
-        *(y, mean, variance, mean, variance),
+        *results,
         _moved(op, moving_mean, mean, momentum),
         _moved(op, moving_variance, unbiased, momentum),
     )
@@ -59,8 +64,12 @@ def batch_norm_grad(
     _format: str,
     *,
     rank: int,
+    is_training: int,
 ) -> tuple[str, ...]:
-    """Return the gradients of input, scale and shift of a normalisation by the batch's statistics."""
+    """Return the gradients of input, scale and shift of a normalisation.
+
+    Without training its statistics are constants, else they depend on the input as well.
+    """
     axes = [axis for axis in range(rank) if axis != 1]
     wide = [-1, *(1,) * (rank - 2)]
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, epsilon)))
@@ -68,8 +77,11 @@ def batch_norm_grad(
     dbeta = op.ReduceSum(dy, axes, keepdims=0)
     along = op.ReduceSum(op.Mul(dy, centered), axes, keepdims=0)
     dgamma = op.Mul(along, inverse)
+    scale = op.Reshape(op.Mul(gamma, inverse), wide)
+    if not is_training:
+        return op.Mul(dy, scale), dgamma, dbeta
     count = op.CastLike(op.Div(op.Size(x), op.Size(gamma)), x)
     slope = op.Div(op.Mul(along, op.Mul(inverse, inverse)), count)
     level = op.Reshape(op.Div(dbeta, count), wide)
     inner = op.Sub(op.Sub(dy, level), op.Mul(centered, op.Reshape(slope, wide)))
-    return str(op.Mul(inner, op.Reshape(op.Mul(gamma, inverse), wide))), dgamma, dbeta
+    return op.Mul(inner, scale), dgamma, dbeta

@@ -1,0 +1,141 @@
+"""BatchNormalization in a training step: gradients, moving statistics, frozen ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from msdump.errors import GraphError
+from msdump.training import step_graph
+from tests.training.differences import WEIGHTED, analytic, check, one_operator, outputs_of
+
+_RNG = np.random.default_rng(29)
+SHAPES = {2: (6, 3), 3: (4, 3, 5), 4: (3, 2, 3, 4), 5: (2, 2, 2, 3, 2)}
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return _RNG.standard_normal(shape).astype(np.float32)
+
+
+def _batch_norm(rank: int, outputs: int = 1, **attributes: Any) -> onnx.ModelProto:
+    channels = SHAPES[rank][1]
+    arrays = [_normal(*SHAPES[rank]), *(_normal(channels) for _ in range(3)), _normal(channels) ** 2 + 0.5]
+    return one_operator("BatchNormalization", arrays, attributes, outputs)
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_gradients(rank):
+    """In training the statistics of the batch depend on the input, too."""
+    check(_batch_norm(rank, 3, epsilon=0.01, training_mode=1), SHAPES[rank])
+
+
+def test_inference_form():
+    """A model in inference form is trained as one in training form."""
+    models = [_batch_norm(4), _batch_norm(4, 3, training_mode=1)]
+    del models[1].graph.initializer[:]
+    models[1].graph.initializer.extend(models[0].graph.initializer)
+    weights = _normal(*SHAPES[4])
+
+    first, second = (analytic(model, weights) for model in models)
+
+    assert ["p0", "p1", "p2"] == sorted(first)
+    for name, gradient in first.items():
+        np.testing.assert_array_equal(gradient, second[name], err_msg=name)
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_frozen_gradients(rank):
+    """With frozen statistics the gradients are those of inference."""
+    check(_batch_norm(rank, epsilon=0.1), SHAPES[rank], batch_statistics=False)
+
+
+def _moved(step: onnx.ModelProto) -> list[np.ndarray]:
+    """Return the moving statistics of a layer after a step."""
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    labels = [size.dim_value for size in step.graph.input[0].type.tensor_type.shape.dim]
+    return outputs_of(step, [bindings["p3"], bindings["p4"]], {"inputs0": np.ones(labels, np.float32)})
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_moving_statistics(rank):
+    """A step moves mean and variance by a tenth towards those of the batch, the variance the unbiased one."""
+    model = _batch_norm(rank)
+    x, _, _, mean, variance = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
+    axes = tuple(axis for axis in range(rank) if axis != 1)
+
+    new_mean, new_variance = _moved(step_graph(model, WEIGHTED))
+
+    np.testing.assert_allclose(0.9 * mean + 0.1 * x.mean(axes), new_mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(0.9 * variance + 0.1 * x.var(axes, ddof=1), new_variance, rtol=1e-5)
+
+
+def _numbers(step: onnx.ModelProto) -> list[np.ndarray]:
+    """Return what BatchNorm reads behind its statistics: is_training, epsilon, momentum, format."""
+    nodes = {node.op_type: node for node in step.graph.node}
+    constants = {node.output[0]: node for node in step.graph.node if node.op_type == "Constant"}
+    return [numpy_helper.to_array(constants[name].attribute[0].t) for name in nodes["BatchNorm"].input[5:]]
+
+
+def test_numbers():
+    """Epsilon is the model's float32, momentum MindSpore's share of the new statistics."""
+    step = step_graph(_batch_norm(4, epsilon=1e-3, momentum=0.8), WEIGHTED)
+
+    (node,) = (node for node in step.graph.node if node.op_type == "BatchNorm")
+    constants = {
+        node.output[0]: node.attribute[0].t for node in step.graph.node if node.op_type == "Constant"
+    }
+    numbers = [numpy_helper.to_array(constants[name]) for name in node.input[5:]]
+    assert [np.bool_(True), np.float32(1e-3), np.float32(0.2), np.int64(0)] == numbers
+
+
+def _twice() -> onnx.ModelProto:
+    """Return a model that normalises twice by the same layer."""
+    model = _batch_norm(2)
+    first = model.graph.node[0]
+    second = onnx.NodeProto()
+    second.CopyFrom(first)
+    first.output[0] = "between"
+    second.input[0], second.name = "between", "layer/again"
+    model.graph.node.append(second)
+    return model
+
+
+def test_layer_that_is_used_twice():
+    """Statistics of a layer that is used twice move twice."""
+    model = _twice()
+    step = step_graph(model, WEIGHTED)
+    x, gamma, beta, mean, _ = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
+    between = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * gamma + beta
+
+    new_mean, _ = _moved(step)
+
+    expected = 0.9 * (0.9 * mean + 0.1 * x.mean(0)) + 0.1 * between.mean(0)
+    np.testing.assert_allclose(expected, new_mean, rtol=1e-5)
+
+
+def test_frozen_statistics():
+    """Frozen statistics do not move, and the operator says that it does not train."""
+    step = step_graph(_batch_norm(4), WEIGHTED, batch_statistics=False)
+
+    assert not {"p3", "p4"} & {entry.key for entry in step.training_info[0].update_binding}
+    (node,) = (node for node in step.graph.node if node.op_type == "BatchNorm")
+    constants = {
+        node.output[0]: node.attribute[0].t for node in step.graph.node if node.op_type == "Constant"
+    }
+    assert not numpy_helper.to_array(constants[node.input[5]])
+
+
+def test_statistics_that_cannot_move():
+    """Statistics that are no initializers are refused, unless they are frozen."""
+    model = _batch_norm(4)
+    constant = model.graph.initializer.pop(3)
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["p3"], name="mean", value=constant))
+
+    with pytest.raises(GraphError, match="'p3', a moving statistic, is no initializer"):
+        step_graph(model, WEIGHTED)
+
+    assert step_graph(model, WEIGHTED, batch_statistics=False).training_info
