@@ -40,16 +40,20 @@ class ReferenceRun:
         """
         self._reference = reference
         self._weights = weights
-        declared = (graph.type_of(name).dtype for name in node.outputs if name)
-        self._emulation = None if roundings is None else _Emulation(node, tuple(declared), roundings)
+        self._declared = tuple(graph.type_of(name).dtype for name in node.outputs if name)
+        self._emulation = None if roundings is None else _Emulation(node, self._declared, roundings)
 
     def __call__(
         self, fed: Mapping[str, OrtValue], _names: list[str], _options: None
     ) -> list[OrtValue | None]:
         """Return the outputs, and behind them the overflow status where the rounding reports it."""
         inputs = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
-        results = (self._emulation or _plain)(self._reference.run, inputs)
+        results = (self._emulation or _plain)(self._compute, inputs)
         return [kept(item) for item in results]
+
+    def _compute(self, inputs: Mapping[str, Any]) -> list[Any]:
+        results = self._reference.run(inputs)
+        return [_undoubled(item, declared) for item, declared in zip(results, self._declared, strict=True)]
 
 
 Compute = Callable[[Mapping[str, Any]], list[Any]]
@@ -91,6 +95,13 @@ class _Emulation:
                 yield _narrowed(item, self._writes.writes, self._writes, flags)
             else:
                 yield _halved(item, declared, had_half, self._writes, flags)
+
+
+def _undoubled(item: Any, declared: DType | None) -> Any:
+    """Return a result in float32 where the model declares it so: numpy's scalars make some float64."""
+    if declared is FLOAT32 and isinstance(item, np.ndarray | np.generic) and item.dtype == np.float64:
+        return item.astype(FLOAT32.numpy)
+    return item
 
 
 def _is_half(item: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msdump.graph.bodies import LOOP_HEAD
 from msdump.graph.graph import Graph, Node
-from msdump.graph.operator_types import CONTROL_FLOW, RANDOM
+from msdump.graph.operator_types import CONTROL_FLOW, MINDSPORE_DOMAIN, RANDOM
 from msdump.graph.order import reads
 
 # more inputs than any operator here has
@@ -31,12 +31,17 @@ _SIZES_FROM: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("Tile", "DFT", "Col2Im"), frozenset({1, 2})),
     **dict.fromkeys(("SequenceInsert", "MaxUnpool", "ConvTransposeWithDynamicPads"), frozenset({2})),
     **dict.fromkeys(("Resize", "STFT", "CropAndResize"), frozenset({1, 2, 3})),
+    # MindSpore's: sizes are inputs
+    "BroadcastTo": frozenset({1}),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv2DBackpropFilter", "UnsortedSegmentSum"), frozenset({2})),
+    **dict.fromkeys(("Conv3DBackpropInput", "Conv3DBackpropFilter"), frozenset({2})),
+    "StridedSlice": frozenset({1, 2, 3}),
     "Slice": frozenset({1, 2, 3, 4}),
     "Pad": frozenset({1, 3}),
 }
-"""Inputs whose contents decide the sizes of outputs, by the operator's type in ONNX."""
+"""Inputs whose contents decide the sizes of outputs, by the operator's type in its domain."""
 
-_KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "com.microsoft"})
+_KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "com.microsoft", MINDSPORE_DOMAIN})
 
 _SHAPES: Final = frozenset({"Shape", "Size"})
 """Operators whose results depend on the shape of their input alone."""

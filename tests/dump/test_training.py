@@ -167,3 +167,21 @@ def test_the_forecast_is_what_a_step_writes(door, context):
     door.process.close()
 
     assert told.once.files + told.per_iteration.files == len(trees.tree(door.path))
+
+
+def test_marks_reach_the_training_step(door):
+    """``set_dump`` by name, before or after the first step, and on a scope of ``network.training``."""
+    door.configure(dump_mode=2)
+    msdump.set_dump("Default/AssignAdd-op0")
+    network = msdump.load(steps.with_training_info())
+    train(network, 1)
+    msdump.set_dump("Default/MatMul-op1")
+    train(network, 1)
+    msdump.set_dump(network.training.operator("Default/Sub-op0"))
+    train(network, 1)
+
+    names = [
+        {name for name, _, _ in dumped(door, step, 1) if name.startswith("Default")} for step in range(3)
+    ]
+    later = {"Default_AssignAdd-op0", "Default_MatMul-op1"}
+    assert [{"Default_AssignAdd-op0"}, later, {*later, "Default_Sub-op0"}] == names

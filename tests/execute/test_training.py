@@ -6,9 +6,11 @@ import logging
 
 import numpy as np
 import pytest
+from onnx import parser
 
 import msdump
 from msdump.errors import ExecutionError, InputError, NotAvailableError
+from msdump.record import IO
 from tests import steps
 
 ONES = np.ones((3, 2), np.float32)
@@ -234,3 +236,96 @@ def test_a_loaded_state_is_not_initialised():
     network.load_state({"w": ONES, "m": 0 * ONES, "step": np.array([5], np.int32)})
 
     np.testing.assert_array_equal(ONES, network.state()["w"])
+
+
+OPTIMIZERS = {
+    "Momentum": ('alpha=0.9, beta=1.0, norm_coefficient=0.0, mode="standard"', 1),
+    "Adagrad": ("decay_factor=0.0, epsilon=0.000001, norm_coefficient=0.0", 1),
+    "Adam": ("alpha=0.9, beta=0.999, epsilon=0.00001, norm_coefficient=0.0", 2),
+}
+
+
+@pytest.mark.parametrize("device", ["CPU", "Ascend"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers_of_onnx_run(optimizer, device):
+    """ONNX's preview optimizers, for which the runtime has no kernel, train in an algorithm."""
+    attributes, count = OPTIMIZERS[optimizer]
+    old, new = ([f"s{number}{end}" for number in range(count)] for end in ("", "_new"))
+    update = f"w_new, {', '.join(new)} = ai.onnx.preview.training.{optimizer}<{attributes}>"
+    states = ", ".join(f"float[3,2] {name} = {{0, 0, 0, 0, 0, 0}}" for name in old)
+    outputs = ", ".join(f"float[3,2] {name}" for name in new)
+    algorithm = f"""
+        algorithm () => (float[3,2] w_new, int64 n_new, {outputs})
+        <{states}, float rate = {{0.1}}, int64 n = {{0}}, int64 one = {{1}}> {{
+          g = mindspore.ops.MatMul:ta(x, d, yes, no)
+          n_new = Add(n, one)
+          {update}(rate, n, w, g, {", ".join(old)})
+        }}"""
+    model = steps.with_training_info()
+    model.opset_import.add(domain="ai.onnx.preview.training", version=1)
+    info = model.training_info[0]
+    info.algorithm.CopyFrom(parser.parse_graph(algorithm))
+    info.ClearField("update_binding")
+    steps.bind(info.update_binding, {"w": "w_new", "n": "n_new", **dict(zip(old, new, strict=True))})
+    network = msdump.load(model, context={"device_target": device})
+
+    losses = [network.train_step(steps.X, steps.T) for _ in range(3)]
+
+    assert losses == sorted(losses, reverse=True)
+    assert {"float32", "int64"} == {array.dtype.name for array in network.state().values()}
+    assert [3] == [network.state()["n"].item()]
+
+
+def test_a_branch_reads_the_variables_of_then():
+    """A variable that only a branch reads is neither folded nor packed: each step sees its new value."""
+    model = steps.message(
+        """
+        <ir_version: 10, opset_import: ["": 20]>
+        net (float[2,2] x, bool c) => (float[2,2] y, float[2,2] w_new) <float[2,2] w = {1, 0, 0, 1}> {
+          y = If (c) <
+            then_branch = then () => (float[2,2] a) { a = MatMul(x, w) },
+            else_branch = other () => (float[2,2] b) { b = Neg(w) }
+          >
+          w_new = Add(w, w)
+        }"""
+    )
+    x = np.ones((2, 2), np.float32)
+    for context in ({}, {"device_target": "Ascend", "jit_level": "O2"}):
+        network = msdump.load(model, update_binding={"w": "w_new"}, context=context)
+
+        results = [network.train_step(x, np.array(taken)) for taken in (True, True, False)]
+
+        assert [1, 2, -4] == [result[0, 0] for result in results]
+
+
+def test_folding_keeps_what_is_computed_of_variables():
+    """Ascend O2 folds operators of constants alone: one that reads a variable runs in each step."""
+    model = steps.message(
+        """
+        <ir_version: 10, opset_import: ["": 20]>
+        net (float[2] x) => (float[2] y, float[2] w_new) <float[2] w = {1, 1}, float[2] k = {2, 2}> {
+          double = Mul(k, k)
+          scaled = Mul(w, double)
+          y = Add(x, scaled)
+          w_new = Add(w, w)
+        }"""
+    )
+    network = msdump.load(
+        model, update_binding={"w": "w_new"}, context={"device_target": "Ascend", "jit_level": "O2"}
+    )
+
+    assert [4, 8, 16] == [network.train_step(np.zeros(2, np.float32))[0] for _ in range(3)]
+
+
+def test_a_new_value_has_the_memory_of_the_old_one():
+    """On the emulated Ascend an operator writes its input where it lies: a step needs no second copy."""
+    network = steps.plain(context={"device_target": "Ascend", "jit_level": "O0"})
+    network.train_step(steps.X, steps.T)
+
+    memory = network.device_memory
+    (position,) = [
+        number for number, node in enumerate(network.graph.nodes) if node.op_type == "ApplyMomentum"
+    ]
+    assert memory.blocks["w"] == memory.block(position, IO.INPUT, 0) == memory.block(position, IO.OUTPUT, 0)
+    moments = [written.block for written in memory.written if written.form.value in {"m", "m_new"}]
+    assert [memory.blocks["m"]] * 2 == moments

@@ -81,7 +81,7 @@ class RunMemory:
         """Remember the run that has ended, where a later one with such inputs can be recognised."""
         if self._new_key is None or self._run is None:
             return
-        varying = self._varying(frozenset(inputs))
+        varying = self._varying(frozenset(inputs) | self._device.graph.variables)
         # recognition compares results of the main graph alone, not those inside branches and loops
         if varying and any(node.bodies for node in self._device.graph.nodes):
             return

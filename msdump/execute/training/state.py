@@ -36,10 +36,11 @@ class TrainingState:
         self._has_begun = self._training.initialization is None
         whole = graph.step
         self._arrays = {name: whole.weights[name] for name in whole.weights if name in whole.variables}
-        self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
         # keeps the arrays alive that the first values read
         self._store = WeightStore(self._arrays)
         self.values: Values = {name: self._store.value(name) for name in self._arrays}
+        self._kinds = {name: values.kind_of(value) for name, value in self.values.items()}
+        self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what they hold, as views that are valid while ``values`` stays."""
@@ -59,7 +60,7 @@ class TrainingState:
             f"variable {name!r} is {_described(self._arrays[name])}, its new value"
             f" {_described(values.to_array(value))}"
             for name, value in new.items()
-            if value.shape() != self._shapes[name]
+            if value.data_type() != self._kinds[name] or value.shape() != self._shapes[name]
         ]
         if faults:
             raise InputError(f"update_binding: {'; '.join(faults)}")
