@@ -22,11 +22,11 @@ from msdump.plan import DeviceTarget
 from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
-from msdump.training.loss_scale import LossScale, Rest, loss_scale_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.lowering import lower
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
-from msdump.training.precision import Layers, MixedPrecision, layers_of
+from msdump.training.precision.loss_scale import LossScale, Rest, loss_scale_of
+from msdump.training.precision.mixed import Layers, MixedPrecision, layers_of
 from msdump.training.scopes import ROOT, WITH_LOSS, Place, backbone, place_of
 from msdump.training.symbols import StepOperator, StepTensor, absent_slots, info
 from msdump.training.writer import IR_VERSION, StepWriter
@@ -73,8 +73,9 @@ def step_graph(
             or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
             in the model's own types.
         loss_scale: A number that the loss is scaled with, ``dynamic:65536,factor=2,window=2000``, or a scale.
-        device_target: The device whose form the step has: on "Ascend" one operator, AllFinite, checks the
-            gradients for overflow; on others each gradient is checked by operators of its own.
+        device_target: The device whose form the step has. On "CPU" operators of half types that have only
+            float32 kernels there read casts; on "Ascend" one operator, AllFinite, checks all gradients for
+            overflow, elsewhere operators for each one.
 
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
@@ -83,10 +84,11 @@ def step_graph(
     """
     graph = loader.load(_converted(model), sizes=sizes)
     opset = max(graph.opsets.get("", _OPSET), _OLDEST_OPSET)
-    writer = StepWriter(opset, seed=seed, batch_statistics=batch_statistics)
-    choices = _Choices(
-        trainable, data_parallel_of(data_parallel), layers_of(precision), _device(device_target)
+    device = _device(device_target)
+    writer = StepWriter(
+        opset, seed=seed, batch_statistics=batch_statistics, has_wide_kernels=device is DeviceTarget.CPU
     )
+    choices = _Choices(trainable, data_parallel_of(data_parallel), layers_of(precision), device)
     step = _Step(graph, writer, choices)
     return step.model(loss_of(loss), optimizer_of(optimizer), loss_scale_of(loss_scale))
 

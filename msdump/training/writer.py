@@ -13,12 +13,15 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from msdump import dtypes
+from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph.builder import value_type
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
 from msdump.training.body import OPERATORS, Structure, function, overload
 from msdump.training.branches import WrittenBody, names_read
+from msdump.training.precision.wide_kernels import WIDE, WIDE_KERNELS, wide
 from msdump.training.scopes import ROOT, Place
 from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, info
 
@@ -26,8 +29,6 @@ __all__ = ["IR_VERSION", "Item", "StepOperator", "StepTensor", "StepWriter"]
 
 IR_VERSION: Final = 10
 """The first one that knows overloads of functions."""
-
-_FLOAT32: Final = dtypes.from_name("float32")
 
 
 class StepWriter:
@@ -43,13 +44,16 @@ class StepWriter:
         batch_statistics: Whether normalisations use and move the statistics of the batch.
     """
 
-    def __init__(self, opset: int, *, seed: int = 0, batch_statistics: bool = True) -> None:
+    def __init__(
+        self, opset: int, *, seed: int = 0, batch_statistics: bool = True, has_wide_kernels: bool = True
+    ) -> None:
         """Begin an empty graph.
 
         Args:
             opset: Version of ONNX's operators.
             seed: What the seeds of all random operators come from.
             batch_statistics: Whether normalisations use and move the statistics of the batch.
+            has_wide_kernels: Whether some kernels read float32 in place of half types, as on CPU.
         """
         self.opset = opset
         self.batch_statistics = batch_statistics
@@ -62,6 +66,7 @@ class StepWriter:
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
+        self._has_wide_kernels = has_wide_kernels
         self._seeds = np.random.SeedSequence(seed)
 
     def next_seed(self) -> int:
@@ -173,17 +178,39 @@ class StepWriter:
         """
         tensors = self._inputs(inputs)
         element = (tensors[OPERATORS[name].element] or tensors[0]).dtype  # type: ignore[union-attr]
-        key = (name, overload(structure, element))
-        if key not in self.functions:
-            self.functions[key] = function(name, len(tensors), structure, element, self.opset)
-        count = len(self.functions[key].output)
+        slots = WIDE_KERNELS.get(name, ()) if self._has_wide_kernels and element in HALVES else ()
+        fed = tuple(
+            self.Cast(item, to=FLOAT32.onnx) if slot in slots and item is not None else item
+            for slot, item in enumerate(tensors)
+        )
+        body = self._function(name, fed, structure, element, is_wide=bool(slots))
         names = [item.name for item in outputs or ()]
-        names += [self._value_name(name) for _ in range(count - len(names))]
-        node = helper.make_node(name, _names(tensors), names, domain=MINDSPORE_DOMAIN, overload=key[1])
+        names += [self._value_name(name) for _ in range(len(body.output) - len(names))]
+        node = helper.make_node(name, _names(fed), names, domain=MINDSPORE_DOMAIN, overload=body.overload)
         node.attribute.extend(_attribute(name, value) for name, value in structure.items())
-        results = self._called(node, tensors, like, outputs)
+        results = self._called(node, fed, like, outputs)
+        # the casts that a kernel needs are none of the network's: gradients go past them
         self._add(node, name, tensors, results, structure)
         return self._single(results)
+
+    def _function(
+        self,
+        name: str,
+        inputs: Sequence[StepTensor | None],
+        structure: Mapping[str, Structure],
+        element: DType,
+        *,
+        is_wide: bool,
+    ) -> onnx.FunctionProto:
+        """Return the function of an operator, made once for each structure and type."""
+        key = (name, f"{overload(structure, element)}_{WIDE}" if is_wide else overload(structure, element))
+        if key not in self.functions:
+            made = function(name, len(inputs), structure, FLOAT32 if is_wide else element, self.opset)
+            if is_wide:
+                halves = [slot for slot, item in enumerate(inputs) if item and item.dtype is element]
+                made = wide(made, element, halves, key[1])
+            self.functions[key] = made
+        return self.functions[key]
 
     def _called(
         self,
@@ -247,7 +274,7 @@ class StepWriter:
         if item is None or isinstance(item, StepTensor):
             return item
         if isinstance(item, float):
-            dtype = _FLOAT32 if first is None else first.dtype
+            dtype = FLOAT32 if first is None else first.dtype
             return self.constant(np.array(item, dtype.numpy))
         if isinstance(item, Sequence) and not item:
             return self.constant(np.zeros(0, np.int64))  # no axes: whole numbers, which numpy does not know

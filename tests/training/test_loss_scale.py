@@ -8,7 +8,7 @@ import pytest
 import msdump
 from msdump.errors import InputError
 from msdump.training import step_graph
-from msdump.training.loss_scale import DynamicLossScale
+from msdump.training.precision.loss_scale import DynamicLossScale
 from tests.training.mlp import batch, mlp
 
 BACKBONE = "Default/network-WithLossCell/_backbone-MLP"
@@ -38,7 +38,7 @@ def _types(model):
 
 def test_network_in_float16_has_casts_where_amp_has_them():
     """Inputs are cast in the network's scope, weights in their layers', a LayerNorm stays in float32."""
-    model = _step(precision="float16", has_norm=True)
+    model = _step(precision="float16", has_norm=True, device_target="Ascend")
 
     assert _operators(model, BACKBONE) == [
         "/Cast",
@@ -56,13 +56,33 @@ def test_network_in_float16_has_casts_where_amp_has_them():
 
 def test_layers_in_float16_hand_their_type_on():
     """A layer with a type of its own casts what it reads; what follows computes in what comes out."""
-    model = _step(precision={"fc1": "float16"})
+    model = _step(precision={"fc1": "float16"}, device_target="Ascend")
 
     assert _operators(model, BACKBONE) == [
         *("/fc1-Dense/Cast", "/fc1-Dense/Cast", "/fc1-Dense/Cast"),
         *("/fc1-Dense/MatMul", "/fc1-Dense/BiasAdd", "/relu-ReLU/Relu"),
         *("/fc2-Dense/Cast", "/fc2-Dense/Cast", "/fc2-Dense/MatMul", "/fc2-Dense/BiasAdd"),
     ]
+
+
+def test_kernels_without_half_types_read_casts_on_cpu():
+    """Products and biases read float32 there and write float16; each reader has casts of its own."""
+    model = _step(precision="float16")
+    types = _types(model)
+    signatures = {
+        (node.op_type, *(types.get(name, 0) for name in node.input[:2]), types[node.output[0]])
+        for node in model.graph.node
+        if node.op_type in ("MatMul", "BiasAdd", "BiasAddGrad", "Relu", "ReluGrad")
+    }
+
+    assert {
+        *(("MatMul", 1, 1, 10), ("BiasAdd", 10, 1, 10), ("BiasAddGrad", 1, 0, 10)),
+        *(("Relu", 10, 10), ("ReluGrad", 10, 10, 10)),
+    } == signatures
+    forward = [text for text in _operators(model, BACKBONE) if text.startswith("/fc1-Dense")]
+    assert ["/fc1-Dense/Cast"] * 5 == [text for text in forward if text.endswith("Cast")]
+    backward = _operators(model, f"Gradients/{BACKBONE}/fc2-Dense/Grad_MatMul")
+    assert [*["/Cast"] * 2, "/MatMul", *["/Cast"] * 2, "/MatMul"] == backward
 
 
 @pytest.mark.parametrize(
