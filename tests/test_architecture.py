@@ -32,7 +32,11 @@ READS_WHAT_IS_OPEN = {
     "tools/preview/archives.py",  # np.load, of a file that the door opened
     "cli/closed_pipe.py",  # /dev/null, to write to
 }
-MAINS = {"config/schema.py", "config/reference.py"}  # modules that also write a page when they are run
+MAINS = {
+    "config/schema.py",
+    "config/reference.py",
+    "training/reference.py",
+}  # they also write a page when run
 
 
 def functions(tree):
