@@ -52,3 +52,16 @@ def update_of(op_type: str, domain: str) -> Update:
     True
     """
     return UPDATES.get(op_type, NO_UPDATE) if domain == MINDSPORE_DOMAIN else NO_UPDATE
+
+
+def written_inputs(primitive: str) -> frozenset[int]:
+    """Return the slots of the inputs that a dumped operator shows as it has written them.
+
+    BatchNorm has none: dumps do not tell its form in training from that of inference.
+
+    >>> sorted(written_inputs("ApplyMomentum")), sorted(written_inputs("BatchNorm"))
+    ([0, 1], [])
+    """
+    update = UPDATES.get(primitive, NO_UPDATE)
+    shows_one = any(output < (update.declared or 0) for output in update.new_values.values())
+    return frozenset(update.new_values) if shows_one else frozenset()

@@ -67,7 +67,9 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
     bad = [each for each in tensors if each.verdict in BAD]
     if bad:
         differs = any(each.verdict is Verdict.DIFFERENT for each in bad)
-        slots = ", ".join(str(each.slot) for each in bad)
+        # inputs that the operator writes stand behind its outputs
+        own = [str(each.slot) for each in bad if each.io is side]
+        slots = ", ".join((*own, *(f"{each.io} {each.slot}" for each in bad if each.io is not side)))
         is_plural = len(bad) > 1
         # "already": an input that differs was wrong before this operator ran.
         verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"

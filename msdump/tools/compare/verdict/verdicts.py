@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.tools.compare.verdict.agreement import Agreement
 from msdump.tools.compare.verdict.limits import Limits, coarser
@@ -116,8 +117,13 @@ class OperatorResult:
     replaces: str = ""
 
     def of(self, io: IO) -> tuple[TensorResult, ...]:
-        """Return the verdicts on the inputs or the outputs."""
-        return tuple(tensor for tensor in self.tensors if tensor.io is io)
+        """Return the verdicts on the inputs or the outputs; an input that it writes counts as an output."""
+        written = written_inputs(self.op_type)
+        return tuple(
+            tensor
+            for tensor in self.tensors
+            if (IO.OUTPUT if tensor.io is IO.INPUT and tensor.slot in written else tensor.io) is io
+        )
 
     @property
     def worst(self) -> TensorResult:

@@ -56,6 +56,22 @@ class TestFirst:
         assert f"first     m_second (Add), operator 2 of 3: output 0 differs, {words}\n" in done.stdout
         assert ["z_first", "m_second", "m_second", "a_third"] == [row["Operator"] for row in table(tmp_path)]
 
+    @pytest.mark.parametrize(
+        ("gradient", "words"),
+        [(1, "its inputs agree"), (2, "input 3 differs already")],
+        ids=["own", "inherited"],
+    )
+    def test_inputs_that_are_written_are_no_cause(self, tmp_path, run, gradient, words):
+        """An optimizer shows the values that it has written as inputs: they count as its outputs."""
+        for side, factor, grad in (("mine", 1, 1), ("golden", 2, gradient)):
+            new, rate = SHORT * factor, np.array([0.5, 0.25], "f4")
+            inputs = (new, new, rate, SHORT * grad, rate)
+            operator(tmp_path / side, "step", 1, inputs=inputs, outputs=(new,), op_type="ApplyMomentum")
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert f"outputs 0, input 0, input 1 differ, {words}\n" in done.stdout
+
     def test_several_processes(self, tmp_path, run, monkeypatch):
         """Several processes keep the order of execution."""
         monkeypatch.setattr(parallel, "_WORTH_IT", 0)
