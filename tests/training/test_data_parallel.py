@@ -1,0 +1,82 @@
+"""Data parallel training: ranks that average their gradients end as one rank on the joined batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import msdump
+from msdump import communication
+from msdump.errors import InputError
+from msdump.training import step_graph
+from msdump.training.data_parallel import DataParallel
+from sample_nets.build import build
+
+STEPS = 3
+BATCH = 8
+
+
+def _batches(count):
+    """Return images and labels of every step."""
+    generator = np.random.default_rng(5)
+    return [
+        (
+            generator.standard_normal((count, 1, 32, 32)).astype(np.float32),
+            generator.integers(0, 10, count).astype(np.int32),
+        )
+        for _ in range(STEPS)
+    ]
+
+
+def _trained(model, batches):
+    """Return losses and state of a model after some steps."""
+    network = msdump.load(model)
+    losses = [network.train_step(*batch) for batch in batches]
+    return np.asarray(losses), network.state()
+
+
+def _of_rank(model, ranks):
+    """Train one rank on its share of every batch."""
+    rank, share = communication.get_rank(), BATCH // ranks
+    part = slice(rank * share, (rank + 1) * share)
+    return _trained(model, [(images[part], labels[part]) for images, labels in _batches(BATCH)])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("bucket_bytes", [0, 1 << 18], ids=["each", "buckets"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_end_as_one(tmp_path, ranks, bucket_bytes):
+    """LeNet on several ranks ends with the weights of one rank on the joined batch, bit-equal on each."""
+    whole = step_graph(build("lenet", tmp_path, batch=BATCH))
+    choice = DataParallel(ranks, bucket_bytes)
+    part = step_graph(build("lenet", tmp_path, batch=BATCH // ranks), data_parallel=choice)
+
+    losses, expected = _trained(whole, _batches(BATCH))
+    results = communication.spawn(ranks, _of_rank, part, ranks)
+
+    np.testing.assert_allclose(losses, np.mean([loss for loss, _ in results], axis=0), rtol=1e-5)
+    for name, array in expected.items():
+        for _, state in results:
+            # a sum over the batch in another order: float32 keeps seven digits
+            np.testing.assert_allclose(array, state[name], rtol=0, atol=1e-6, err_msg=name)
+            np.testing.assert_array_equal(results[0][1][name], state[name], err_msg=name)
+
+
+def test_scopes_and_types(tmp_path):
+    """Every gradient has an AllReduce and a Mul in the reducer's scope, a bucket has one for all."""
+    path = build("lenet", tmp_path, batch=4)
+    counts = {}
+    for bucket_bytes in (0, 1 << 30):
+        network = msdump.load(step_graph(path, data_parallel=DataParallel(2, bucket_bytes)))
+        names = [operator.full_name for operator in network.operators]
+        counts[bucket_bytes] = sum(
+            "grad_reducer-DistributedGradReducer/AllReduce-op" in name for name in names
+        )
+
+    assert {0: 8, 1 << 30: 1} == counts
+
+
+def test_numbers_of_ranks(tmp_path):
+    """A number of ranks below 1 is refused."""
+    with pytest.raises(InputError, match="data_parallel=0: a number of ranks from 1"):
+        step_graph(build("lenet", tmp_path, batch=4), data_parallel=0)
