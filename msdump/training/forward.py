@@ -1,0 +1,214 @@
+"""A model's graph written as the forward part of a step graph, and the model that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from msdump import dtypes
+from msdump.errors import GraphError, InputError
+from msdump.graph.graph import Graph, Node
+from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
+from msdump.training.lowering import lower
+from msdump.training.precision.mixed import Layers, MixedPrecision
+from msdump.training.scopes import Place, backbone, place_of
+from msdump.training.symbols import StepOperator, StepTensor, absent_slots, info
+from msdump.training.writer import IR_VERSION, StepWriter
+
+
+class ForwardWriter:
+    """Writes a model's operators as a training step has them.
+
+    Attributes:
+        inputs: Inputs of the step so far.
+        weights: Its initializers so far, by name.
+    """
+
+    def __init__(
+        self, graph: Graph, writer: StepWriter, trainable: Sequence[str] | None, names: Mapping[str, str]
+    ) -> None:
+        """Take over inputs and weights, and keep the names of all values of the model.
+
+        Args:
+            graph: The model.
+            writer: Writes the step graph.
+            trainable: Initializers that are trained; None: all that can be.
+            names: Names of the step's inputs by those of the model's, where they differ.
+        """
+        self.inputs: list[StepTensor] = []
+        self.weights: dict[str, np.ndarray] = {}
+        self._graph = graph
+        self._op = writer
+        self._trainable = trainable
+        self._renamed = dict(names)
+        self._op.reserve(name for node in graph.nodes for name in node.outputs)
+        for value in graph.inputs:
+            self.input(self._typed(value.name))
+        settings = roles.settings(graph)
+        for name, array in graph.weights.items():
+            is_constant = name in settings or self._is_constant(name, array)
+            tensor = StepTensor(
+                name, dtypes.from_numpy(array.dtype), array.shape, array if is_constant else None
+            )
+            self._op.declare(tensor)
+            if not is_constant:
+                self.weights[name] = array
+
+    def _is_constant(self, name: str, array: np.ndarray) -> bool:
+        """Tell whether a weight is a number of the program: axes, limits, exponents; no parameter."""
+        if name in (self._trainable or ()):
+            return False
+        is_float = StepTensor(name, dtypes.from_numpy(array.dtype), array.shape).is_float
+        return name in self._graph.constants or not is_float or array.ndim == 0
+
+    def input(self, tensor: StepTensor) -> StepTensor:
+        """Add an input."""
+        self.inputs.append(self._op.declare(tensor))
+        return tensor
+
+    def network(self, layers: Layers) -> tuple[StepTensor, ...]:
+        """Write all operators in the scope of a training cell; return the outputs, as the loss takes them.
+
+        Args:
+            layers: Layers that compute in other types.
+
+        Raises:
+            GraphError: The graph has branches or loops, or a value's type is not known.
+        """
+        around = backbone(self._graph)
+        inputs = [item.name for item in self.inputs]
+        precision = MixedPrecision(layers, around, inputs, self.weights, lower)
+        for node in self._graph.nodes:
+            operator = self._operator(node, place_of(node, around))
+            if layers:
+                precision.write(self._op, operator)
+            else:
+                self._lower(operator)
+        precision.check()
+        outputs = tuple(self.tensor(value.name) for value in self._graph.outputs)
+        return tuple(precision.loss_input(self._op, item) for item in outputs) if layers else outputs
+
+    def write(self, node: Node, around: Place) -> None:
+        """Write one operator.
+
+        Args:
+            node: The operator.
+            around: The place of the whole model.
+        """
+        self._lower(self._operator(node, place_of(node, around)))
+
+    def _lower(self, operator: StepOperator) -> None:
+        with self._op.at(operator.place):
+            lower(self._op, operator)
+
+    def _operator(self, node: Node, place: Place) -> StepOperator:
+        if node.bodies:
+            raise GraphError(f"{node.operator.full_name}: a branch or loop has no gradient")
+        return StepOperator(
+            node.name,
+            node.op_type,
+            node.domain,
+            node.operator.op_type,
+            tuple(self.tensor(name) if name else None for name in node.inputs),
+            tuple(self._typed(name) for name in node.outputs if name),
+            node.attributes,
+            place,
+            absent_slots(node.outputs),
+        )
+
+    def rename(self, name: str, tensor: StepTensor) -> None:
+        """Let a value of the model be another one of the step graph."""
+        self._renamed[name] = tensor.name
+
+    def tensor(self, name: str) -> StepTensor:
+        """Return a value of the model, which must have been written."""
+        return self._op.types[self._renamed.get(name, name)]
+
+    def _typed(self, name: str) -> StepTensor:
+        kind = self._graph.type_of(name)
+        if kind.dtype is None or kind.shape is None:
+            raise GraphError(
+                f"{self._graph.source}: type and rank of value {name!r} are not known, which gradients need"
+            )
+        return StepTensor(self._renamed.get(name, name), kind.dtype, kind.shape)
+
+    def parameters(self) -> list[StepTensor]:
+        """Return what is trained, in the order of the model's initializers.
+
+        Raises:
+            InputError: A name that is no floating-point initializer.
+        """
+        state = roles.untrained(self._graph)
+        candidates = {
+            name: self._op.types[name]
+            for name in self.weights
+            if self._op.types[name].is_float and name not in state
+        }
+        if self._trainable is None:
+            return list(candidates.values())
+        unknown = [name for name in self._trainable if name not in candidates]
+        if unknown:
+            raise InputError(
+                f"{self._graph.source}: no parameters to train: {', '.join(unknown)}; there are "
+                f"{', '.join(candidates)}"
+            )
+        return [tensor for name, tensor in candidates.items() if name in self._trainable]
+
+    def state(self, name: str, array: np.ndarray, *, is_input: bool = False) -> StepTensor:
+        """Add an initializer.
+
+        Args:
+            name: Its name.
+            array: Its value.
+            is_input: Whether a caller may feed another value.
+        """
+        self.weights[name] = array
+        tensor = self._op.declare(StepTensor(name, dtypes.from_numpy(array.dtype), array.shape))
+        # an initializer that is listed as an input, too, is that input's default
+        return self.input(tensor) if is_input else tensor
+
+    def assembled(self, results: Sequence[StepTensor]) -> onnx.ModelProto:
+        """Return the model of the step, with its bindings.
+
+        Args:
+            results: Its first outputs; the new values of variables follow.
+        """
+        outputs = [*map(info, results), *(info(value) for value in self._op.bindings.values())]
+        written = {value.name for value in outputs}
+        graph = helper.make_graph(
+            self._op.written(),
+            self._graph.name or "step",
+            [info(tensor) for tensor in self.inputs],
+            outputs,
+            [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
+            value_info=[
+                info(tensor)
+                for node in self._op.operators
+                for tensor in node.outputs
+                if tensor.name not in written
+            ],
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[*self._op.opsets(), *self._other_opsets()],
+            functions=[*self._op.functions.values(), *self._graph.proto.functions],
+            ir_version=max(self._graph.ir_version, IR_VERSION),
+            producer_name="msdump",
+        )
+        training = model.training_info.add()
+        for name, value in self._op.bindings.items():
+            if name not in self.weights:
+                raise GraphError(
+                    f"{self._graph.source}: {name!r}, a moving statistic, is no initializer and cannot move; "
+                    "batch_statistics=False uses it as it is"
+                )
+            training.update_binding.add(key=name, value=value.name)
+        return model
+
+    def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
+        return [
+            helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items() if domain
+        ]

@@ -1,0 +1,55 @@
+"""The model that a training step is made of, in an opset that bodies and rules are written in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import onnx
+from onnx import external_data_helper, version_converter
+
+from msdump import reading
+from msdump.graph import validity
+from msdump.graph.message import split_model
+
+Model = str | os.PathLike[str] | onnx.ModelProto | bytes
+
+OLDEST_OPSET: Final = 18
+"""Axes of reductions are inputs from here on."""
+
+OPSET: Final = 20
+"""What older models are converted to."""
+
+
+def converted(model: Model) -> Model:
+    """Return a model whose operators are of an opset that bodies and rules are written in."""
+    version = validity.opsets(message_of(model)).get("", 1)
+    if version >= OLDEST_OPSET:
+        return model
+    message = whole_message(model)
+    metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
+    newer = version_converter.convert_version(message, OPSET)
+    for node in newer.graph.node:  # the converter forgets where nodes come from
+        if node.name in metadata and not node.metadata_props:
+            node.metadata_props.extend(metadata[node.name])
+    return newer
+
+
+def message_of(model: Model) -> onnx.ModelProto:
+    """Return a model as a message, without its large weights."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    data = memoryview(model if isinstance(model, bytes) else reading.map_file(Path(model)))
+    return validity.parsed(split_model.split(data).message)
+
+
+def whole_message(model: Model) -> onnx.ModelProto:
+    """Return a model as a message with all weights."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    if isinstance(model, bytes):
+        return onnx.load_from_string(model)
+    message = onnx.load_from_string(bytes(reading.map_file(Path(model))))
+    external_data_helper.load_external_data_for_model(message, str(Path(model).parent))
+    return message
