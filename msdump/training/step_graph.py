@@ -14,13 +14,13 @@ from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
+from msdump.training.files.source import OLDEST_OPSET, OPSET, Model, converted
 from msdump.training.forward import ForwardWriter
 from msdump.training.losses import Loss, loss_of
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
 from msdump.training.precision.loss_scale import LossScale, Rest, loss_scale_of
 from msdump.training.precision.mixed import Layers, layers_of
 from msdump.training.scopes import ROOT, WITH_LOSS
-from msdump.training.source import OLDEST_OPSET, OPSET, Model, converted
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 import msdump
 from msdump.cli import main
+from msdump.training.files.step_file import write_step
 from msdump.training.rules import RULES
-from msdump.training.step_file import write_step
 from tests.training.mlp import batch, mlp
 
 pytestmark = pytest.mark.usefixtures("fresh")
