@@ -18,7 +18,7 @@ from msdump.communication.collectives import Collectives
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
-from msdump.errors import NotAvailableError, ReentryError
+from msdump.errors import ReentryError
 from msdump.execute import feeds
 from msdump.execute.compilation import emulated
 from msdump.execute.exchange import collectives_of
@@ -176,20 +176,14 @@ class Network:
         Raises:
             NotAvailableError: The model describes no training.
         """
-        training = self.graph.training
-        if training is None:
-            raise NotAvailableError(
-                f"{self.graph.source}: the model describes no training; bind initializers to outputs with"
-                " msdump.load(model, update_binding={initializer: output}) or in its training_info"
-            )
+        step = self.graph.training_step()
         with self._shared.lock:
-            if training.step is None:
-                self._variables.begin()
+            self._variables.begin()
+            if step is self.graph:
                 return self
             if self._trainer is None:
-                self._variables.begin()
                 plan, context = self._given
-                self._trainer = Network(training.step, plan, self._process, context, state=self._shared)
+                self._trainer = Network(step, plan, self._process, context, state=self._shared)
                 self._trainer.take_names()
             return self._trainer
 

@@ -37,10 +37,17 @@ _OTHER_DEVICE: Final = "support_device does not hold this device"
 @click.argument("config", type=click.Path())
 @click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="Say what is dumped of this model.")
 @click.option("--find", metavar="TEXT", help="List operators that TEXT may mean, and the item.")
+@click.option("--train", is_flag=True, help="Say it of the model's training step.")
 @options.dimensions
 @options.context
 def command(
-    *, config: str, model: str | None, find: str | None, dimensions: dict[str, int], **context: Any
+    *,
+    config: str,
+    model: str | None,
+    find: str | None,
+    train: bool,
+    dimensions: dict[str, int],
+    **context: Any,
 ) -> None:
     """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
 
@@ -60,6 +67,7 @@ def command(
     if model is None:
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    graph = graph.training_step() if train else graph
     check_sizes(graph, dimensions)
     device = emulated(graph, plan, plan.context)
     if find is not None:
@@ -70,6 +78,7 @@ def command(
     _print_matches(selected, plan)
     # Loaded again with sizes: without them it is the graph whose names of sizes graph files show.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
+    settled = settled.step if train else settled
     print("\n".join(_forecast_lines(graph, plan, settled)))
     _print_left_out(left_out(graph, plan, device))
     if not _tell_runs(settled):

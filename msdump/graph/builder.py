@@ -20,9 +20,6 @@ from msdump.graph.updates import update_of
 from msdump.record import OperatorRef
 
 _OVERRIDABLE_SINCE: Final = 4  # before IR 4 every initializer had to be listed as an input
-FORWARD: Final = "msdump.forward"
-"""Metadata of a gradient operator: the name of the node whose gradient it is a part of."""
-
 _SCALAR_KINDS: Final = "biu"
 
 
@@ -218,7 +215,7 @@ class Builder:
             operator=OperatorRef(primitive, self._shared.full_names.next(scope, primitive)),
             source=names.source_of(_metadata(proto)),
             proto=proto,
-            forward=_metadata(proto).get(FORWARD, ""),
+            forward=_metadata(proto).get(names.FORWARD, ""),
             update=update_of(proto.op_type, domain),
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
+from msdump.errors import NotAvailableError
 from msdump.graph.updates import NO_UPDATE, Update
 from msdump.record import OperatorRef
 
@@ -211,6 +212,19 @@ class Graph:
     def step(self) -> Graph:
         """The graph of a training step: that of the model's training where it has one of its own."""
         return self if self.training is None or self.training.step is None else self.training.step
+
+    def training_step(self) -> Graph:
+        """Return the graph of a training step.
+
+        Raises:
+            NotAvailableError: The model describes no training.
+        """
+        if self.training is None:
+            raise NotAvailableError(
+                f"{self.source}: the model describes no training; bind initializers to outputs with"
+                " msdump.load(model, update_binding={initializer: output}) or in its training_info"
+            )
+        return self.step
 
     @property
     def results(self) -> tuple[Value, ...]:

@@ -13,6 +13,7 @@ from msdump.cli import main
 from msdump.graph import loader
 from msdump.tools.preview import inputs, labels
 from tests import steps
+from tests.dump import settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -92,11 +93,8 @@ def test_a_state_is_loaded_for_inference(model, batch, tmp_path):
         "step": np.zeros(1, np.int32),
     }
     np.savez(tmp_path / "state.npz", **state)
-    settings = {"dump_mode": 0, "path": f"{tmp_path}/dump", "net_name": "Net", "iteration": "all"}
-    settings |= {"input_output": 0, "kernels": [], "support_device": [0]}
-    (tmp_path / "dump.json").write_text(
-        json.dumps({"common_dump_settings": settings, "e2e_dump_settings": {"enable": True}})
-    )
+    common = settings.common(tmp_path / "dump")
+    (tmp_path / "dump.json").write_text(json.dumps({"common_dump_settings": common}))
 
     done = call(
         *(model, "--inputs", batch, "--load-state", tmp_path / "state.npz"),
@@ -193,3 +191,30 @@ def test_made_up_labels_of_inference_stay():
     drawn = [inputs.made_up(graph, {}, 0, 0)["labels"].max() for graph in (plain, trained)]
     assert 1 == drawn[0]
     assert 1 < drawn[1]
+
+
+def test_check_previews_the_training_step(model, tmp_path):
+    """``check --train`` tells the operators of the step, without it those of inference."""
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"common_dump_settings": settings.common(tmp_path / "dump")}))
+
+    inference, training = (
+        CliRunner().invoke(main, ["check", str(path), "--model", str(model), *options])
+        for options in ([], ["--train"])
+    )
+
+    assert [0, 0] == [inference.exit_code, training.exit_code], training.stderr
+    assert "ApplyMomentum" not in inference.stdout
+    assert "Default/ApplyMomentum-op0" in training.stdout
+
+
+def test_check_of_a_step_that_is_none(tmp_path):
+    """``check --train`` of a model without training says what to do."""
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"common_dump_settings": settings.common(tmp_path / "dump")}))
+    onnx.save(steps.message(steps.PLAIN), tmp_path / "m.onnx")
+
+    done = CliRunner().invoke(main, ["check", str(path), "--model", str(tmp_path / "m.onnx"), "--train"])
+
+    assert 2 == done.exit_code
+    assert "the model describes no training" in done.stderr
