@@ -25,7 +25,7 @@ from tests.training import torch_networks  # noqa: E402
 LARGEST_ERROR = 1e-4  # of float32, relative to the largest element of the parameter's gradient
 ZERO = 1e-6  # of the largest gradient of the network: what is left of one that is zero but for rounding
 BATCH = 4
-ACTIVATIONS = ("Relu", "Clip")
+ACTIVATIONS = ("Relu", "ReLU6")
 
 
 @dataclass(frozen=True)
