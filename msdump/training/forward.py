@@ -185,7 +185,7 @@ class ForwardWriter:
             outputs,
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
             value_info=[
-                info(tensor)
+                info(self._op.wide.get(tensor.name, tensor))
                 for node in self._op.operators
                 for tensor in node.outputs
                 if tensor.name not in written

@@ -21,7 +21,7 @@ from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
 from msdump.training.body import OPERATORS, Structure, function, overload
 from msdump.training.branches import WrittenBody, names_read
-from msdump.training.precision.wide_kernels import WIDE, WIDE_KERNELS, wide
+from msdump.training.precision.wide_kernels import WIDE_KERNELS
 from msdump.training.scopes import ROOT, Place
 from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, info
 
@@ -42,6 +42,7 @@ class StepWriter:
         place: Where operators are written at the moment.
         bindings: The new value of each variable, by its name.
         batch_statistics: Whether normalisations use and move the statistics of the batch.
+        wide: Values of a half type that are float32 in the graph, as they are there, by name.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class StepWriter:
             opset: Version of ONNX's operators.
             seed: What the seeds of all random operators come from.
             batch_statistics: Whether normalisations use and move the statistics of the batch.
-            has_wide_kernels: Whether some kernels read float32 in place of half types, as on CPU.
+            has_wide_kernels: Whether some kernels compute in float32 in place of half types, as on CPU.
         """
         self.opset = opset
         self.batch_statistics = batch_statistics
@@ -63,6 +64,7 @@ class StepWriter:
         self.functions: dict[tuple[str, str], onnx.FunctionProto] = {}
         self.place = ROOT
         self.bindings: dict[str, StepTensor] = {}
+        self.wide: dict[str, StepTensor] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
@@ -148,14 +150,15 @@ class StepWriter:
             primitive: MindSpore's name, where it is known better than by the table of names.
         """
         tensors = self._inputs(inputs)
+        fed = self._fed(tensors)
         present = {name: value for name, value in attributes.items() if value is not None}
         if isinstance(outputs, int):
             names = [self._value_name(op_type) for _ in range(outputs)]
         else:
             names = [tensor.name if tensor else "" for tensor in outputs]
-        node = helper.make_node(op_type, _names(tensors), names, domain=domain, **present)
+        node = helper.make_node(op_type, _names(fed), names, domain=domain, **present)
         title = primitive or primitive_name(op_type, domain, _use(tensors, present))
-        results = self._inferred(node, tensors) if isinstance(outputs, int) else tuple(filter(None, outputs))
+        results = self._inferred(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
         self._add(node, title, tensors, results, present)
         return results
 
@@ -178,39 +181,48 @@ class StepWriter:
         """
         tensors = self._inputs(inputs)
         element = (tensors[OPERATORS[name].element] or tensors[0]).dtype  # type: ignore[union-attr]
-        slots = WIDE_KERNELS.get(name, ()) if self._has_wide_kernels and element in HALVES else ()
-        fed = tuple(
-            self.Cast(item, to=FLOAT32.onnx) if slot in slots and item is not None else item
-            for slot, item in enumerate(tensors)
-        )
-        body = self._function(name, fed, structure, element, is_wide=bool(slots))
+        is_wide = self._has_wide_kernels and element in HALVES and name in WIDE_KERNELS
+        fed = self._fed(tensors, is_wide=is_wide)
+        body = self._function(name, len(fed), structure, FLOAT32 if is_wide else element)
         names = [item.name for item in outputs or ()]
         names += [self._value_name(name) for _ in range(len(body.output) - len(names))]
         node = helper.make_node(name, _names(fed), names, domain=MINDSPORE_DOMAIN, overload=body.overload)
         node.attribute.extend(_attribute(name, value) for name, value in structure.items())
         results = self._called(node, fed, like, outputs)
+        if is_wide:
+            results = tuple(replace(item, dtype=element) for item in results)
+            self.wide |= {item.name: replace(item, dtype=FLOAT32) for item in results}
         # the casts that a kernel needs are none of the network's: gradients go past them
         self._add(node, name, tensors, results, structure)
         return self._single(results)
 
     def _function(
-        self,
-        name: str,
-        inputs: Sequence[StepTensor | None],
-        structure: Mapping[str, Structure],
-        element: DType,
-        *,
-        is_wide: bool,
+        self, name: str, count: int, structure: Mapping[str, Structure], element: DType
     ) -> onnx.FunctionProto:
         """Return the function of an operator, made once for each structure and type."""
-        key = (name, f"{overload(structure, element)}_{WIDE}" if is_wide else overload(structure, element))
+        key = (name, overload(structure, element))
         if key not in self.functions:
-            made = function(name, len(inputs), structure, FLOAT32 if is_wide else element, self.opset)
-            if is_wide:
-                halves = [slot for slot, item in enumerate(inputs) if item and item.dtype is element]
-                made = wide(made, element, halves, key[1])
-            self.functions[key] = made
+            self.functions[key] = function(name, count, structure, element, self.opset)
         return self.functions[key]
+
+    def _fed(
+        self, tensors: Sequence[StepTensor | None], *, is_wide: bool = False
+    ) -> tuple[StepTensor | None, ...]:
+        """Return inputs as a kernel reads them, behind the casts that it needs.
+
+        Args:
+            tensors: The inputs as the network has them.
+            is_wide: Whether it reads float32 in place of half types.
+        """
+        return tuple(item and self._read(item, is_wide=is_wide) for item in tensors)
+
+    def _read(self, item: StepTensor, *, is_wide: bool) -> StepTensor:
+        if item.dtype not in HALVES:
+            return item
+        held = self.wide.get(item.name)
+        if is_wide:
+            return held or self.Cast(item, to=FLOAT32.onnx)
+        return item if held is None else self.Cast(held, to=item.dtype.onnx)
 
     def _called(
         self,

@@ -136,9 +136,10 @@ class Softmax(nn.Module):
 class MLP(nn.Module):
     """Layers in a row, under names of their own."""
 
-    def __init__(self, **layers):
-        """Keep the layers."""
+    def __init__(self, *, is_cast=False, **layers):
+        """Keep the layers, and whether the network itself casts its result to float32."""
         super().__init__()
+        self.is_cast = is_cast
         for name, layer in layers.items():
             setattr(self, name, layer)
         self.order = tuple(layers)
@@ -147,7 +148,7 @@ class MLP(nn.Module):
         """Pass ``x`` through every layer."""
         for name in self.order:
             x = getattr(self, name)(op, x)
-        return x
+        return op.Cast(x, to=ir.DataType.FLOAT) if self.is_cast else x
 
 
 class ConvNet(nn.Module):
@@ -214,7 +215,7 @@ NETWORKS = {
     ),
     "attention": Classifier,
     "fixedscale": lambda: MLP(fc1=Dense(8, 6), norm=LayerNorm(6), relu=ReLU(), fc2=Dense(6, 4)),
-    "lossscale": lambda: MLP(fc1=Dense(8, 6), relu=ReLU(), fc2=Dense(6, 4)),
+    "lossscale": lambda: MLP(is_cast=True, fc1=Dense(8, 6), relu=ReLU(), fc2=Dense(6, 4)),
     "datasink": lambda: Dense(6, 3),
 }
 """By the golden's name."""

@@ -66,7 +66,7 @@ def test_layers_in_float16_hand_their_type_on():
 
 
 def test_kernels_without_half_types_read_casts_on_cpu():
-    """Products and biases read float32 there and write float16; each reader has casts of its own."""
+    """Products and biases compute in float32 there; each other reader of theirs has a cast of its own."""
     model = _step(precision="float16")
     types = _types(model)
     signatures = {
@@ -76,7 +76,7 @@ def test_kernels_without_half_types_read_casts_on_cpu():
     }
 
     assert {
-        *(("MatMul", 1, 1, 10), ("BiasAdd", 10, 1, 10), ("BiasAddGrad", 1, 0, 10)),
+        *(("MatMul", 1, 1, 1), ("BiasAdd", 1, 1, 1), ("BiasAddGrad", 1, 0, 1)),
         *(("Relu", 10, 10), ("ReluGrad", 10, 10, 10)),
     } == signatures
     forward = [text for text in _operators(model, BACKBONE) if text.startswith("/fc1-Dense")]
