@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.errors import GraphError, InputError
 from msdump.graph.graph import Graph, Node
-from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
+from msdump.training import gradients, lowerings, operators, output_types, roles  # noqa: F401 - they fill the tables
 from msdump.training.lowering import lower
 from msdump.training.precision.mixed import Layers, MixedPrecision
 from msdump.training.scopes import Place, backbone, place_of
@@ -107,17 +107,22 @@ class ForwardWriter:
     def _operator(self, node: Node, place: Place) -> StepOperator:
         if node.bodies:
             raise GraphError(f"{node.operator.full_name}: a branch or loop has no gradient")
+        inputs = tuple(self.tensor(name) if name else None for name in node.inputs)
         return StepOperator(
-            node.name,
-            node.op_type,
-            node.domain,
-            node.operator.op_type,
-            tuple(self.tensor(name) if name else None for name in node.inputs),
-            tuple(self._typed(name) for name in node.outputs if name),
+            *(node.name, node.op_type, node.domain, node.operator.op_type),
+            inputs,
+            self._outputs(node, inputs),
             node.attributes,
             place,
             absent_slots(node.outputs),
         )
+
+    def _outputs(self, node: Node, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
+        names = [name for name in node.outputs if name]
+        types = [self._graph.type_of(name) for name in names]
+        if any(kind.dtype is None or kind.shape is None for kind in types):
+            return output_types.inferred(self._op, node, inputs, names)
+        return tuple(self._typed(name) for name in names)
 
     def rename(self, name: str, tensor: StepTensor) -> None:
         """Let a value of the model be another one of the step graph."""

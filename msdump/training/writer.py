@@ -158,7 +158,7 @@ class StepWriter:
             names = [tensor.name if tensor else "" for tensor in outputs]
         node = helper.make_node(op_type, _names(fed), names, domain=domain, **present)
         title = primitive or primitive_name(op_type, domain, _use(tensors, present))
-        results = self._inferred(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
+        results = self.infer(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
         self._add(node, title, tensors, results, present)
         return results
 
@@ -234,7 +234,7 @@ class StepWriter:
         if outputs is not None and len(outputs) == len(node.output):
             return tuple(outputs)
         if like is None:
-            return self._inferred(node, inputs)
+            return self.infer(node, inputs)
         likes = (like,) if isinstance(like, StepTensor) else tuple(like)
         return tuple(
             StepTensor(name, item.dtype, item.shape) for name, item in zip(node.output, likes, strict=True)
@@ -326,8 +326,12 @@ class StepWriter:
         self._names.add(name)
         return name
 
-    def _inferred(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
-        """Return the outputs of a node, typed by ONNX's shape inference."""
+    def infer(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
+        """Return the outputs of a node, typed by ONNX's shape inference.
+
+        Raises:
+            GraphError: The node is faulty, or the rank of an output is not known.
+        """
         model = self._alone(node, inputs)
         try:
             graph = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph

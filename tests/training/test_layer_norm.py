@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from msdump.training import step_graph
 from tests.training.differences import WEIGHTED, check, one_operator, outputs_of
@@ -17,6 +18,10 @@ def _normal(*shape: int) -> np.ndarray:
 
 def _layer_norm(*arrays: np.ndarray, outputs: int = 1, **attributes: float) -> tuple[object, ...]:
     return ("LayerNormalization", arrays, attributes, outputs)
+
+
+def _skip(op_type: str, *arrays: np.ndarray, epsilon: float = 1e-5) -> tuple[object, ...]:
+    return (op_type, arrays, {"epsilon": epsilon}, 1, 20, "com.microsoft")
 
 
 X = _normal(2, 3, 4)
@@ -33,6 +38,66 @@ CASES = {
     "scale_of_a_sample": (_layer_norm(X, _normal(2, 1, 4), _normal(4)), X.shape),
     "with_statistics": (_layer_norm(X, _normal(4), _normal(4), outputs=3), X.shape),
 }
+
+IMAGES = _normal(2, 4, 3, 3)
+
+OTHERS = {
+    "instance_1d": (("InstanceNormalization", [_normal(2, 3, 5), _normal(3), _normal(3)], {}), None),
+    "instance": (("InstanceNormalization", [IMAGES, _normal(4), _normal(4)], {"epsilon": 0.1}), None),
+    "rms": (("RMSNormalization", [X, _normal(4)], {}, 1, 23), None),
+    "rms_axes": (("RMSNormalization", [X, _normal(3, 4)], {"axis": 1, "epsilon": 0.1}, 1, 23), None),
+    "rms_broadcast": (("RMSNormalization", [X, _normal(3, 1)], {"axis": -2}, 1, 23), None),
+    "l2": (("LpNormalization", [X], {"axis": 1}), None),
+}
+
+BY_RUNTIME = {
+    "group": (
+        ("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 2}, 1, 21),
+        IMAGES.shape,
+    ),
+    "group_of_each_channel": (
+        ("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 4, "epsilon": 0.1}, 1, 21),
+        IMAGES.shape,
+    ),
+    "group_of_all": (
+        ("GroupNormalization", [_normal(3, 2, 5), _normal(2), _normal(2)], {"num_groups": 1}, 1, 21),
+        (3, 2, 5),
+    ),
+    "mean_variance": (("MeanVarianceNormalization", [IMAGES], {}), IMAGES.shape),
+    "mean_variance_axes": (("MeanVarianceNormalization", [X], {"axes": [1]}), X.shape),
+    "lrn": (("LRN", [IMAGES], {"size": 3, "alpha": 0.5, "beta": 0.6, "bias": 2.0}), IMAGES.shape),
+    "lrn_wide": (("LRN", [_normal(1, 6, 2, 2)], {"size": 5, "alpha": 2.0}), (1, 6, 2, 2)),
+    "l1": (("LpNormalization", [X], {"p": 1}), X.shape),
+    "skip": (_skip("SkipLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4)), X.shape),
+    "skip_bias": (
+        _skip(
+            "SkipLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4), _normal(4), epsilon=0.1
+        ),
+        X.shape,
+    ),
+    "skip_simplified": (_skip("SkipSimplifiedLayerNormalization", X, _normal(*X.shape), _normal(4)), X.shape),
+    "skip_simplified_bias": (
+        _skip("SkipSimplifiedLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4)),
+        X.shape,
+    ),
+    "simplified": (("SimplifiedLayerNormalization", [X, _normal(4)], {"axis": -1}), X.shape),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_gradients_of_others(case):
+    """Every gradient of the other normalisations agrees with numerical differences."""
+    arguments, shape = OTHERS[case]
+
+    check(one_operator(*arguments), shape)
+
+
+@pytest.mark.parametrize("case", BY_RUNTIME)
+def test_gradients_by_runtime(case):
+    """The same, where the reference evaluator has no or another result."""
+    arguments, shape = BY_RUNTIME[case]
+
+    check(one_operator(*arguments), shape, step=1 / 128, tolerance=1e-3)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -60,3 +125,13 @@ def test_slots():
     values = outputs_of(step, [mean, variance], {"inputs0": np.ones_like(X)})
     np.testing.assert_allclose(X.mean(-1, keepdims=True), values[0], atol=1e-6)
     np.testing.assert_allclose(X.var(-1, keepdims=True), values[1], rtol=1e-5)
+
+
+def test_types_behind_functions():
+    """Operators behind one whose type ONNX does not infer are trained as well."""
+    model = one_operator("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 2}, 1, 21)
+    model.graph.node[0].output[0] = "normal"
+    model.graph.node.append(helper.make_node("Mul", ["normal", "normal"], ["square"], name="square"))
+    model.graph.node.append(helper.make_node("Relu", ["square"], ["y0"], name="relu"))
+
+    check(model, IMAGES.shape, step=1 / 128, tolerance=1e-3)

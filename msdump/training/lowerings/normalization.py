@@ -29,3 +29,12 @@ def _batch_norm(op: StepWriter, node: StepOperator) -> None:
         shown = node.output(slot)
         if shown is not None:
             op.emit("Identity", (new,), {}, outputs=[shown])
+
+
+@lowering("MeanVarianceNormalization")
+def _mean_variance(op: StepWriter, node: StepOperator) -> None:
+    """Write the steps that ONNX defines the operator by."""
+    x, axes = node.input(0), list(node.attribute("axes", (0, 2, 3)))
+    centered = op.Sub(x, op.ReduceMean(x, axes))
+    deviation = op.Sqrt(op.ReduceMean(op.Mul(centered, centered), axes))
+    op.emit("Div", (centered, op.Add(deviation, 1e-9)), {}, outputs=node.outputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from msdump.training.body import Body, operator
 
 
@@ -85,3 +87,31 @@ def batch_norm_grad(
     level = op.Reshape(op.Div(dbeta, count), wide)
     inner = op.Sub(op.Sub(dy, level), op.Mul(centered, op.Reshape(slope, wide)))
     return op.Mul(inner, scale), dgamma, dbeta
+
+
+@operator("LRNGrad")
+def lrn_grad(op: Body, dy: str, x: str, _y: str, *, size: int, alpha: float, beta: float, bias: float) -> str:
+    """Return the gradient of x / (bias + alpha / size * the squares of the channels around)^beta."""
+    before, after = (size - 1) // 2, size // 2
+    sums = _channel_sums(op, op.Mul(x, x), size, before, after)
+    base = op.Add(op.Mul(sums, float(np.float32(alpha / size))), bias)
+    inner = op.Mul(op.Mul(dy, x), op.Pow(base, -beta - 1.0))
+    # a channel reads those before it as often as those behind it are read by it: the window is mirrored
+    shared = op.Mul(_channel_sums(op, inner, size, after, before), float(2 * alpha * beta / size))
+    return str(op.Sub(op.Mul(dy, op.Pow(base, -beta)), op.Mul(x, shared)))
+
+
+def _channel_sums(op: Body, x: str, size: int, before: int, after: int) -> str:
+    """Return for each element the sum over the channels around it."""
+    planes = op.Concat(op.Shape(x, start=0, end=1), (1,), op.Shape(x, start=1, end=2), (-1,), axis=0)
+    flat = op.Reshape(x, planes)
+    kernel = op.Expand(1.0, (1, 1, size, 1))
+    return str(op.Reshape(op.Conv(flat, kernel, pads=(before, 0, after, 0)), op.Shape(x)))
+
+
+@operator("L2NormalizeGrad")
+def l2_normalize_grad(op: Body, x: str, y: str, dy: str, *, axis: int) -> str:
+    """Return the gradient of x / |x|, 0 where x is 0."""
+    norm = op.ReduceL2(x, [axis], keepdims=1)
+    along = op.ReduceSum(op.Mul(dy, y), [axis], keepdims=1)
+    return str(op.Where(op.Equal(norm, 0.0), 0.0, op.Div(op.Sub(dy, op.Mul(y, along)), norm)))

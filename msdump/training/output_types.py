@@ -1,0 +1,52 @@
+"""Types of values that ONNX's shape inference does not reach, and of what follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from onnx import helper
+
+from msdump.graph.graph import Node
+from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepWriter
+
+_ONNXRUNTIME: Final = "com.microsoft"
+
+_LIKE_FIRST: Final[Mapping[tuple[str, str], tuple[int, ...]]] = {
+    ("", "GroupNormalization"): (0,),
+    ("", "MeanVarianceNormalization"): (0,),
+    ("", "SimplifiedLayerNormalization"): (0,),
+    (_ONNXRUNTIME, "BiasGelu"): (0,),
+    (_ONNXRUNTIME, "FastGelu"): (0,),
+    (_ONNXRUNTIME, "Gelu"): (0,),
+    (_ONNXRUNTIME, "QuickGelu"): (0,),
+    (_ONNXRUNTIME, "RotaryEmbedding"): (0,),
+    (_ONNXRUNTIME, "SkipLayerNormalization"): (0, 3),
+    (_ONNXRUNTIME, "SkipSimplifiedLayerNormalization"): (0, 3),
+}
+"""Outputs that have the type of the first input."""
+
+
+def inferred(
+    op: StepWriter, node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
+) -> tuple[StepTensor, ...]:
+    """Return the outputs of an operator from what its inputs are.
+
+    Args:
+        op: Infers the types of ONNX's own operators.
+        node: The operator.
+        inputs: Its inputs.
+        names: The outputs that are there.
+
+    Raises:
+        GraphError: The rank of one cannot be known.
+    """
+    slots = _LIKE_FIRST.get((node.domain, node.op_type), ())
+    present = {slot for slot, name in enumerate(node.outputs) if name}
+    if present <= set(slots) and inputs[0] is not None:
+        return tuple(StepTensor(name, inputs[0].dtype, inputs[0].shape) for name in names)
+    given = ["" if item is None else item.name for item in inputs]
+    attributes: dict[str, Any] = dict(node.attributes)
+    alone = helper.make_node(node.op_type, given, list(names), domain=node.domain, **attributes)
+    return op.infer(alone, inputs)
