@@ -69,7 +69,7 @@ class Body:
             return item
         if isinstance(item, float):
             return self._number(item)
-        array = item if isinstance(item, np.ndarray) else np.asarray(item, np.int64 if item == () else None)
+        array = array_of(item)
         return self._constant(array if array.dtype != np.int32 else array.astype(np.int64))
 
     def of_element(self, value: str) -> str:
@@ -92,6 +92,12 @@ class Body:
     def _name(self) -> str:
         self._count += 1
         return f"t{self._count}"
+
+
+def array_of(item: Constant) -> np.ndarray:
+    """Return a constant as an array; no whole numbers at all are whole numbers, too."""
+    array = np.asarray(item)
+    return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)
 
 
 BodyFunction = Callable[..., "str | tuple[str, ...]"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -11,12 +12,15 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.errors import GraphError, InputError
 from msdump.graph.graph import Graph, Node
-from msdump.training import gradients, lowerings, operators, output_types, roles  # noqa: F401 - they fill the tables
+from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
 from msdump.training.lowering import lower
+from msdump.training.lowerings.dense_layers import dense_layers
 from msdump.training.precision.mixed import Layers, MixedPrecision
 from msdump.training.scopes import Place, backbone, place_of
 from msdump.training.symbols import StepOperator, StepTensor, absent_slots, info
-from msdump.training.writer import IR_VERSION, StepWriter
+from msdump.training.value_types import output_types
+from msdump.training.value_types.inference import IR_VERSION
+from msdump.training.writer import StepWriter
 
 
 class ForwardWriter:
@@ -81,8 +85,7 @@ class ForwardWriter:
         around = backbone(self._graph)
         inputs = [item.name for item in self.inputs]
         precision = MixedPrecision(layers, around, inputs, self.weights, lower)
-        for node in self._graph.nodes:
-            operator = self._operator(node, place_of(node, around))
+        for operator in self._operators(around):
             if layers:
                 precision.write(self._op, operator)
             else:
@@ -98,20 +101,33 @@ class ForwardWriter:
             node: The operator.
             around: The place of the whole model.
         """
-        self._lower(self._operator(node, place_of(node, around)))
+        self._lower(self._operator(node, node.inputs, place_of(node, around)))
+
+    def _operators(self, around: Place) -> Iterator[StepOperator]:
+        """Yield the operators of the model in order, each when the ones before it are written."""
+        layers = dense_layers(self._graph)
+        parts = {part.name for layer in layers.values() for part in layer.parts}
+        for node in self._graph.nodes:
+            if node.name in layers:
+                layer = layers[node.name]
+                operator = self._operator(node, layer.inputs, place_of(layer.product, around))
+                attributes = {"transB": int(layer.is_transposed)}
+                yield replace(operator, op_type="Gemm", primitive="Dense", attributes=attributes)
+            elif node.name not in parts:
+                yield self._operator(node, node.inputs, place_of(node, around))
 
     def _lower(self, operator: StepOperator) -> None:
         with self._op.at(operator.place):
             lower(self._op, operator)
 
-    def _operator(self, node: Node, place: Place) -> StepOperator:
+    def _operator(self, node: Node, inputs: Sequence[str], place: Place) -> StepOperator:
         if node.bodies:
             raise GraphError(f"{node.operator.full_name}: a branch or loop has no gradient")
-        inputs = tuple(self.tensor(name) if name else None for name in node.inputs)
+        tensors = tuple(self.tensor(name) if name else None for name in inputs)
         return StepOperator(
             *(node.name, node.op_type, node.domain, node.operator.op_type),
-            inputs,
-            self._outputs(node, inputs),
+            tensors,
+            self._outputs(node, tensors),
             node.attributes,
             place,
             absent_slots(node.outputs),
@@ -189,12 +205,7 @@ class ForwardWriter:
             [info(tensor) for tensor in self.inputs],
             outputs,
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
-            value_info=[
-                info(self._op.wide.get(tensor.name, tensor))
-                for node in self._op.operators
-                for tensor in node.outputs
-                if tensor.name not in written
-            ],
+            value_info=[info(tensor) for tensor in self._op.results() if tensor.name not in written],
         )
         model = helper.make_model(
             graph,

@@ -6,29 +6,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, shape_inference
+from onnx import helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
-from msdump.graph.builder import value_type
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
-from msdump.training.body import OPERATORS, Structure, function, overload
+from msdump.training.body import OPERATORS, Structure, array_of, function, overload
 from msdump.training.branches import WrittenBody, names_read
 from msdump.training.precision.wide_kernels import WIDE_KERNELS
 from msdump.training.scopes import ROOT, Place
-from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, info
+from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node
+from msdump.training.value_types.inference import output_types
 
-__all__ = ["IR_VERSION", "Item", "StepOperator", "StepTensor", "StepWriter"]
-
-IR_VERSION: Final = 10
-"""The first one that knows overloads of functions."""
+__all__ = ["Item", "StepOperator", "StepTensor", "StepWriter"]
 
 
 class StepWriter:
@@ -38,9 +35,11 @@ class StepWriter:
     number, 1). They return a ``StepTensor`` or a tuple. ``call`` adds an operator of MindSpore's.
 
     Attributes:
-        operators: Everything so far, in order.
+        operators: Everything so far, in order, as gradient rules see it.
         place: Where operators are written at the moment.
         bindings: The new value of each variable, by its name.
+        layouts: Values that are others in another shape or order, by type, origin and that shape or order.
+        origins: What a value is a reshaping of, by its name.
         batch_statistics: Whether normalisations use and move the statistics of the batch.
         wide: Values of a half type that are float32 in the graph, as they are there, by name.
     """
@@ -65,6 +64,8 @@ class StepWriter:
         self.place = ROOT
         self.bindings: dict[str, StepTensor] = {}
         self.wide: dict[str, StepTensor] = {}
+        self.layouts: dict[tuple[str, str, tuple[int, ...]], StepTensor] = {}
+        self.origins: dict[str, StepTensor] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
@@ -83,6 +84,35 @@ class StepWriter:
             yield
         finally:
             self.place = before
+
+    @contextmanager
+    def as_one(self, primitive: str, *inputs: StepTensor) -> Iterator[None]:
+        """Write operators that gradient rules see as one, with the name and the outputs of the last one.
+
+        MindSpore calls such an operator a composite: its gradient is that of the whole.
+
+        Args:
+            primitive: MindSpore's name of the whole; its rule is a ``mindspore_gradient``.
+            inputs: What the whole reads.
+        """
+        start = len(self.operators)
+        yield
+        last = self.operators[-1]
+        self.operators[start:] = [
+            replace(
+                last,
+                op_type=primitive,
+                domain=MINDSPORE_DOMAIN,
+                primitive=primitive,
+                inputs=inputs,
+                attributes={},
+            )
+        ]
+
+    def results(self) -> list[StepTensor]:
+        """Return everything that operators write, in order, as it is in the graph."""
+        written = [self.types[name] for node in self.nodes for name in node.output if name]
+        return [self.wide.get(tensor.name, tensor) for tensor in written]
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         """Return the function that adds an operator of ONNX."""
@@ -288,9 +318,7 @@ class StepWriter:
         if isinstance(item, float):
             dtype = FLOAT32 if first is None else first.dtype
             return self.constant(np.array(item, dtype.numpy))
-        if isinstance(item, Sequence) and not item:
-            return self.constant(np.zeros(0, np.int64))  # no axes: whole numbers, which numpy does not know
-        return self.constant(np.asarray(item))
+        return self.constant(array_of(item))
 
     def _add(
         self,
@@ -332,41 +360,11 @@ class StepWriter:
         Raises:
             GraphError: The node is faulty, or the rank of an output is not known.
         """
-        model = self._alone(node, inputs)
-        try:
-            graph = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
-        except shape_inference.InferenceError as error:
-            raise GraphError(f"{self.place.path}: {node.op_type}: {error}") from error
-        types = {info.name: value_type(info.type) for info in graph.output}
-        results = []
-        for name in node.output:
-            kind = types[name]
-            if kind.dtype is None or kind.shape is None:
-                raise GraphError(
-                    f"{self.place.path}: the rank of what {node.op_type} writes is not known; "
-                    "give the model's dynamic dimensions sizes"
-                )
-            results.append(StepTensor(name, kind.dtype, kind.shape))
-        return tuple(results)
-
-    def _alone(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> onnx.ModelProto:
-        """Return a model of one node, its constant inputs among the initializers."""
-        present = {tensor.name: tensor for tensor in inputs if tensor is not None}
-        graph = helper.make_graph(
-            [node],
-            "node",
-            [info(tensor) for tensor in present.values() if tensor.value is None],
-            [helper.make_empty_tensor_value_info(name) for name in node.output],
-            [
-                numpy_helper.from_array(tensor.value, name)
-                for name, tensor in present.items()
-                if tensor.value is not None
-            ],
-        )
         functions = [self.functions[node.op_type, node.overload]] if node.domain == MINDSPORE_DOMAIN else []
-        return helper.make_model(
-            graph, opset_imports=self.opsets(), functions=functions, ir_version=IR_VERSION
-        )
+        try:
+            return output_types(node, inputs, functions, self.opsets())
+        except GraphError as error:
+            raise GraphError(f"{self.place.path}: {error}") from error
 
     def opsets(self) -> list[onnx.OperatorSetIdProto]:
         """Return the operator sets of the step graph."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from msdump.training.gradients.shapes import reshaped
+from msdump.training.lowerings.layouts import reshaped
 from msdump.training.lowerings.reductions import kept_shape, reduced, reduced_axes
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
 from msdump.training.symbols import StepTensor

@@ -1,0 +1,134 @@
+"""Gradients of gathers, scatters and Einsum against numerical differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+from msdump.errors import GraphError
+from msdump.training import step_graph
+from tests.training.differences import WEIGHTED, check, one_operator
+
+_RNG = np.random.default_rng(17)
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return _RNG.standard_normal(shape).astype(np.float32)
+
+
+def _ints(values: object) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+_TABLE, _IDS = _normal(5, 3), _ints([[1, 4, 1], [0, 1, -1]])
+_MATRIX = _normal(3, 4)
+_PLACES, _PARTS = _ints([[0], [2]]), _normal(2, 4)
+_ROWS, _CELLS = _ints([[0, 1, 2, 0]]), _normal(1, 4)
+
+CASES = {
+    "Gather": (("Gather", [_TABLE, _ints([3, 1, 3])], {}), (3, 3)),
+    "Gather_embedding": (("Gather", [_TABLE, _IDS], {}), (2, 3, 3)),
+    "Gather_one": (("Gather", [_TABLE, _ints(2)], {}), (3,)),
+    "Gather_axis": (("Gather", [_normal(2, 5, 3), _IDS], {"axis": 1}), (2, 2, 3, 3)),
+    "Gather_last_axis": (("Gather", [_normal(2, 3), _ints([2, 0])], {"axis": -1}), (2, 2)),
+    "Gather_one_of_axis": (("Gather", [_normal(2, 3), _ints(1)], {"axis": 1}), (2,)),
+    "GatherElements": (("GatherElements", [_MATRIX, _ints([[0, 2, 1, 0], [0, -1, 0, 1]])], {}), (2, 4)),
+    "GatherElements_axis": (("GatherElements", [_MATRIX, _ints([[3], [0], [-1]])], {"axis": 1}), (3, 1)),
+    "GatherND": (("GatherND", [_MATRIX, _ints([[0, 1], [2, 3], [0, 1]])], {}), (3,)),
+    "GatherND_rows": (("GatherND", [_MATRIX, _ints([[2], [2]])], {}), (2, 4)),
+    "GatherND_batch": (("GatherND", [_normal(2, 3, 4), _ints([[1], [0]])], {"batch_dims": 1}), (2, 4)),
+    "ScatterElements": (("ScatterElements", [_MATRIX, _ROWS, _CELLS], {}), (3, 4)),
+    "ScatterElements_axis": (
+        ("ScatterElements", [_MATRIX, _ints([[1], [0], [-1]]), _normal(3, 1)], {"axis": 1}),
+        (3, 4),
+    ),
+    "ScatterElements_add": (
+        (
+            "ScatterElements",
+            [_MATRIX, _ints([[1, 1, 0, 2], [1, 0, 0, 2]]), _normal(2, 4)],
+            {"reduction": "add"},
+        ),
+        (3, 4),
+    ),
+    "ScatterElements_max": (("ScatterElements", [_MATRIX, _ROWS, _CELLS], {"reduction": "max"}), (3, 4)),
+    "ScatterElements_min": (("ScatterElements", [_MATRIX, _ROWS, _CELLS], {"reduction": "min"}), (3, 4)),
+    "ScatterND": (("ScatterND", [_MATRIX, _PLACES, _PARTS], {}), (3, 4)),
+    "ScatterND_cells": (("ScatterND", [_MATRIX, _ints([[0, 1], [2, 3]]), _normal(2)], {}), (3, 4)),
+    "ScatterND_add": (("ScatterND", [_MATRIX, _ints([[1], [1]]), _PARTS], {"reduction": "add"}), (3, 4)),
+    "ScatterND_max": (("ScatterND", [_MATRIX, _PLACES, _PARTS], {"reduction": "max"}), (3, 4)),
+    "TopK": (("TopK", [_MATRIX, _ints([2])], {}, 2), (3, 2)),
+    "TopK_smallest": (("TopK", [_MATRIX, _ints([1])], {"axis": 0, "largest": 0}, 2), (1, 4)),
+    "Einsum_product": (("Einsum", [_normal(2, 3), _normal(3, 4)], {"equation": "ij,jk->ik"}), (2, 4)),
+    "Einsum_implicit": (("Einsum", [_normal(2, 3), _normal(3, 4)], {"equation": "ij,jk"}), (2, 4)),
+    "Einsum_attention": (
+        ("Einsum", [_normal(2, 3, 2, 4), _normal(2, 5, 2, 4)], {"equation": "bqhd,bkhd->bhqk"}),
+        (2, 2, 3, 5),
+    ),
+    "Einsum_three": (
+        ("Einsum", [_normal(2, 3), _normal(3, 4), _normal(4, 2)], {"equation": "ij,jk,kl->il"}),
+        (2, 2),
+    ),
+    "Einsum_sum_of_one": (("Einsum", [_normal(2, 3), _normal(3, 4)], {"equation": "ij,jk->i"}), (2,)),
+    "Einsum_alone": (("Einsum", [_normal(2, 3, 4)], {"equation": "ijk->ki"}), (4, 2)),
+    "Einsum_ellipsis": (
+        ("Einsum", [_normal(2, 3, 4), _normal(4, 5)], {"equation": "...ij,jk->...ik"}),
+        (2, 3, 5),
+    ),
+    "Einsum_outer": (("Einsum", [_normal(2), _normal(3)], {"equation": "i,j->ij"}), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients(case):
+    """Every gradient of an operator agrees with numerical differences."""
+    arguments, shape = CASES[case]
+
+    check(one_operator(*arguments), shape)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("ScatterND", [_MATRIX, _PLACES, _PARTS], {"reduction": "mul"}),
+            "TensorScatterMul: a reduction 'mul' has no gradient",
+        ),
+        (("Einsum", [_normal(3, 3)], {"equation": "ii->i"}), "Einsum: a diagonal has no gradient"),
+    ],
+)
+def test_refused(arguments, message):
+    """Forms without a gradient are refused, with the operator's place."""
+    with pytest.raises(GraphError, match=f"layer/{message}"):
+        step_graph(one_operator(*arguments), WEIGHTED)
+
+
+def _slots(model, op_type):
+    """Return the inputs of the only operator of a type in a step graph, constants as their values."""
+    step = step_graph(model, WEIGHTED)
+    constants = {
+        node.output[0]: numpy_helper.to_array(node.attribute[0].t)
+        for node in step.graph.node
+        if node.op_type == "Constant"
+    }
+    (node,) = [node for node in step.graph.node if node.op_type == op_type]
+    return [constants.get(name, name) for name in node.input]
+
+
+def test_slots_of_gather():
+    """A Gather has its axis and the number of batch dimensions as inputs, its gradient the ids."""
+    model = one_operator("Gather", [_normal(2, 5, 3), _ints([2, 0])], {"axis": 1})
+
+    assert [["p0"], [2, 0], 1, 0] == [
+        slot.tolist() if isinstance(slot, np.ndarray) else [slot] for slot in _slots(model, "Gather")
+    ]
+    assert 2 == len(_slots(model, "UnsortedSegmentSum"))
+
+
+def test_embedding():
+    """A look-up of several dimensions of ids in a table is MindSpore's Embedding: over flat ids."""
+    step = step_graph(one_operator("Gather", [_TABLE, _IDS], {}), WEIGHTED)
+
+    types = [node.op_type for node in step.graph.node if node.op_type != "Constant"]
+    assert ["Reshape", "Gather", "Reshape"] == types[:3]
+    assert ["Reshape", "UnsortedSegmentSum"] == types[types.index("Reshape", 3) :][:2]
