@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Write requirements.lock: the versions that pip chooses today for msdump, its samples and its tools, and the version
-# of PyTorch that the torchair door is tested with, in whichever build pip finds for the machine.
+# Write requirements.lock: the versions that pip chooses today for msdump, its samples, MPI and its tools, and the
+# version of PyTorch that the torchair door is tested with, in whichever build pip finds for the machine.
 set -euo pipefail
 
 torch=2.13.0
@@ -17,7 +17,7 @@ python=$work/venv/bin/python
 
 cd "$root"
 "$python" -m pip install --quiet --dry-run --ignore-installed --report "$work/packages.json" \
-    --editable ".[samples]" --group dev pip "hatchling>=1.27" editables
+    --editable ".[samples,mpi]" --group dev pip "hatchling>=1.27" editables
 "$python" - "$work/packages.json" >"$work/requirements.lock" <<'PYTHON'
 import json
 import sys

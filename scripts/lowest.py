@@ -18,7 +18,7 @@ _BOUND: Final = re.compile(r"([\w.-]+)>=([\d.]+)")
 
 
 def constraints(project: dict[str, Any], locked: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each package that msdump and its samples need, and for each tool that runs the tests.
+    """Yield a line for each package that msdump, its samples and MPI need, and for each tool of the tests.
 
     Args:
         project: pyproject.toml.
@@ -28,7 +28,8 @@ def constraints(project: dict[str, Any], locked: Iterable[str]) -> Iterator[str]
         ValueError: A requirement without a lower bound.
     """
     needed = project["project"]
-    for requirement in (*needed["dependencies"], *needed["optional-dependencies"]["samples"]):
+    extras = needed["optional-dependencies"]
+    for requirement in (*needed["dependencies"], *extras["samples"], *extras.get("mpi", ())):
         yield "{}=={}".format(*_bound(requirement))
     yield from (line for line in locked if line.partition("==")[0] in _TOOLS)
 

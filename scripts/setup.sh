@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make .venv with msdump, its sample networks and the versions of requirements.lock; "setup.sh GROUP..."
+# Make .venv with msdump, its sample networks, MPI and the versions of requirements.lock; "setup.sh GROUP..."
 # adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other scripts source
 # this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one is made again.
 # MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with, MSDUMP_CONSTRAINTS
@@ -57,10 +57,15 @@ pip_install() {
 
 # Make .venv ready: setup_venv [GROUP | +EXTRA]...
 setup_venv() {
-    local name group stamp extras=samples options=()
+    local name group stamp extras=samples,mpi options=()
     name=$(IFS=-; echo "ready${*:+-}$*")
     stamp=$VENV/$name
     if is_current "$stamp"; then
+        return
+    fi
+    lock_setup
+    if is_current "$stamp"; then
+        exec 9>&-
         return
     fi
     if ! is_usable; then
@@ -78,6 +83,15 @@ setup_venv() {
         --editable "${MSDUMP_ROOT}[$extras]" "${options[@]}"
     venv_key >"$VENV/ready"
     venv_key >"$stamp"
+    exec 9>&-
+}
+
+# Wait until nobody else makes .venv: ranks that mpirun starts get here at the same time.
+lock_setup() {
+    exec 9>"${TMPDIR:-/tmp}/msdump-setup-$(printf %s "$VENV" | cksum | tr ' ' '-').lock"
+    if command -v flock >/dev/null; then
+        flock 9
+    fi
 }
 
 # Tell whether .venv was once finished, of this folder, and still has a Python with pip.

@@ -54,13 +54,16 @@ def elsewhere(tmp_path):
 
 
 def test_lowest_versions():
-    """Constraints are the lower bounds of msdump and its samples, and the locked pytest and pip."""
+    """Constraints are the lower bounds of msdump, its samples and MPI, and the locked pytest and pip."""
     project = {
-        "project": {"dependencies": ["numpy>=2.0"], "optional-dependencies": {"samples": ["pillow>=10"]}}
+        "project": {
+            "dependencies": ["numpy>=2.0"],
+            "optional-dependencies": {"samples": ["pillow>=10"], "mpi": ["mpi4py>=4.1"]},
+        }
     }
     locked = ["# made", "import-linter==2.16", "numpy==2.4.6", "pip==26.3", "pytest==9.2.0"]
 
-    assert ["numpy==2.0", "pillow==10", "pip==26.3", "pytest==9.2.0"] == list(
+    assert ["numpy==2.0", "pillow==10", "mpi4py==4.1", "pip==26.3", "pytest==9.2.0"] == list(
         lowest.constraints(project, locked)
     )
 
