@@ -23,12 +23,15 @@ class _Lines(logging.Handler):
         say_once(f"{record.levelname.lower()}: {record.getMessage()}")
 
 
+_speaker = ""
+
 _lines: Final = _Lines()
 _said: Final[set[str]] = set()
 
 
 def start() -> None:
     """Show the library's warnings from now on, more with -v and -vv."""
+    speak_as("")
     _said.clear()  # several commands may run in one process, each says its own
     log = logging.getLogger("msdump")
     log.addHandler(_lines)  # a handler that is there is not added again
@@ -104,9 +107,15 @@ def show(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def speak_as(speaker: str) -> None:
+    """Name who speaks in all messages from now on, one of several ranks; "" for a process alone."""
+    global _speaker  # noqa: PLW0603 - the process has one
+    _speaker = f"{speaker}: " if speaker else ""
+
+
 def say(message: str) -> None:
     """Print a message in the program's name."""
-    show(f"msdump: {message}")
+    show(f"msdump: {_speaker}{message}")
 
 
 def say_once(message: str) -> None:

@@ -102,6 +102,17 @@ class CommandGroup(click.Group):
             ctx.exit(_report(ctx, error))
 
 
+def message_of(error: BaseException) -> str:
+    """Return what is said of an error."""
+    match error:
+        case MsdumpError():
+            return f"error: {error}"
+        case MemoryError():
+            return f"error: out of memory: {error}; free memory or raise its limit (ulimit -v)"
+        case _:
+            return f"internal error: {type(error).__name__}: {error} (-v shows the traceback)"
+
+
 def _report(ctx: click.Context, error: Exception) -> int:
     """Print the message of an error; return the exit code."""
     match error:
@@ -109,13 +120,9 @@ def _report(ctx: click.Context, error: Exception) -> int:
             for problem in error.problems:
                 messages.say(f"error: {problem.render(error.source)}")
         case MsdumpError():
-            messages.say_once(f"error: {error}")
-        case MemoryError():
-            messages.say(f"error: out of memory: {error}; free memory or raise its limit (ulimit -v)")
-            return FAILED
+            messages.say_once(message_of(error))
         case _:
-            kind = type(error).__name__
-            messages.say(f"internal error: {kind}: {error} (-v shows the traceback)")
+            messages.say(message_of(error))
             return FAILED
     # Before the first operator ran nothing was computed or lost: the user corrects and calls again.
     has_run = ctx.meta.get(_STARTED)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msdump.communication.threads import Hub, ThreadTransport
 from msdump.communication.waiting import time_limit
@@ -14,6 +14,8 @@ from msdump.communication.world import World, own, work_as
 from msdump.config.launchers import Identity
 from msdump.errors import InputError
 from msdump.store.write import exits
+
+_Made = TypeVar("_Made")
 
 MOST_RANKS: Final = 64
 """Ranks that one process can have."""
@@ -45,7 +47,7 @@ def spawn(size: int, function: Callable[..., Any], *args: Any) -> list[Any]:
 
     Within the function ``msdump.load`` loads a network of the rank: it counts its own runs and dumps into
     the directory of its rank, on the device of that number. Threads that the function starts belong to
-    rank 0 of the process again.
+    the process again, not to the rank.
 
     Args:
         size: Number of ranks.
@@ -56,59 +58,97 @@ def spawn(size: int, function: Callable[..., Any], *args: Any) -> list[Any]:
         InputError: The number is none from 1 to 64, or the caller is such a rank itself.
         Exception: What the first rank that failed raised.
     """
-    outcomes = run_ranks(size, lambda: function(*args))
-    errors = [outcome for outcome in outcomes if outcome.error is not None]
-    if errors:
-        first = min(errors, key=lambda outcome: outcome.ended)
-        assert first.error is not None
-        first.error.add_note(f"in rank {outcomes.index(first)} of {size}")
-        raise first.error
+    outcomes = RankThreads(size).at_once(lambda: function(*args))
+    failed = first_failure(outcomes)
+    if failed is not None:
+        error = outcomes[failed].error
+        assert error is not None
+        error.add_note(f"in rank {failed} of {size}")
+        raise error
     return [outcome.result for outcome in outcomes]
 
 
-def run_ranks(size: int, function: Callable[[], Any]) -> list[Outcome]:
-    """Run a function as several ranks; return how each of them ended, in rank order.
-
-    Raises:
-        InputError: The number is none from 1 to 64, or the caller is such a rank itself.
-        KeyboardInterrupt: Ctrl-C; ranks that do not end soon are left behind.
-    """
-    if type(size) is not int or not 1 <= size <= MOST_RANKS:
-        raise InputError(f"size = {size!r}: a number from 1 to {MOST_RANKS} is expected")
-    if own() is not None:
-        raise InputError("a rank of a process cannot have ranks of its own")
-    exits.listen()  # the threads themselves can install no handler of signals
-    hub = Hub(time_limit())
-    outcomes = [Outcome() for _ in range(size)]
-    threads = [
-        threading.Thread(target=_work, args=(hub, rank, function, outcomes), name=f"rank {rank}", daemon=True)
-        for rank in range(size)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        _join(threads)
-    except BaseException:
-        hub.stop()
-        _join(threads, _GRACE)
-        raise
-    return outcomes
+def first_failure(outcomes: Sequence[Outcome]) -> int | None:
+    """Return the rank that failed first, None where none did: the others may have failed because of it."""
+    failed = [rank for rank, outcome in enumerate(outcomes) if outcome.error is not None]
+    return min(failed, key=lambda rank: outcomes[rank].ended, default=None)
 
 
-def _work(hub: Hub, rank: int, function: Callable[[], Any], outcomes: Sequence[Outcome]) -> None:
-    identity = Identity(rank, len(outcomes), rank, THREADS)
-    transport = ThreadTransport(hub, rank)
-    world = World(identity, lambda _place: transport)
-    work_as(world)
-    outcome = outcomes[rank]
-    try:
-        outcome.result = function()
-    except BaseException as error:  # noqa: BLE001 - the caller gets it
-        outcome.error, outcome.ended = error, time.monotonic()
-        transport.fail(f"{type(error).__name__}: {error}")
-    finally:
-        world.end()
-        transport.end()
+class RankThreads:
+    """Several ranks of one process."""
+
+    def __init__(self, size: int) -> None:
+        """Let them know each other.
+
+        Args:
+            size: Number of ranks.
+
+        Raises:
+            InputError: The number is none from 1 to 64, or the caller is such a rank itself.
+        """
+        if type(size) is not int or not 1 <= size <= MOST_RANKS:
+            raise InputError(f"{size!r} ranks: a number from 1 to {MOST_RANKS} is expected")
+        if own() is not None:
+            raise InputError("a rank of a process cannot have ranks of its own")
+        self._hub = Hub(time_limit())
+        self._transports = [ThreadTransport(self._hub, rank) for rank in range(size)]
+        self._worlds = [_world(transport, rank, size) for rank, transport in enumerate(self._transports)]
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the ranks are to end at once: Ctrl-C, or one of them has failed."""
+        return self._hub.board.is_stopped or self._hub.board.failed is not None
+
+    def in_turn(self, function: Callable[[], _Made]) -> list[_Made]:
+        """Call a function as each rank, one after the other, in this thread; return the results."""
+        results = []
+        for world in self._worlds:
+            work_as(world)
+            try:
+                results.append(function())
+            finally:
+                work_as(None)
+        return results
+
+    def at_once(self, function: Callable[[], Any]) -> list[Outcome]:
+        """Call a function as all ranks, each in a thread of its own; return how each of them ended.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; ranks that do not end within seconds are left behind.
+        """
+        exits.listen()  # the threads themselves can install no handler of signals
+        outcomes = [Outcome() for _ in self._worlds]
+        threads = [
+            threading.Thread(
+                target=self._work, args=(rank, function, outcome), name=f"rank {rank}", daemon=True
+            )
+            for rank, outcome in enumerate(outcomes)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            _join(threads)
+        except BaseException:
+            self._hub.stop()
+            _join(threads, _GRACE)
+            raise
+        return outcomes
+
+    def _work(self, rank: int, function: Callable[[], Any], outcome: Outcome) -> None:
+        world, transport = self._worlds[rank], self._transports[rank]
+        work_as(world)
+        try:
+            outcome.result = function()
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            outcome.error, outcome.ended = error, time.monotonic()
+            transport.fail(f"{type(error).__name__}: {error}")
+        finally:
+            world.end()
+            transport.end()
+
+
+def _world(transport: ThreadTransport, rank: int, size: int) -> World:
+    return World(Identity(rank, size, rank, THREADS), lambda _place: transport)
 
 
 def _join(threads: Sequence[threading.Thread], most: float | None = None) -> None:

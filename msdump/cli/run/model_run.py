@@ -1,0 +1,124 @@
+"""A run of a model: the network, what it is fed, and how far it has come."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.communication.world import current
+from msdump.execute.feeds import bind
+from msdump.frontends import mindspore
+from msdump.graph.graph import Graph
+from msdump.session import Network
+from msdump.tools.preview import archives, inputs
+
+Feed = Callable[[int], dict[str, Any]]
+"""Returns the inputs of a step by name."""
+
+_RANK: Final = "{rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the command line asks for; of all paths each rank takes its own (``of_rank``).
+
+    Attributes:
+        model: Path of the model.
+        inputs: An .npz file of all inputs, None: they are made up.
+        sizes: Sizes of dynamic dimensions by name, for inputs that are made up.
+        seed: The seed of these.
+        steps: How often the model runs.
+        trains: Whether each run is a step of training.
+        load_state: An .npz file of the state to begin with, None: the model's.
+        save_state: Where the state goes at the end, None: nowhere.
+    """
+
+    model: str
+    inputs: str | None
+    sizes: dict[str, int]
+    seed: int
+    steps: int
+    trains: bool
+    load_state: str | None
+    save_state: str | None
+
+    def feed(self, graph: Graph) -> Feed:
+        """Return the function that gives the inputs of a step; every step of training takes the same."""
+        if self.inputs is None and not self.trains:
+            return lambda step: inputs.made_up(graph, self.sizes, self.seed, step)
+        arrays = (
+            inputs.made_up(graph, self.sizes, self.seed, 0)
+            if self.inputs is None
+            else inputs.from_file(graph, of_rank(self.inputs))
+        )
+        return lambda _step: arrays
+
+
+@dataclass(slots=True)
+class ModelRun:
+    """A run and how far it has come.
+
+    Attributes:
+        network: The network, or that of its training step.
+        feed: Returns the inputs of a step.
+        request: What is asked for.
+        rank: The rank that it is run by.
+        completed: Numbers of the iterations that are complete.
+        losses: The loss of each of them, where the step returns one.
+    """
+
+    network: Network
+    feed: Feed
+    request: RunRequest
+    rank: int = 0
+    completed: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+
+    def step(self) -> None:
+        """Run the model once."""
+        iteration, fed = self.network.iteration, self.feed(len(self.completed))
+        if self.request.trains:
+            self.losses += _losses(self.network.train_step(**fed))
+        else:
+            self.network.run(fed)
+        self.completed.append(iteration)
+
+    def save_state(self) -> None:
+        """Save what training changed, where that is asked for; also where a later step failed."""
+        if self.request.save_state is not None and self.completed:
+            archives.write(of_rank(self.request.save_state), self.network.state())
+
+
+def load(request: RunRequest) -> ModelRun:
+    """Load the model of the thread's rank; wrong inputs are told before anything runs.
+
+    Raises:
+        MsdumpError: The model, its configuration or an input is wrong.
+    """
+    network = mindspore.load(of_rank(request.model))
+    if request.load_state is not None:
+        remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
+        state = archives.read(of_rank(request.load_state), network.graph.step.type_of, remedy)
+        network.load_state(state)
+    if request.trains:
+        network = network.training
+    run = ModelRun(network, request.feed(network.graph), request, current().identity.rank)
+    bind(network.graph, (), run.feed(0))
+    return run
+
+
+def of_rank(path: str) -> str:
+    """Return the path of a rank's own file: ``{rank}`` stands for its number, unless a file is called so."""
+    return path if Path(path).exists() else path.replace(_RANK, str(current().identity.rank))
+
+
+def _losses(outputs: Any) -> list[float]:
+    """Return the first output of a step that is one number, in a list; nothing where none is."""
+    each = outputs if isinstance(outputs, tuple) else (outputs,)
+    numbers = (float(item.item()) for item in each if isinstance(item, np.ndarray) and item.size == 1)
+    return list(itertools.islice(numbers, 1))
