@@ -51,13 +51,13 @@ def convolution(node: StepOperator) -> dict[str, Any]:
 def _conv(op: StepWriter, back: Backward) -> Gradients:
     node = back.node
     x, w = node.input(0), node.input(1)
-    structure, window = convolution(node), w.sizes()[2:]
+    structure = convolution(node)
     dw = _filter_gradient(op, w, back.dy, x, structure) if back.wants[1] else None
     dx = None
     if back.wants[0]:
         name, slots = ("Conv3D", (w, back.dy)) if x.rank == _VOLUMES else ("Conv2D", (back.dy, w))
-        missing = unreached(node, window, structure)
-        dx = op.call(f"{name}BackpropInput", *slots, like=x, **structure, window=window, missing=missing)
+        missing = unreached(node, w.sizes()[2:], structure)
+        dx = op.call(f"{name}BackpropInput", *slots, like=x, **structure, **_shape(w), missing=missing)
     return dx, dw
 
 
@@ -65,13 +65,15 @@ def _filter_gradient(
     op: StepWriter, w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
 ) -> StepTensor:
     """Write the gradient of a weight that makes ``dy``'s forward value of ``x``."""
-    window = w.sizes()[2:]
-    narrow = int(w.sizes()[1] < _NARROW and math.prod(window) > 1)
     name, slots = ("Conv3D", (x, dy)) if x.rank == _VOLUMES else ("Conv2D", (dy, x))
-    result: StepTensor = op.call(
-        f"{name}BackpropFilter", *slots, like=w, **structure, window=window, narrow=narrow
-    )
+    result: StepTensor = op.call(f"{name}BackpropFilter", *slots, like=w, **structure, **_shape(w))
     return result
+
+
+def _shape(w: StepTensor) -> dict[str, Any]:
+    """Return what bodies have to know of a weight's shape."""
+    _, channels, *window = w.sizes()
+    return {"window": tuple(window), "narrow": int(channels < _NARROW and math.prod(window) > 1)}
 
 
 def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) -> Ints:

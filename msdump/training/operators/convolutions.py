@@ -29,7 +29,7 @@ def filter_gradient(
     dilations: Ints,
     group: int,
     window: Ints,
-    is_narrow: bool,
+    narrow: int,
 ) -> str:
     """Return the gradient of a convolution's weight (out, in / group, *window).
 
@@ -42,9 +42,9 @@ def filter_gradient(
         dilations: Steps between the elements of a window.
         group: Number of groups of channels.
         window: Sizes of the weight behind its channels.
-        is_narrow: Whether the input has so few channels that products with them are too thin.
+        narrow: 1 where the input has so few channels that products with them are too thin.
     """
-    if group > 1 or is_narrow:
+    if group > 1 or narrow:
         return _by_convolution(op, dy, x, strides, pads, dilations, group, window)
     swapped = _swapped(len(window))
     if any(pads):
@@ -117,6 +117,7 @@ def input_gradient(
     group: int,
     window: Ints,
     missing: Ints,
+    narrow: int,
 ) -> str:
     """Return the gradient of a convolution's input.
 
@@ -130,9 +131,11 @@ def input_gradient(
         group: Number of groups of channels.
         window: Sizes of the weight behind its channels.
         missing: Rows and columns at the end of the padded input that no window reached.
+        narrow: 1 where the input has few channels.
     """
     around = _around(window, pads, dilations)
-    if group == 1 and all(step == 1 for step in strides) and min(around) >= 0:
+    is_dense = all(step == 1 for step in strides)
+    if is_dense and group == 1 and not narrow and min(around) >= 0:
         return str(op.Conv(dy, _turned(op, w, window), pads=around, dilations=dilations))
     return str(
         op.ConvTranspose(

@@ -17,9 +17,9 @@ def conv2d_backprop_input(op: Body, dy: str, w: str, **structure: Any) -> str:
 
 
 @operator("Conv2DBackpropFilter")
-def conv2d_backprop_filter(op: Body, dy: str, x: str, *, narrow: int, **structure: Any) -> str:
+def conv2d_backprop_filter(op: Body, dy: str, x: str, **structure: Any) -> str:
     """Return the gradient of a convolution's weight."""
-    return filter_gradient(op, dy, x, is_narrow=bool(narrow), **structure)
+    return filter_gradient(op, dy, x, **structure)
 
 
 @operator("Conv3DBackpropInput")
