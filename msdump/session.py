@@ -202,17 +202,13 @@ class Network:
                 fault is told, and nothing is changed.
         """
         with self._shared.lock:
+            self._refuse_reentry()
             self._variables.load(state)
 
     def _execute(self, inputs: Mapping[str, Any], *, trains: bool = False) -> list[Any]:
         shared = self._shared
         with shared.lock:
-            # only the thread that holds the lock gets here while a run goes on: an observer, a signal handler
-            if shared.is_running:
-                raise ReentryError(
-                    f"{self.graph.source}: the network is called from within its own run; call it when the "
-                    "run has ended, or load the model once more"
-                )
+            self._refuse_reentry()
             try:
                 shared.is_running = True
                 if trains:
@@ -225,6 +221,14 @@ class Network:
                 raise
             finally:
                 shared.is_running = False
+
+    def _refuse_reentry(self) -> None:
+        # only the thread that holds the lock gets here while a run goes on: an observer, a signal handler
+        if self._shared.is_running:
+            raise ReentryError(
+                f"{self.graph.source}: the network is called from within its own run; call it when the "
+                "run has ended, or load the model once more"
+            )
 
     def _trained(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Run a step; the variables hold its results, or what they held before where it fails."""

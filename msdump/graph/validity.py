@@ -128,6 +128,9 @@ def _check_texts(model: onnx.ModelProto) -> None:
     """Refuse names that are no UTF-8: protobuf hands them over as bytes."""
     texts = [text for graph in _graphs(model) for text in _graph_texts(graph)]
     texts += [opset.domain for opset in model.opset_import]
+    for info in model.training_info:
+        pairs = (*info.update_binding, *info.initialization_binding)
+        texts += [text for entry in pairs for text in (entry.key, entry.value)]
     for function in model.functions:
         texts += [function.name, function.domain, function.overload, *function.input, *function.output]
     for node in _nodes(model):

@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 import msdump
-from msdump.errors import ExecutionError, InputError, NotAvailableError
+from msdump.errors import ExecutionError, InputError, NotAvailableError, ReentryError
 from msdump.record import IO
 from tests import steps
 
@@ -205,6 +205,29 @@ def test_a_loss_that_is_not_finite_is_told_once(caplog):
     assert 1 == len(caplog.records)
     assert "the loss is not finite: Default/Log-op0 made" in caplog.text
     assert 3 == network.runs
+
+
+def test_a_state_is_not_loaded_within_a_step():
+    """What a step calls, as a handler of log records may, cannot change the variables under it."""
+    network = steps.plain(steps.PLAIN.replace("Mul(d, d)", "Log(d)"))
+    refused = []
+
+    class Handler(logging.Handler):
+        def emit(self, _record):
+            with pytest.raises(ReentryError) as caught:
+                network.load_state(network.state())
+            refused.append(str(caught.value))
+
+    log = logging.getLogger("msdump.session")
+    log.addHandler(handler := Handler())
+    try:
+        network.train_step(steps.X, steps.T)
+    finally:
+        log.removeHandler(handler)
+
+    assert 1 == len(refused)
+    assert "called from within its own run" in refused[0]
+    assert [1] == network.state()["step"].tolist()
 
 
 def test_a_state_that_is_not_finite_is_told(caplog):

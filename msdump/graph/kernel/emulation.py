@@ -41,7 +41,7 @@ MOVES: Final = frozenset(
         *("Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Shape", "Size", "Cast"),
         *("CastLike", "ScatterElements", "ScatterND", "Scatter", "SpaceToDepth", "DepthToSpace", "OneHot"),
         *("ConstantOfShape", "Compress", "Trilu", "ReverseSequence", "EyeLike", "Unique", "NonZero"),
-        *("QuantizeLinear", "DequantizeLinear", *SEQUENCES, *CONTROL_FLOW),
+        *("QuantizeLinear", "DequantizeLinear", "Assign", *SEQUENCES, *CONTROL_FLOW),
     }
 )
 """Operators that move elements, or that convert on purpose: they keep the types they are given."""

@@ -162,3 +162,11 @@ def test_a_torn_tensor_of_an_algorithm_is_told():
 
     with pytest.raises(GraphError, match="initializer 'm'"):
         loader.load(model)
+
+
+def test_a_binding_that_is_no_text_is_told():
+    """Names of bindings that are no UTF-8 make the model no ONNX model."""
+    data = steps.with_training_info().SerializeToString().replace(b"step_new", b"\xff\xfe\xfd_new")
+
+    with pytest.raises(GraphError, match="no ONNX model"):
+        loader.load(data)
