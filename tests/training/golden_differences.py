@@ -1,9 +1,14 @@
-"""All that differs between the reference's training dumps and ours, with the reason."""
+"""All that differs between the reference's training dumps and ours, with the reason.
+
+Names are those of the execution order; ``~`` stands for the scope of the network,
+``Default/network-WithLossCell/_backbone-MLP``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _BACKBONES = {"convbn": "ConvNet", "attention": "Classifier", "datasink": "Dense"}
@@ -11,76 +16,92 @@ _BACKBONES = {"convbn": "ConvNet", "attention": "Classifier", "datasink": "Dense
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference; names are those of the execution order.
-
-    ``~`` stands for the scope of the network, ``Default/network-WithLossCell/_backbone-MLP``.
+    """One difference.
 
     Attributes:
         reason: Why it is there.
-        numbers: Names in the reference's execution order, by which its files call other operators of the
-            scope: the name that the files have.
-        names: The reference's names (in files), with ours.
-        lacking: Slots that the reference alone has: operator, then slots, as patterns.
+        names: The reference's names in files, with ours.
         shapes: Slots whose elements are the same in another shape.
+        halved: Slots whose files the reference calls Float16 though its tensor is Float32: they hold the
+            first half of its bytes.
         values: Slots whose values are not compared.
+        theirs: Slots that the reference alone has: operator and slot, as a pattern.
+        ours: Slots that we alone have.
+        places: Graphs and iterations that the reference alone has.
         apart: Graphs whose operators are not compared at all.
         histories: Our histories of graphs.
     """
 
     reason: str
-    numbers: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    lacking: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
+    halved: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    theirs: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     histories: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def numbers(name: str, *ours: int) -> dict[str, str]:
+    """Return names of one scope and type whose numbers differ: ours, in the order of the reference's."""
+    return {
+        f"{name}-op{theirs}": f"{name}-op{number}" for theirs, number in enumerate(ours) if theirs != number
+    }
+
+
+def moved(name: str, homes: Mapping[int, str]) -> dict[str, str]:
+    """Return names of one scope and type that have other scopes here, by the reference's number."""
+    return {f"{name}-op{number}": home for number, home in homes.items()}
 
 
 LAST_LAYER = (
     "all gradients of a function-style type lie under the last layer that uses it: ours under their own"
 )
-REBUILT = "a pass has rebuilt the node: the execution order counts the one that is gone"
+ORDER = "the reference numbers some types of a scope in another order than they run in"
 VIEWS = "2.10's fault: a view, and who reads it, has the shape of the view's input"
 UNWRITTEN = "the kernel does not write it: leftover memory"
-
+WIDE = "the kernel computes in float32 where the graph says float16: 2.10 names the file by the graph"
 LOST_LINES = "the reference's histories lose lines: it remembers the last iteration for all graphs together"
 ALONE = "the network alone is a graph of inference, in ONNX's operators and its own scopes"
+BRANCHES = (
+    "a branch's operators have the inputs that come from outside here, and the main graph all variables"
+)
+KEEPING = "the branch that keeps the variables has an Identity for each of them: ONNX has no empty branch"
 
 _GRAD = "Gradients/~"
+_LAYER_NORM = f"{_GRAD}/norm-_OutputTo16/_backbone-LayerNorm"
+_WIDE_SLOTS = (
+    r".*/MatMul-op\d+ output\.0",
+    r".*/BiasAdd-op\d+ (input|output)\.0",
+    r".*/BiasAddGrad-op\d+ output\.0",
+)
 
 DIFFERENCES = {
     "momentum": (
         Difference(
             LAST_LAYER,
-            names={
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1": f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op2": f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad-op1": (
-                    f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"
-                ),
-            },
+            names=moved(
+                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
+                {
+                    1: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
+                    2: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
+                },
+            )
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
+                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
+            ),
         ),
     ),
     "convbn": (
         Difference(
             LAST_LAYER,
-            names={
-                f"{_GRAD}/fc-Dense/Grad_BiasAdd/BiasAddGrad-op1": (
-                    f"{_GRAD}/conv2-Conv2d/Grad_BiasAdd/BiasAddGrad-op0"
-                ),
-            },
-        ),
-        Difference(
-            REBUILT,
-            numbers={
-                f"{_GRAD}/{name}-op1": f"{_GRAD}/{name}-op0"
-                for name in (
-                    "conv1-Conv2d/Grad_Conv2D/Conv2DBackpropFilter",
-                    "conv2-Conv2d/Grad_Conv2D/Conv2DBackpropFilter",
-                    "conv2-Conv2d/Grad_Conv2D/Conv2DBackpropInput",
-                )
-            },
+            names=moved(
+                f"{_GRAD}/fc-Dense/Grad_BiasAdd/BiasAddGrad",
+                {1: f"{_GRAD}/conv2-Conv2d/Grad_BiasAdd/BiasAddGrad-op0"},
+            ),
         ),
         Difference(
             VIEWS,
@@ -102,40 +123,174 @@ DIFFERENCES = {
         Difference(ALONE, apart=("1",)),
         Difference(LOST_LINES, histories={"0": ["0", "1"]}),
     ),
+    "fixedscale": (
+        Difference(
+            LAST_LAYER,
+            names=moved(
+                "Gradients/Default/network-WithLossCell/Grad_Cast/Cast",
+                {
+                    1: f"{_GRAD}/norm-_OutputTo16/Grad_Cast/Cast-op0",
+                    2: f"{_LAYER_NORM}/Grad_Cast/Cast-op0",
+                    3: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op2",
+                    4: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op3",
+                    5: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op0",
+                    6: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op1",
+                    7: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op2",
+                    8: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op3",
+                    9: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op0",
+                    10: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op1",
+                },
+            )
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
+                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
+            )
+            | moved(f"{_GRAD}/fc2-Dense/Grad_BiasAdd/Cast", {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/Cast-op0"})
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
+                {
+                    1: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
+                    2: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
+                },
+            )
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast",
+                {
+                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op0",
+                    3: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op1",
+                    4: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op2",
+                    5: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op3",
+                },
+            ),
+        ),
+        Difference(
+            ORDER,
+            names=numbers("~/fc1-Dense/Cast", 2, 0, 3, 1)
+            | numbers("~/fc2-Dense/Cast", 2, 0, 3, 1)
+            | numbers("Default/optimizer-Momentum/Mul", 0, 5, 4, 3, 2, 1),
+        ),
+        Difference(
+            WIDE,
+            halved=(
+                *_WIDE_SLOTS,
+                "Default/network-WithLossCell/Cast-op0 input.0",
+                "~/norm-_OutputTo16/_backbone-LayerNorm/Cast-op0 input.0",
+                f"{_GRAD}/(fc1|fc2)-Dense/Grad_Cast/Cast-op[02] input.0",
+                f"{_GRAD}/relu-ReLU/Grad_ReLU/Cast-op0 input.0",
+            ),
+        ),
+    ),
+    "lossscale": (
+        Difference(
+            LAST_LAYER,
+            names=moved(
+                f"{_GRAD}/fc1-Dense/Grad_Cast/Cast",
+                {
+                    0: f"{_GRAD}/Grad_Cast/Cast-op0",
+                    1: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op0",
+                    2: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op1",
+                    3: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op2",
+                    4: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op3",
+                    5: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op0",
+                    6: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op1",
+                    7: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op2",
+                    8: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op3",
+                },
+            )
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
+                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
+            )
+            | moved(f"{_GRAD}/fc2-Dense/Grad_BiasAdd/Cast", {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/Cast-op0"})
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
+                {
+                    0: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
+                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op0",
+                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
+                },
+            )
+            | moved(
+                f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast",
+                {
+                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op3",
+                    3: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op1",
+                    4: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op0",
+                    5: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op1",
+                },
+            ),
+        ),
+        Difference(
+            ORDER,
+            names=numbers("~/fc1-Dense/Cast", 0, 3, 1, 4, 2)
+            | numbers("~/fc2-Dense/Cast", 2, 0, 3, 1)
+            | numbers("Default/Mul", 3, 2, 1, 0)
+            | numbers("Default/loss_scaling_manager-DynamicLossScaleUpdateCell/Select", 1, 0),
+        ),
+        Difference(
+            WIDE,
+            halved=(
+                *_WIDE_SLOTS,
+                "~/Cast-op0 input.0",
+                "~/relu-ReLU/Cast-op0 input.0",
+                f"{_GRAD}/(fc1|fc2)-Dense/Grad_Cast/Cast-op[02] input.0",
+                f"{_GRAD}/relu-ReLU/Grad_ReLU/Cast-op0 input.0",
+            ),
+        ),
+        Difference(
+            VIEWS,
+            shapes=(
+                r"Default/Reshape-op[0-4] output\.0",
+                r"Default/AddN-op0 input\.\d",
+                "Default/LessEqual-op0 input.1",
+            ),
+        ),
+        Difference(
+            BRANCHES,
+            ours=(
+                r"Default/optimizer-Momentum/ApplyMomentum-op\d+ input\.[0-4]",
+                "Default/optimizer-Momentum/AssignAdd-op0 input.0",
+                r"(global_step|learning_rate|momentum|moments_.*) output\.0",
+            ),
+        ),
+        Difference(KEEPING, apart=("1",), places=("1/1",)),
+    ),
 }
 
 
-def whole(golden, name):
-    """Return a name with the network's scope written out."""
-    return name.replace("~", f"Default/network-WithLossCell/_backbone-{_BACKBONES.get(golden, 'MLP')}")
+def renumbered(rows: Iterable[str]) -> list[str]:
+    """Return the reference's rows with the numbers that its files have, from 0 for each scope and type.
+
+    Its execution order counts nodes that a pass has put others in place of.
+    """
+    counted = defaultdict(list)
+    for row in rows:
+        name, _, number = row.rpartition("-op")
+        counted[name].append(int(number))
+    return [f"{name}-op{number}" for name, listed in counted.items() for number in range(len(listed))]
 
 
 class Expected:
     """What differs in one golden, ready to be looked up by names in files."""
 
-    def __init__(self, golden):
+    def __init__(self, golden: str) -> None:
         """Read the rows of a golden."""
+        self._network = f"Default/network-WithLossCell/_backbone-{_BACKBONES.get(golden, 'MLP')}"
         rows = DIFFERENCES[golden]
-        self.numbers = self._names(golden, [row.numbers for row in rows])
-        self.names = self._names(golden, [row.names for row in rows])
+        self.names = {
+            self._whole(theirs): self._whole(ours) for row in rows for theirs, ours in row.names.items()
+        }
+        self.places = [place for row in rows for place in row.places]
         self.apart = [graph for row in rows for graph in row.apart]
         self.histories = {graph: listed for row in rows for graph, listed in row.histories.items()}
-        self.lacking, self.shapes, self.values = (
+        self.shapes, self.halved, self.values, self.theirs, self.ours = (
             [
-                re.compile(whole(golden, pattern).replace("/", "_"))
+                re.compile(self._whole(pattern).replace("/", "_"))
                 for row in rows
                 for pattern in getattr(row, column)
             ]
-            for column in ("lacking", "shapes", "values")
+            for column in ("shapes", "halved", "values", "theirs", "ours")
         )
 
-    @staticmethod
-    def _names(golden, tables):
-        return {
-            whole(golden, theirs): whole(golden, ours) for table in tables for theirs, ours in table.items()
-        }
-
-    def row(self, name):
-        """Return our name for a row of the reference's execution order."""
-        in_files = self.numbers.get(name, name)
-        return self.names.get(in_files, in_files)
+    def _whole(self, name: str) -> str:
+        return name.replace("~", self._network)
