@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from msdump.training import step_graph
 from tests.training.differences import WEIGHTED, analytic, check, numerical, one_operator
@@ -129,8 +129,6 @@ def test_gradients_of_onnxruntimes_operators(case):
     """Every gradient of an operator of onnxruntime's is that of what it stands for."""
     arguments, equivalent = EQUIVALENTS[case]
     model = one_operator(*arguments)
-    # onnx knows no types of these operators: the model must tell
-    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", TensorProto.FLOAT, _X.shape))
     weights = np.linspace(0.5, 1.5, _X.size, dtype=np.float32).reshape(_X.shape)
 
     gradients = analytic(model, weights)
@@ -138,3 +136,19 @@ def test_gradients_of_onnxruntimes_operators(case):
     assert {f"p{slot}" for slot in range(len(arguments[1]))} == set(gradients)
     for name, gradient in gradients.items():
         assert gradient == pytest.approx(numerical(equivalent, weights, name), rel=1e-4, abs=1e-4)
+
+
+def test_types_behind_an_operator_that_onnx_does_not_know():
+    """Operators behind one of onnxruntime's are trained, though ONNX's inference has no types of them."""
+    model = one_operator("Gelu", [_X], {}, domain=_MICROSOFT)
+    model.graph.output[0].name = "y"
+    model.graph.node.add(op_type="ReduceMean", input=["y0"], output=["mean"], name="mean")
+    model.graph.node.add(op_type="Mul", input=["mean", "y0"], output=["y"], name="product")
+    equivalent = onnx.ModelProto()
+    equivalent.CopyFrom(model)
+    equivalent.graph.node[0].domain = ""
+    weights = np.linspace(0.5, 1.5, _X.size, dtype=np.float32).reshape(_X.shape)
+
+    gradient = analytic(model, weights)["p0"]
+
+    assert gradient == pytest.approx(numerical(equivalent, weights, "p0"), rel=1e-4, abs=1e-4)

@@ -10,7 +10,7 @@ from msdump.training.writer import StepWriter
 @mindspore_gradient("Softmax")
 def _softmax(op: StepWriter, back: Backward) -> Gradients:
     y, axis = back.node.outputs[0], back.node.attributes["axis"]
-    total = reduced(op, "ReduceSum", op.Mul(y, back.dy), axis, keep_dims=True)
+    total = reduced(op, "ReduceSum", op.Mul(y, back.dy), [axis], keep_dims=True)
     return (op.Mul(y, op.Sub(back.dy, total)),)
 
 
