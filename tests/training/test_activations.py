@@ -97,8 +97,6 @@ EQUIVALENTS = {
 }
 """Operators of onnxruntime's, and models of ONNX's that compute the same."""
 
-TABLES = ("CASES", "EQUIVALENTS")
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradients(case):

@@ -16,6 +16,8 @@ RATIO = np.array(0.3, np.float32)
 ON = np.array(True)
 OFF = np.array(False)
 
+COVERED = {("", "Dropout"), ("mindspore.ops", "Dropout")}
+
 DROPPING = {
     "torch": [X, RATIO, ON],
     "inference_form": [X, RATIO],

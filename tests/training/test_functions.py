@@ -37,8 +37,6 @@ CASES = {
 CONSTANTS = {name: ((name, [_ANY], {}), None) for name in ("Sign", "Floor", "Ceil", "Round", "Hardmax")}
 """Operators whose gradient is zero wherever they have one."""
 
-TABLES = ("CASES", "CONSTANTS")
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradients(case):

@@ -13,6 +13,8 @@ from msdump.errors import GraphError
 from msdump.training import step_graph
 from tests.training.differences import WEIGHTED, analytic, check, one_operator, outputs_of
 
+COVERED = {("mindspore.ops", "BatchNorm")}
+
 _RNG = np.random.default_rng(29)
 SHAPES = {2: (6, 3), 3: (4, 3, 5), 4: (3, 2, 3, 4), 5: (2, 2, 2, 3, 2)}
 
