@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from msdump import communication, training
+    from msdump.cli.monitors import LossMonitor, ProgressBar
     from msdump.frontends import acl, torchair
+    from msdump.frontends.datasets import data_sink
     from msdump.frontends.mindspore import (
-        data_sink,
         dump_start,
         dump_step,
         dump_stop,
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
         set_dump,
         set_init_iter,
     )
+    from msdump.frontends.model import Model
     from msdump.session import Network
     from msdump.store.read.reader import open_dump
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "LossMonitor",
+    "Model",
     "Network",
+    "ProgressBar",
     "__version__",
     "acl",
     "communication",
@@ -46,12 +51,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "data_sink": "msdump.frontends.mindspore",
+    "data_sink": "msdump.frontends.datasets",
     "set_init_iter": "msdump.frontends.mindspore",
     "dump_stop": "msdump.frontends.mindspore",
     "dump_step": "msdump.frontends.mindspore",
     "dump_start": "msdump.frontends.mindspore",
+    "LossMonitor": "msdump.cli.monitors",
+    "Model": "msdump.frontends.model",
     "Network": "msdump.session",
+    "ProgressBar": "msdump.cli.monitors",
     "load": "msdump.frontends.mindspore",
     "open_dump": "msdump.store.read.reader",
     "set_context": "msdump.frontends.mindspore",

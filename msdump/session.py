@@ -187,6 +187,11 @@ class Network:
                 self._trainer.take_names()
             return self._trainer
 
+    @property
+    def shared(self) -> ModelState:
+        """What it shares with the networks that read the same variables."""
+        return self._shared
+
     def state(self) -> dict[str, np.ndarray]:
         """Return copies of the variables by name: what training has changed and will change."""
         with self._shared.lock:

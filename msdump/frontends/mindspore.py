@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,12 +12,13 @@ from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
 from msdump.communication.world import current, own
 from msdump.errors import InputError
+from msdump.execute.training.state import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.configurations import Config, Configurations
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.graph import Graph
-from msdump.plan import Context, DumpPlan, JitLevel, Tree
+from msdump.plan import Context, DumpPlan, JitLevel
 from msdump.session import Network
 from msdump.targets import Operator, Scope
 
@@ -111,6 +112,7 @@ def load(
     *,
     context: Mapping[str, Any] | None = None,
     update_binding: Mapping[str, str] | None = None,
+    state_of: Network | None = None,
 ) -> Network:
     """Compile a model; its runs dump as its configuration says.
 
@@ -127,24 +129,50 @@ def load(
         context: Settings of ``set_context`` for this network alone; they beat all others.
         update_binding: The graph output that each initializer takes after a training step
             (``network.train_step``), for a model without ``training_info``.
+        state_of: The network that trains this one, which describes no training of its own: initializers
+            that are variables there have their values here, by name.
 
     Raises:
         ConfigError: The configuration is faulty; every fault is told.
         GraphError: The model is.
         DumpWriteError: The dump path cannot be written.
+        InputError: A variable has another type or shape than the initializer of its name.
         ValueError: An unknown setting or value.
     """
     where = replace(current_context(), **settings.checked(context or {}))
     plans = _current().configurations
     plan = plans.default(where) if config is None else plans.own(config, where)
-    graph = loader.load(model, keeps_classes=where.reserves_class_names, update_binding=update_binding)
-    network = Network(graph, plan, _current().process, where)
+    state = None if state_of is None else state_of.shared
+    graph = loader.load(
+        model,
+        keeps_classes=where.reserves_class_names,
+        update_binding=update_binding,
+        variables=frozenset() if state is None else state.variables.names,
+    )
+    if state is not None:
+        _check_sharing(graph, state.variables)
+    network = Network(graph, plan, _current().process, where, state=state)
     # a mark by name that another thread sets meanwhile reaches the network once, not never
     with _current().lock:
         network.take_names()
         _current().networks.add(network)
     _save_graphs(graph, network, plan, where if plan is None else plan.context)
     return network
+
+
+def _check_sharing(graph: Graph, variables: TrainingState) -> None:
+    """Make sure that a graph can read the variables of another one.
+
+    Raises:
+        InputError: It describes a training of its own, shares none, or has others; every fault is told.
+    """
+    if graph.training is not None:
+        raise InputError(f"{graph.source}: the model describes its own training, and so has its own state")
+    if not graph.variables:
+        raise InputError(f"{graph.source}: no initializer has the name of a variable that is trained")
+    faults = variables.differences({name: graph.weights[name] for name in graph.variables})
+    if faults:
+        raise InputError(f"{graph.source}: {'; '.join(faults)}")
 
 
 def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: Context) -> None:
@@ -182,61 +210,6 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
                 network.mark_named(target, enabled=enabled)
     else:
         target.set_dump(enabled=enabled)
-
-
-def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> Callable[[], Any]:
-    """Return a function that runs a network on the next elements of a dataset, again and again.
-
-    Args:
-        network: The network.
-        dataset: Elements that are inputs in order (a tuple), inputs by name (a mapping), or the one
-            input; it can be iterated over again and again.
-        sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE), whose dump
-            is configured anew before each call.
-
-    Raises:
-        InputError: The size is no number from 1, or more than 1 where that is not possible.
-    """
-    if isinstance(sink_size, bool) or not isinstance(sink_size, int) or sink_size < 1:
-        raise InputError(f"data_sink: sink_size = {sink_size!r}: a number from 1 is expected")
-    plan = network.plan
-    if plan is not None and plan.files.tree is not Tree.RANKS and sink_size != 1:
-        raise InputError(
-            f"{plan.source}: where a compiled graph is dumped (jit_level O2) in data sink mode, "
-            f"sink size must be 1, but got {sink_size}; call data_sink with sink_size=1"
-        )
-    elements = _repeated(dataset)
-    lock = threading.RLock()
-
-    def run() -> Any:
-        result = None
-        for _ in range(sink_size):
-            with lock:  # a generator that two threads advance at once raises ValueError
-                element = next(elements)
-            result = _fed(network, element)
-        return result
-
-    return run
-
-
-def _repeated(dataset: Iterable[Any]) -> Iterator[Any]:
-    """Yield the elements of a dataset over and over."""
-    while True:
-        is_empty = True
-        for element in dataset:
-            is_empty = False
-            yield element
-        if is_empty:
-            raise InputError(
-                "data_sink: the dataset has no elements left; give one that can be iterated again"
-            )
-
-
-def _fed(network: Network, element: Any) -> Any:
-    """Run a network on an element: inputs by name, inputs in order, or the one input."""
-    if isinstance(element, Mapping):
-        return network(**element)
-    return network(*element) if isinstance(element, tuple) else network(element)
 
 
 def dump_start() -> None:

@@ -28,6 +28,7 @@ def load(
     keeps_classes: bool = True,
     sizes: Mapping[str, int] = MappingProxyType({}),
     update_binding: Mapping[str, str] | None = None,
+    variables: frozenset[str] = frozenset(),
 ) -> Graph:
     """Return the graph of a model.
 
@@ -39,6 +40,7 @@ def load(
         sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow.
         update_binding: The output that each initializer takes after a training step, for a model that
             has no ``training_info``.
+        variables: Initializers that the training of another model changes, where this one describes none.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
@@ -52,7 +54,8 @@ def load(
         path = Path(model)
         source, folder, data = str(path), path.parent, _map_file(path)
     try:
-        return _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes).graph(data, update_binding)
+        loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
+        return loading.graph(data, update_binding, variables)
     except GraphError as error:
         # below nobody knows the file: its name is put in front of every message here
         raise type(error)(f"{source}: {error}") from error.__cause__
@@ -79,7 +82,9 @@ class _Loading:
         self._keeps_classes = keeps_classes
         self._sizes = sizes
 
-    def graph(self, data: memoryview, update_binding: Mapping[str, str] | None) -> Graph:
+    def graph(
+        self, data: memoryview, update_binding: Mapping[str, str] | None, variables: frozenset[str]
+    ) -> Graph:
         """Return the graph of a serialised model.
 
         Raises:
@@ -93,7 +98,7 @@ class _Loading:
         initializers = self._initializers(model.graph, parts)
         training = training_info.take(model, update_binding)
         if training is None:
-            return self._build(model, initializers)
+            return self._build(model, initializers, variables)
         return self._trained(model, initializers, training, parts)
 
     def _trained(

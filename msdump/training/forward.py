@@ -214,14 +214,15 @@ class ForwardWriter:
             ir_version=max(self._graph.ir_version, IR_VERSION),
             producer_name="msdump",
         )
-        training = model.training_info.add()
+        if self._op.bindings:
+            model.training_info.add()
         for name, value in self._op.bindings.items():
             if name not in self.weights:
                 raise GraphError(
                     f"{self._graph.source}: {name!r}, a moving statistic, is no initializer and cannot move; "
                     "batch_statistics=False uses it as it is"
                 )
-            training.update_binding.add(key=name, value=value.name)
+            model.training_info[0].update_binding.add(key=name, value=value.name)
         return model
 
     def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:

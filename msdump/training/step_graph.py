@@ -71,14 +71,54 @@ def step_graph(
         InputError: An unknown loss, optimizer, parameter, element type or layer.
     """
     graph = loader.load(converted(model), sizes=sizes)
-    opset = max(graph.opsets.get("", OPSET), OLDEST_OPSET)
     device = _device(device_target)
     writer = StepWriter(
-        opset, seed=seed, batch_statistics=batch_statistics, has_wide_kernels=device is DeviceTarget.CPU
+        _opset(graph),
+        seed=seed,
+        batch_statistics=batch_statistics,
+        has_wide_kernels=device is DeviceTarget.CPU,
     )
-    choices = _Choices(trainable, data_parallel_of(data_parallel), layers_of(precision), device)
-    step = _Step(graph, writer, choices)
+    choices = _Choices(layers_of(precision), trainable, data_parallel_of(data_parallel), device)
+    names = [f"inputs{number}" for number in range(len(graph.inputs) + 1)]
+    step = _Step(graph, writer, choices, names)
     return step.model(loss_of(loss), optimizer_of(optimizer), loss_scale_of(loss_scale))
+
+
+def eval_graph(
+    model: Model,
+    loss: str | Loss = "softmax_cross_entropy",
+    *,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    precision: str | Mapping[str, str] | None = None,
+    device_target: str = "CPU",
+) -> onnx.ModelProto:
+    """Return the graph that evaluates a model with the state of its training step.
+
+    It has the operators, scopes and parameters of the step's forward pass, without dropout and with the
+    moving statistics of normalisations. Its inputs are ``data`` and ``label``, as in MindSpore (``data``,
+    ``data1``, ... where the model has several), its outputs the loss and the model's. It is loaded by
+    ``msdump.load(graph, state_of=network)``, or by ``msdump.Model``.
+
+    Args:
+        model: A path, an ``onnx.ModelProto``, or a serialised one.
+        loss: Name of a loss, or one of one's own.
+        sizes: Sizes of dynamic dimensions by name.
+        precision: As for ``step_graph``.
+        device_target: As for ``step_graph``.
+
+    Raises:
+        GraphError: The model is faulty.
+        InputError: An unknown loss, element type or layer.
+    """
+    graph = loader.load(converted(model), sizes=sizes)
+    has_wide_kernels = _device(device_target) is DeviceTarget.CPU
+    writer = StepWriter(_opset(graph), batch_statistics=False, drops=False, has_wide_kernels=has_wide_kernels)
+    names = [*(f"data{number or ''}" for number in range(len(graph.inputs))), "label"]
+    return _Step(graph, writer, _Choices(layers_of(precision)), names).evaluation(loss_of(loss))
+
+
+def _opset(graph: Graph) -> int:
+    return max(graph.opsets.get("", OPSET), OLDEST_OPSET)
 
 
 def _device(name: str) -> DeviceTarget:
@@ -93,33 +133,42 @@ def _device(name: str) -> DeviceTarget:
 class _Choices:
     """What the caller chose, besides loss and optimizer."""
 
-    trainable: Sequence[str] | None
-    parallel: DataParallel | None
     layers: Layers
-    device_target: DeviceTarget
+    trainable: Sequence[str] | None = None
+    parallel: DataParallel | None = None
+    device_target: DeviceTarget = DeviceTarget.CPU
 
 
 class _Step:
     """One step graph under construction."""
 
-    def __init__(self, graph: Graph, writer: StepWriter, choices: _Choices) -> None:
-        names = {value.name: f"inputs{number}" for number, value in enumerate(graph.inputs)}
+    def __init__(self, graph: Graph, writer: StepWriter, choices: _Choices, names: Sequence[str]) -> None:
+        *inputs, self._label_name = names
         self._graph = graph
         self._op = writer
         self._choices = choices
-        self._forward = ForwardWriter(graph, writer, choices.trainable, names)
+        renamed = {value.name: name for value, name in zip(graph.inputs, inputs, strict=True)}
+        self._forward = ForwardWriter(graph, writer, choices.trainable, renamed)
 
     def model(self, loss: Loss, optimizer: Optimizer, scale: LossScale) -> onnx.ModelProto:
         """Write the whole step."""
-        forward = self._forward
-        outputs = forward.network(self._choices.layers)
-        label_type, label_shape = loss.label(outputs[0])
-        label = forward.input(StepTensor(f"inputs{len(forward.inputs)}", label_type, label_shape))
-        with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
-            value = loss.write(self._op, outputs[0], label)
-        trained = self._backward(value, scale.seed(self._op, value, forward.state))
+        value, _ = self._loss(loss)
+        trained = self._backward(value, scale.seed(self._op, value, self._forward.state))
         others = scale.write(self._op, trained, self._rest(optimizer))
-        return forward.assembled([value, *others])
+        return self._forward.assembled([value, *others])
+
+    def evaluation(self, loss: Loss) -> onnx.ModelProto:
+        """Write the forward pass and the loss."""
+        value, outputs = self._loss(loss)
+        return self._forward.assembled([value, *outputs])
+
+    def _loss(self, loss: Loss) -> tuple[StepTensor, tuple[StepTensor, ...]]:
+        """Write the forward pass with the loss; return it and the network's outputs."""
+        outputs = self._forward.network(self._choices.layers)
+        label_type, label_shape = loss.label(outputs[0])
+        label = self._forward.input(StepTensor(self._label_name, label_type, label_shape))
+        with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
+            return loss.write(self._op, outputs[0], label), outputs
 
     def _backward(self, loss: StepTensor, seed: StepTensor) -> Trained:
         """Write the gradients; return the parameters that have one."""

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
+from msdump.graph.primitives import Use
 from msdump.training.scopes import Place
 
 Shape = tuple[int | str | None, ...]
@@ -134,3 +135,18 @@ def constant_node(tensor: StepTensor) -> onnx.NodeProto:
 def info(tensor: StepTensor) -> onnx.ValueInfoProto:
     """Return the declaration of a value."""
     return helper.make_tensor_value_info(tensor.name, tensor.dtype.onnx, list(tensor.shape))
+
+
+def use_of(tensors: Sequence[StepTensor | None], attributes: Mapping[str, Any]) -> Use:
+    """Return what the table of MindSpore's names looks at."""
+    arrays = [None if tensor is None else tensor.value for tensor in tensors]
+    return Use(
+        input_ranks=tuple(None if tensor is None else tensor.rank for tensor in tensors),
+        attributes=attributes,
+        scalars=tuple(
+            float(array.reshape(-1)[0])
+            if array is not None and array.size == 1 and array.dtype.kind in "biuf"
+            else None
+            for array in arrays
+        ),
+    )

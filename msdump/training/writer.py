@@ -17,12 +17,12 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
-from msdump.graph.primitives import Use, primitive_name
+from msdump.graph.primitives import primitive_name
 from msdump.training.body import OPERATORS, Structure, array_of, function, overload
 from msdump.training.branches import WrittenBody, names_read
 from msdump.training.precision.wide_kernels import WIDE_KERNELS
 from msdump.training.scopes import ROOT, Place
-from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node
+from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, use_of
 from msdump.training.value_types.inference import output_types
 
 __all__ = ["Item", "StepOperator", "StepTensor", "StepWriter"]
@@ -41,11 +41,18 @@ class StepWriter:
         layouts: Values that are others in another shape or order, by type, origin and that shape or order.
         origins: What a value is a reshaping of, by its name.
         batch_statistics: Whether normalisations use and move the statistics of the batch.
+        drops: Whether Dropout drops anything.
         wide: Values of a half type that are float32 in the graph, as they are there, by name.
     """
 
     def __init__(
-        self, opset: int, *, seed: int = 0, batch_statistics: bool = True, has_wide_kernels: bool = True
+        self,
+        opset: int,
+        *,
+        seed: int = 0,
+        batch_statistics: bool = True,
+        drops: bool = True,
+        has_wide_kernels: bool = True,
     ) -> None:
         """Begin an empty graph.
 
@@ -53,10 +60,12 @@ class StepWriter:
             opset: Version of ONNX's operators.
             seed: What the seeds of all random operators come from.
             batch_statistics: Whether normalisations use and move the statistics of the batch.
+            drops: Whether Dropout drops anything.
             has_wide_kernels: Whether some kernels compute in float32 in place of half types, as on CPU.
         """
         self.opset = opset
         self.batch_statistics = batch_statistics
+        self.drops = drops
         self.operators: list[StepOperator] = []
         self.nodes: list[onnx.NodeProto] = []
         self.types: dict[str, StepTensor] = {}
@@ -187,7 +196,7 @@ class StepWriter:
         else:
             names = [tensor.name if tensor else "" for tensor in outputs]
         node = helper.make_node(op_type, _names(fed), names, domain=domain, **present)
-        title = primitive or primitive_name(op_type, domain, _use(tensors, present))
+        title = primitive or primitive_name(op_type, domain, use_of(tensors, present))
         results = self.infer(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
         self._add(node, title, tensors, results, present)
         return results
@@ -379,18 +388,3 @@ def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:
     return ["" if tensor is None else tensor.name for tensor in tensors]
-
-
-def _use(tensors: Sequence[StepTensor | None], attributes: Mapping[str, Any]) -> Use:
-    """Return what the table of names looks at."""
-    arrays = [None if tensor is None else tensor.value for tensor in tensors]
-    return Use(
-        input_ranks=tuple(None if tensor is None else tensor.rank for tensor in tensors),
-        attributes=attributes,
-        scalars=tuple(
-            float(array.reshape(-1)[0])
-            if array is not None and array.size == 1 and array.dtype.kind in "biuf"
-            else None
-            for array in arrays
-        ),
-    )

@@ -100,15 +100,25 @@ class TrainingState:
         self.values = {name: values.owned(arrays[name]) for name in self._arrays}
         self._has_begun = True
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(self._arrays)
+
+    def differences(self, arrays: Mapping[str, np.ndarray]) -> list[str]:
+        """Return in words which of some variables have another type or shape than given arrays."""
+        return [
+            f"variable {name!r} is {_described(own)}, {_described(arrays[name])} is given"
+            for name, own in self._arrays.items()
+            if name in arrays and (arrays[name].dtype, arrays[name].shape) != (own.dtype, own.shape)
+        ]
+
     def _faults(self, arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
         for name in arrays.keys() - self._arrays.keys():
             yield f"there is no variable {name!r}{name_hint(name, self._arrays)}"
-        for name, own in self._arrays.items():
-            array = arrays.get(name)
-            if array is None:
-                yield f"variable {name!r} is missing"
-            elif array.dtype != own.dtype or array.shape != own.shape:
-                yield f"variable {name!r} is {_described(own)}, {_described(array)} is given"
+        for name in self._arrays.keys() - arrays.keys():
+            yield f"variable {name!r} is missing"
+        yield from self.differences(arrays)
 
 
 def _described(array: np.ndarray) -> str:

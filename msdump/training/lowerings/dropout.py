@@ -16,6 +16,9 @@ def _dropout(op: StepWriter, node: StepOperator) -> None:
 
     A model in inference form, which does not say ``training_mode`` at all, is trained with dropout.
     """
+    if not op.drops and not node.output(1):
+        op.emit("Identity", node.inputs[:1], {}, outputs=node.outputs)
+        return
     kept = _kept(op, node)
     if kept.value is not None and kept.value == 1:
         keep(op, node)
