@@ -36,9 +36,10 @@ class TrainingState:
         self._has_begun = self._training.initialization is None
         whole = graph.step
         self._arrays = {name: whole.weights[name] for name in whole.weights if name in whole.variables}
-        # keeps the arrays alive that the first values read
-        self._store = WeightStore(self._arrays)
-        self.values: Values = {name: self._store.value(name) for name in self._arrays}
+        store = WeightStore(self._arrays)
+        self.values: Values = {name: store.value(name) for name in self._arrays}
+        # the arrays that the first values read must live as long as these
+        self._first = {name: store.copies.values[id(array)] for name, array in self._arrays.items()}
         self._kinds = {name: values.kind_of(value) for name, value in self.values.items()}
         self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
 
@@ -64,6 +65,8 @@ class TrainingState:
         ]
         if faults:
             raise InputError(f"update_binding: {'; '.join(faults)}")
+        # those of now may come back, where the step fails after all; older ones cannot
+        self._first = {name: pair for name, pair in self._first.items() if self.values[name] is pair[0]}
         self.values = {**self.values, **new}
 
     def begin(self) -> None:

@@ -158,3 +158,35 @@ def test_old_broadcasts_are_aligned():
     assert [1] == list(message.graph.node[0].attribute[0].ints)
     assert 0 == len(message.graph.node[1].attribute)
     assert legacy.OLDEST_OPSET == message.opset_import[0].version
+
+
+CALLS = """<ir_version: 10, opset_import: ["": 20, "mindspore.ops": 1, "user": 1]>
+g (float[3] x) => (float[3] y) {
+  a = mindspore.ops.ReLU(x)
+  b = mindspore.ops.ReLU(a)
+  c = mindspore.ops.ReLU:twice(b)
+  y = Abs(c)
+}
+<domain: "mindspore.ops", opset_import: ["": 20]> ReLU (a) => (b) { b = Relu(a) }
+<domain: "mindspore.ops", overload: "twice", opset_import: ["": 20, "user": 1]>
+ReLU (a) => (b) { c = user.Two(a) b = Relu(c) }
+<domain: "user", opset_import: ["": 20]> Two (a) => (b) { b = Add(a, a) }
+"""
+
+
+def test_functions_travel_with_the_nodes_that_call_them():
+    """A model holds the functions that its node calls, those that these call, and no others."""
+    graph = loader.load(parser.parse_model(CALLS))
+
+    models = [built(graph, position) for position in range(4)]
+
+    functions = [
+        [
+            f"{function.name}:{function.overload}"
+            for function in onnx.ModelProto.FromString(model.data).functions
+        ]
+        for model in models
+    ]
+    assert [["MS_ReLU:"], ["MS_ReLU:"], ["MS_ReLU:twice", "Two:"], []] == functions
+    assert models[0].data == models[1].data
+    assert models[0].data != models[2].data
