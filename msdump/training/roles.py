@@ -11,7 +11,7 @@ Slots = Mapping[str, tuple[int, ...]]
 
 _STATE: Final[Slots] = {
     "BatchNormalization": (3, 4),  # moving statistics
-    "RotaryEmbedding": (1, 2),  # cosines and sines
+    "RotaryEmbedding": (1, 2, 3),  # cosines and sines, onnxruntime's behind the positions
     "Attention": (3,),  # the mask
 }
 

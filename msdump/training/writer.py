@@ -206,7 +206,7 @@ class StepWriter:
         name: str,
         *inputs: Item,
         like: StepTensor | Sequence[StepTensor] | None = None,
-        outputs: Sequence[StepTensor] | None = None,
+        outputs: Sequence[StepTensor | None] | None = None,
         **structure: Structure,
     ) -> Any:
         """Add an operator of MindSpore's; return its output, or a tuple where it has several.
@@ -215,7 +215,7 @@ class StepWriter:
             name: MindSpore's name, a key of ``OPERATORS``.
             inputs: Its inputs in MindSpore's slots.
             like: Tensors of the types of its outputs, where they are known; else they are inferred.
-            outputs: The values that it writes, where they have names already.
+            outputs: The values that it writes, the first of them or None where they have no names yet.
             structure: What its body depends on.
         """
         tensors = self._inputs(inputs)
@@ -223,7 +223,7 @@ class StepWriter:
         is_wide = self._has_wide_kernels and element in HALVES and name in WIDE_KERNELS
         fed = self._fed(tensors, is_wide=is_wide)
         body = self._function(name, len(fed), structure, FLOAT32 if is_wide else element)
-        names = [item.name for item in outputs or ()]
+        names = [item.name if item else self._value_name(name) for item in outputs or ()]
         names += [self._value_name(name) for _ in range(len(body.output) - len(names))]
         node = helper.make_node(name, _names(fed), names, domain=MINDSPORE_DOMAIN, overload=body.overload)
         node.attribute.extend(_attribute(name, value) for name, value in structure.items())
@@ -268,10 +268,11 @@ class StepWriter:
         node: onnx.NodeProto,
         inputs: Sequence[StepTensor | None],
         like: StepTensor | Sequence[StepTensor] | None,
-        outputs: Sequence[StepTensor] | None,
+        outputs: Sequence[StepTensor | None] | None,
     ) -> tuple[StepTensor, ...]:
-        if outputs is not None and len(outputs) == len(node.output):
-            return tuple(outputs)
+        known = tuple(filter(None, outputs or ()))
+        if len(known) == len(node.output):
+            return known
         if like is None:
             return self.infer(node, inputs)
         likes = (like,) if isinstance(like, StepTensor) else tuple(like)

@@ -3,6 +3,7 @@
 from msdump.training.gradients import (
     activations,
     arithmetic,
+    attention,
     dense,
     dropout,
     einsum,
@@ -21,6 +22,7 @@ from msdump.training.gradients import (
 __all__ = [
     "activations",
     "arithmetic",
+    "attention",
     "dense",
     "dropout",
     "einsum",

@@ -1,6 +1,7 @@
 """Forward operators in MindSpore's form; importing the room registers all of them."""
 
 from msdump.training.lowerings import (
+    attention,
     dense,
     dropout,
     elementwise,
@@ -13,6 +14,7 @@ from msdump.training.lowerings import (
 )
 
 __all__ = [
+    "attention",
     "dense",
     "dropout",
     "elementwise",

@@ -3,6 +3,7 @@
 from msdump.training.operators import (
     activations,
     arithmetic,
+    attention,
     convolutions,
     dense,
     dropout,
@@ -20,6 +21,7 @@ from msdump.training.operators import (
 __all__ = [
     "activations",
     "arithmetic",
+    "attention",
     "convolutions",
     "dense",
     "dropout",

@@ -46,6 +46,9 @@ def inferred(
     present = {slot for slot, name in enumerate(node.outputs) if name}
     if present <= set(slots) and inputs[0] is not None:
         return tuple(StepTensor(name, inputs[0].dtype, inputs[0].shape) for name in names)
+    if (node.domain, node.op_type) == (_ONNXRUNTIME, "MultiHeadAttention") and inputs[0] and inputs[2]:
+        shape = (*inputs[0].shape[:-1], inputs[2].shape[-1])
+        return tuple(StepTensor(name, inputs[0].dtype, shape) for name in names)
     given = ["" if item is None else item.name for item in inputs]
     attributes: dict[str, Any] = dict(node.attributes)
     alone = helper.make_node(node.op_type, given, list(names), domain=node.domain, **attributes)
