@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
 from msdump.communication.world import current, own
-from msdump.errors import InputError
+from msdump.errors import GradientOperatorError, InputError
 from msdump.execute.training.state import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.configurations import Config, Configurations
@@ -143,12 +144,8 @@ def load(
     plans = _current().configurations
     plan = plans.default(where) if config is None else plans.own(config, where)
     state = None if state_of is None else state_of.shared
-    graph = loader.load(
-        model,
-        keeps_classes=where.reserves_class_names,
-        update_binding=update_binding,
-        variables=frozenset() if state is None else state.variables.names,
-    )
+    variables = frozenset() if state is None else state.variables.names
+    graph = _loaded(model, where, update_binding=update_binding, variables=variables)
     if state is not None:
         _check_sharing(graph, state.variables)
     network = Network(graph, plan, _current().process, where, state=state)
@@ -158,6 +155,23 @@ def load(
         _current().networks.add(network)
     _save_graphs(graph, network, plan, where if plan is None else plan.context)
     return network
+
+
+def _loaded(model: Any, where: Context, **training: Any) -> Graph:
+    """Return the graph of a model; gradients that its training asks for are derived.
+
+    Args:
+        model: The model.
+        where: Where it runs.
+        training: What the loader is told of bindings and variables.
+    """
+    try:
+        return loader.load(model, keeps_classes=where.reserves_class_names, **training)
+    except GradientOperatorError:
+        from msdump.training.gradient_operator import expanded  # the whole room, for the few that need it
+
+        graph = loader.load(expanded(model), keeps_classes=where.reserves_class_names)
+    return replace(graph, source=str(model)) if isinstance(model, str | os.PathLike) else graph
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:

@@ -94,8 +94,8 @@ class ForwardWriter:
         outputs = tuple(self.tensor(value.name) for value in self._graph.outputs)
         return tuple(precision.loss_input(self._op, item) for item in outputs) if layers else outputs
 
-    def write(self, node: Node, around: Place) -> None:
-        """Write one operator.
+    def lower(self, node: Node, around: Place) -> None:
+        """Write one operator in its training form.
 
         Args:
             node: The operator.
@@ -140,7 +140,7 @@ class ForwardWriter:
             return output_types.inferred(self._op, node, inputs, names)
         return tuple(self._typed(name) for name in names)
 
-    def rename(self, name: str, tensor: StepTensor) -> None:
+    def alias(self, name: str, tensor: StepTensor) -> None:
         """Let a value of the model be another one of the step graph."""
         self._renamed[name] = tensor.name
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from msdump.errors import GraphError, UnsupportedOpError, name_hint
+from msdump.errors import GradientOperatorError, GraphError, UnsupportedOpError, name_hint
 from msdump.graph.graph import Graph, ValueType
 
 Pairs = Iterable[tuple[str, str]]
@@ -49,7 +49,8 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
 
     Raises:
         GraphError: Both are given, or the model has bindings of several steps.
-        UnsupportedOpError: The model wants the runtime to derive gradients.
+        GradientOperatorError: The algorithm asks for gradients that are to be derived.
+        UnsupportedOpError: It calls the model's graph again.
     """
     infos = [info for info in model.training_info if info.ByteSize()]
     model.ClearField("training_info")
@@ -67,11 +68,17 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
 
 
 def _training(model: onnx.ModelProto, info: onnx.TrainingInfoProto) -> TrainingMessage:
+    for node in info.algorithm.node:
+        told = f"training_info: node {node.name!r}: {node.op_type} asks the runtime"
+        if node.op_type == "GraphCall":
+            raise UnsupportedOpError(f"{told} to run the model's graph again, which is not supported")
+        if node.op_type == "Gradient":
+            raise GradientOperatorError(f"{told} to derive gradients")
     has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
     has_initialization = bool(info.initialization_binding)
     return TrainingMessage(
         bindings=tuple(_pairs(info.update_binding)),
-        step=_followed(model, info.algorithm) if has_algorithm else None,
+        step=followed(model, info.algorithm) if has_algorithm else None,
         initialization=_beside(model, info.initialization) if has_initialization else None,
         initial_values=tuple(_pairs(info.initialization_binding)),
     )
@@ -90,18 +97,8 @@ def _beside(model: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
     return other
 
 
-def _followed(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
-    """Return a model of the step: the model's graph, followed by the algorithm, part by part.
-
-    Raises:
-        UnsupportedOpError: The algorithm has a Gradient operator.
-    """
-    for node in algorithm.node:
-        if node.op_type in {"Gradient", "GraphCall"}:
-            raise UnsupportedOpError(
-                f"training_info: node {node.name!r}: {node.op_type} asks the runtime to derive"
-                " operators, which is not supported; write the gradients as operators into the algorithm"
-            )
+def followed(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
+    """Return a model of the step: the model's graph, followed by the algorithm, part by part."""
     step = _beside(model, model.graph)
     for name in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):
         getattr(step.graph, name).extend(getattr(algorithm, name))

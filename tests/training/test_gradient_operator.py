@@ -1,0 +1,143 @@
+"""Training that asks for its gradients by ONNX's own operator, Gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+
+import msdump
+from msdump.errors import GraphError, UnsupportedOpError
+
+RATE = np.float32(0.1)
+
+
+def _model(algorithm, binding):
+    """Return a model of a dense layer whose algorithm is given as text."""
+    model = parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>
+        net (float[3,2] x) => (float[3,4] y)
+            <float[2,4] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[4] b = {0.5, 0.5, 0.5, 0.5}> {
+            [product] p = MatMul(x, w)
+            [bias] y = Add(p, b)
+        }""")
+    training = model.training_info.add()
+    training.algorithm.CopyFrom(parser.parse_graph(algorithm))
+    for name, value in binding.items():
+        training.update_binding.add(key=name, value=value)
+    return model
+
+
+DESCENT = """algorithm (float[3,4] target) => (float loss, float[2,4] w_new, float[4] b_new, int64 n_new)
+    <float rate = {0.1}, int64 n = {0}, int64 one = {1}> {
+    [difference] d = Sub(y, target)
+    [square] s = Mul(d, d)
+    [loss] loss = ReduceSum<keepdims = 0>(s)
+    [gradient] dw, db = ai.onnx.preview.training.Gradient
+        <xs = ["w", "b"], zs = ["x", "target"], y = "loss">(w, b, x, target)
+    [wstep] wr = Mul(dw, rate)
+    [bstep] br = Mul(db, rate)
+    [wnew] w_new = Sub(w, wr)
+    [bnew] b_new = Sub(b, br)
+    [count] n_new = Add(n, one)
+}"""
+BINDING = {"w": "w_new", "b": "b_new", "n": "n_new"}
+
+
+def test_steps(tmp_path):
+    """Steps follow the gradient that the algorithm asks for, as numpy computes it, and count."""
+    path = tmp_path / "net.onnx"
+    onnx.save(_model(DESCENT, BINDING), path)
+    network = msdump.load(path)
+    generator = np.random.default_rng(0)
+    w, b = (network.state()[name].astype(np.float64) for name in "wb")
+
+    for step in range(3):
+        x = generator.standard_normal((3, 2)).astype(np.float32)
+        target = generator.standard_normal((3, 4)).astype(np.float32)
+        _, loss = network.train_step(x, target)
+        difference = x @ w + b - target
+        np.testing.assert_allclose(np.sum(difference**2), loss, rtol=1e-5)
+        w, b = w - RATE * x.T @ (2 * difference), b - RATE * 2 * difference.sum(0)
+        state = network.state()
+        np.testing.assert_allclose(w, state["w"], rtol=1e-4)
+        np.testing.assert_allclose(b, state["b"], rtol=1e-4)
+        assert step + 1 == state["n"]
+
+    names = {operator.full_name.rpartition("-op")[0] for operator in network.operators}
+    assert {"Gradients/Default/Grad_MatMul/MatMul", "Gradients/Default/Grad_BiasAdd/BiasAddGrad"} <= names
+
+
+MOMENTUM = """algorithm (float[3,4] target) => (float loss, float[2,4] w_new, float[2,4] v_new)
+    <float rate = {0.1}, int64 n = {1}, float[2,4] v = {0, 0, 0, 0, 0, 0, 0, 0}> {
+    d = Sub(y, target)
+    s = Mul(d, d)
+    loss = ReduceSum<keepdims = 0>(s)
+    dw = ai.onnx.preview.training.Gradient <xs = ["w"], y = "loss">(w)
+    w_new, v_new = ai.onnx.preview.training.Momentum
+        <alpha = 0.9, beta = 1.0, norm_coefficient = 0.0, mode = "standard">(rate, n, w, dw, v)
+}"""
+
+
+def test_an_optimizer_of_onnx():
+    """ONNX's Momentum takes the derived gradient."""
+    network = msdump.load(_model(MOMENTUM, {"w": "w_new", "v": "v_new"}))
+    before = network.state()["w"]
+    x, target = np.ones((3, 2), np.float32), np.zeros((3, 4), np.float32)
+
+    network.train_step(x, target)
+
+    gradient = x.T @ (2 * (x @ before + 0.5))
+    np.testing.assert_allclose(before - RATE * gradient, network.state()["w"], rtol=1e-5)
+
+
+def _changed(text, before, after):
+    assert before in text
+    return text.replace(before, after)
+
+
+FAULTS = {
+    "other values": (
+        _changed(DESCENT, "(w, b, x, target)\n", "(b, b, x, target)\n"),
+        GraphError,
+        "its inputs .* are not the values",
+    ),
+    "a value that is not there": (
+        _changed(DESCENT, 'y = "loss">', 'y = "los">'),
+        GraphError,
+        "no value 'los' stands before it",
+    ),
+    "no rule": (
+        _changed(DESCENT, "d = Sub(y, target)", "d0 = Sub(y, target)  d = Det(d0)"),
+        UnsupportedOpError,
+        "Det has no gradient rule",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults(fault):
+    """What cannot be derived is told when the model is loaded."""
+    text, kind, message = FAULTS[fault]
+    model = _model(text, BINDING)
+    if fault == "no rule":
+        model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 2]))
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4, 4]))
+        model.training_info[0].algorithm.input[0].CopyFrom(
+            helper.make_tensor_value_info("target", onnx.TensorProto.FLOAT, [4, 4])
+        )
+
+    with pytest.raises(kind, match=message):
+        msdump.load(model)
+
+
+def test_a_variable_without_influence():
+    """The gradient of a value that the loss does not depend on is zero."""
+    text = _changed(DESCENT, "s = Mul(d, d)", "s = Mul(target, target)")
+    network = msdump.load(_model(text, BINDING))
+    before = network.state()["w"]
+
+    network.train_step(np.ones((3, 2), np.float32), np.ones((3, 4), np.float32))
+
+    np.testing.assert_array_equal(before, network.state()["w"])
