@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msdump import dtypes
 from msdump.device import formats
+from msdump.device.tasks import is_collective
 from msdump.encode import dump_data, dump_enums, op_debug
 from msdump.encode.dump_data import DataSpan, DumpData, TensorInfo
 from msdump.errors import DumpReadError, FormatError
@@ -37,6 +38,20 @@ class OperatorFile:
     name: OperatorName
     path: str
     pass_number: int = 0
+
+    @property
+    def side(self) -> IO | None:
+        """Whether it holds the inputs or the outputs of a collective, whose two files are of one run.
+
+        None for a file of another operator, and for one that holds both or cannot be read.
+        """
+        if not is_collective(self.name.op_type):
+            return None
+        try:
+            sides = {record.io for record in self.records}
+        except DumpReadError:
+            return None
+        return sides.pop() if len(sides) == 1 else None
 
     @cached_property
     def header(self) -> DumpData:

@@ -246,7 +246,7 @@ def _list(folder: str, full_name: FullName) -> _Files:
 def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
     """Return the files of operators by timestamp, those of one operator numbered."""
     files = sorted(operators, key=lambda file: (file.name.timestamp, file.path))
-    numbers = timeline.ordinals(replace(file.name, timestamp=0) for file in files)
+    numbers = timeline.ordinals((replace(file.name, timestamp=0), file.side) for file in files)
     return [
         replace(file, pass_number=number) if number else file
         for file, number in zip(files, numbers, strict=True)

@@ -17,11 +17,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msdump.device.tasks import is_collective
 from msdump.errors import DumpReadError, ToolError
 from msdump.record import DEFAULT_FORMAT, IO
-from msdump.store import names
+from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.read import texts, timeline
+from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.reader import open_iteration
 from msdump.store.write.standins import parse_mapping
 from msdump.tools.convert.names import FAILED_LIST
@@ -69,7 +71,7 @@ class NamedFile:
         task_id: Task, 0 of golden tensors.
         stream_id: Stream, None where the name has none.
         part: Task type, context, thread and device of an FFTS+ task.
-        io: Input or output, None where the file holds both.
+        io: Input or output, None where the file holds both; those of a collective have a file each.
         slot: Index among the operator's inputs or outputs.
         format: Memory format where the name tells it.
         dtype: Element type where the name tells it.
@@ -252,7 +254,7 @@ def parse(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:
     """
     if not name.endswith(names.SUFFIX):
         match = _OPERATOR.fullmatch(name)
-        return None if match is None else (FolderKind.DUMPS, _operator(path, match))
+        return None if match is None else (FolderKind.DUMPS, _of_side(_operator(path, match)))
     # MindSpore's grammar first: it is the stricter one, golden names may hold any number of dots.
     tensor = names.parse(name)
     if tensor is not None:
@@ -273,6 +275,12 @@ def _operator(path: str, match: re.Match[str]) -> NamedFile:
         None if match["stream"] is None else int(match["stream"]),
         numbers,
     )
+
+
+def _of_side(file: NamedFile) -> NamedFile:
+    """Return a file with the side that it holds of a collective, which its name does not tell."""
+    name = operator_names.parse(file.name) if is_collective(file.op_type) else None
+    return file if name is None else replace(file, io=OperatorFile(name, file.path).side)
 
 
 def _golden(path: str, match: re.Match[str]) -> NamedFile:

@@ -96,9 +96,16 @@ def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[DumpedOperand, ...
         DumpReadError: A file is missing, truncated or corrupt.
     """
     if folder.kind is FolderKind.DUMPS:
-        return _from_dump_file(files[-1].path, folder.version)
+        # of a collective, inputs and outputs have a file each
+        sides = {file.io: file.path for file in files}
+        each = (_from_dump_file(path, folder.version) for _, path in sorted(sides.items(), key=_side))
+        return tuple(operand for operands in each for operand in operands)
     tensors = [_from_npy(file) for file in files]
     return tuple(sorted(tensors, key=lambda operand: (operand.io, operand.index)))
+
+
+def _side(item: tuple[IO | None, str]) -> str:
+    return item[0] or ""
 
 
 def _from_dump_file(path: str, version: int) -> tuple[DumpedOperand, ...]:

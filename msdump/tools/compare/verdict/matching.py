@@ -157,7 +157,8 @@ def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _R
         tensors = operands.read(folder, files)
     except DumpReadError as error:
         return _Run(files, number, (), str(error))
-    return _Run(files, number, tuple((files[-1], each.io, each.index) for each in tensors))
+    file_of = {file.path: file for file in files}
+    return _Run(files, number, tuple((file_of[each.path], each.io, each.index) for each in tensors))
 
 
 def _uneven(dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run]) -> Iterator[Uneven]:

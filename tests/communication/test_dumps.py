@@ -1,0 +1,208 @@
+"""What ranks dump: directories, devices, the inputs and outputs of collectives, and how readers take them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper
+
+import msdump
+from msdump import communication
+from msdump.cli.program import main
+from msdump.errors import RankError
+from tests.communication.models import collective, model, one
+
+ASCEND = {"device_target": "Ascend"}
+CONTEXTS = {
+    "CPU": {"device_target": "CPU"},
+    "O0": {**ASCEND, "jit_level": "O0"},
+    "O1": {**ASCEND, "jit_level": "O1"},
+    "O2": {**ASCEND, "jit_level": "O2"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch):
+    monkeypatch.setenv("MSDUMP_COMMUNICATION_TIMEOUT", "20")
+
+
+@pytest.fixture
+def configured(tmp_path):
+    """Return a function that gives a configuration which dumps into a folder."""
+
+    def configure(folder="dump", **settings):
+        common = {
+            "op_debug_mode": 0,
+            "dump_mode": 0,
+            "path": str(tmp_path / folder),
+            "net_name": "Net",
+            "iteration": "all",
+            "saved_data": "tensor",
+            "input_output": 0,
+            "kernels": [],
+            "support_device": [0, 1],
+        }
+        return {
+            "common_dump_settings": common | settings,
+            "e2e_dump_settings": {"enable": True, "trans_flag": True},
+        }
+
+    return configure
+
+
+def run(made, config, context, ranks=2, steps=1):
+    """Run a model as several ranks, each fed its number plus one."""
+
+    def work():
+        network = msdump.load(made, config=config, context=context)
+        for _ in range(steps):
+            network(np.full((4, 6), communication.get_rank() + 1, np.float32))
+
+    communication.spawn(ranks, work)
+
+
+def exchanged(iteration):
+    """Return time, side, pass and first element of each tensor of a collective, by time."""
+    tensors = [record for record in iteration.records if record.op_type.endswith("AllReduce")]
+    return [
+        (tensor.timestamp, str(tensor.io), tensor.pass_number, float(tensor.array.flat[0]))
+        for tensor in sorted(tensors, key=lambda tensor: tensor.timestamp)
+    ]
+
+
+@pytest.mark.parametrize("level", ["CPU", "O0", "O1"])
+def test_each_rank_has_a_directory(tmp_path, configured, level):
+    """A rank's files lie below its number; a collective's input is older than its output."""
+    run(one("AllReduce"), configured(), CONTEXTS[level], steps=2)
+
+    dump = msdump.open_dump(tmp_path / "dump")
+    assert [0, 1] == sorted(dump.ranks)
+    for number, rank in dump.ranks.items():
+        iterations = rank.networks["Net"].graphs[0].iterations
+        assert [0, 1] == sorted(iterations)
+        for iteration in iterations.values():
+            (first, *read), (last, *written) = exchanged(iteration)
+            assert first < last
+            assert [["input", 0, number + 1.0], ["output", 0, 3.0]] == [read, written]
+
+
+@pytest.mark.parametrize("file_format", ["npy", "bin"])
+def test_compiled_collective_is_two_files_of_one_run(tmp_path, configured, file_format):
+    """Under O2 inputs and outputs have a file each, below the rank's device; both are of one pass."""
+    run(one("AllReduce"), configured(file_format=file_format), CONTEXTS["O2"])
+
+    models = list(msdump.open_dump(tmp_path / "dump").iterations)
+    assert [0, 1] == sorted(each.key.device for each in models)
+    for iteration in models:
+        assert {"HcomAllReduce", "Data"} == {record.op_type for record in iteration.records}
+        (first, *read), (last, *written) = exchanged(iteration)
+        assert first < last
+        assert [["input", 0, iteration.key.device + 1.0], ["output", 0, 3.0]] == [read, written]
+
+
+def test_passes_of_a_compiled_collective(tmp_path, configured):
+    """In a loop each pass of a collective has both of its files."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["goes"]),
+            helper.make_node("Neg", ["v"], ["n"]),
+            collective("AllReduce", ("n",), ("w",)),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", TensorProto.FLOAT, [4, 6]),
+        ],
+        [
+            helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 6]),
+        ],
+    )
+    made = model(
+        [
+            helper.make_node("Constant", [], ["twice"], value_int=2),
+            helper.make_node("Loop", ["twice", "", "x"], ["y"], body=body),
+        ]
+    )
+
+    run(made, configured(file_format="bin"), CONTEXTS["O2"])
+
+    for iteration in msdump.open_dump(tmp_path / "dump").iterations:
+        own = iteration.key.device + 1.0
+        assert [
+            ("input", 0, -own),
+            ("output", 0, -3.0),
+            ("input", 1, 3.0),
+            ("output", 1, 6.0),
+        ] == [found[1:] for found in exchanged(iteration)]
+
+
+def test_compiled_collectives_are_compared(tmp_path, configured):
+    """Two dumps of a collective agree in inputs and outputs, and differ where the inputs do."""
+    for folder in ("one", "two"):
+        run(one("AllReduce"), configured(folder, file_format="bin"), CONTEXTS["O2"])
+    places = [
+        next(
+            each.path for each in msdump.open_dump(tmp_path / folder).iterations if each.key.device == device
+        )
+        for folder, device in (("one", 0), ("two", 0), ("two", 1))
+    ]
+    compare = lambda *paths: CliRunner().invoke(main, ["compare", *map(str, paths), "-out", str(tmp_path)])  # noqa: E731
+
+    same, other = compare(*places[:2]), compare(places[0], places[2])
+
+    assert (0, 1) == (same.exit_code, other.exit_code), same.output + other.output
+    assert "HcomAllReduce" in other.output
+
+
+def test_inputs_are_there_where_the_other_rank_fails(tmp_path, configured):
+    """What goes into a collective is on disk, though nothing ever comes out."""
+
+    def work():
+        rank = communication.get_rank()
+        network = msdump.load(one("AllReduce"), config=configured(), context=CONTEXTS["CPU"])
+        if rank == 1:
+            raise KeyError("of the user")
+        network(np.ones((4, 6), np.float32))
+
+    with pytest.raises(KeyError) as caught:
+        communication.spawn(2, work)
+
+    assert ["in rank 1 of 2"] == caught.value.__notes__
+    (iteration,) = msdump.open_dump(tmp_path / "dump").ranks[0].networks["Net"].graphs[0].iterations.values()
+    assert [("input", 0, 1.0)] == [found[1:] for found in exchanged(iteration)]
+
+
+def test_failing_collective_leaves_its_inputs(tmp_path, configured):
+    """Under op_debug_mode 4 a collective that fails leaves its inputs, like any other operator."""
+    made = one("AllGather", rank_size=3)
+
+    with pytest.raises(RankError):
+        run(made, configured(op_debug_mode=4), CONTEXTS["O0"])
+
+    ranks = msdump.open_dump(tmp_path / "dump").ranks
+    assert {0: [("AllGather", "input")], 1: [("AllGather", "input")]} == {
+        number: [(record.op_type, str(record.io)) for record in iteration.records]
+        for number, rank in ranks.items()
+        for iteration in rank.networks["Net"].graphs[0].iterations.values()
+    }
+
+
+def test_saturated_sum_is_told(tmp_path, configured, monkeypatch):
+    """A float16 sum beyond the range is bounded in saturation mode, and dumped as an overflow."""
+    monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", "SATURATION_MODE")
+    made = one("AllReduce", of=TensorProto.FLOAT16, x=(2,))
+    config = configured(op_debug_mode=3)
+
+    def work():
+        network = msdump.load(made, config=config, context=CONTEXTS["O0"])
+        network(np.array([1, 2], np.float16))
+        return network(np.array([60000, 3], np.float16)).tolist()
+
+    assert [[65504.0, 6.0]] * 2 == communication.spawn(2, work)
+
+    for rank in msdump.open_dump(tmp_path / "dump").ranks.values():
+        iterations = rank.networks["Net"].graphs[0].iterations
+        assert {1: 2} == {number: len(each.records) for number, each in iterations.items() if each.records}
