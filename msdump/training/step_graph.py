@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import onnx
 
+from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph import loader
 from msdump.graph.graph import Graph
@@ -21,7 +22,7 @@ from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, opt
 from msdump.training.precision.loss_scale import LossScale, Rest, loss_scale_of
 from msdump.training.precision.mixed import Layers, layers_of
 from msdump.training.scopes import ROOT, WITH_LOSS
-from msdump.training.symbols import StepTensor
+from msdump.training.symbols import Shape, StepTensor
 from msdump.training.writer import StepWriter
 
 
@@ -165,10 +166,12 @@ class _Step:
     def _loss(self, loss: Loss) -> tuple[StepTensor, tuple[StepTensor, ...]]:
         """Write the forward pass with the loss; return it and the network's outputs."""
         outputs = self._forward.network(self._choices.layers)
-        label_type, label_shape = loss.label(outputs[0])
-        label = self._forward.input(StepTensor(self._label_name, label_type, label_shape))
+        label = outputs[0] if loss.label is None else self._label(*loss.label(outputs[0]))
         with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
             return loss.write(self._op, outputs[0], label), outputs
+
+    def _label(self, dtype: DType, shape: Shape) -> StepTensor:
+        return self._forward.input(StepTensor(self._label_name, dtype, shape))
 
     def _backward(self, loss: StepTensor, seed: StepTensor) -> Trained:
         """Write the gradients; return the parameters that have one."""
