@@ -76,7 +76,8 @@ class BackwardPass:
         if len(parts) > 1:
             home = self._producers.get(tensor.name) or self._first_users[tensor.name]
             with self._writer.at(home.place.gradients()):
-                (total,) = self._writer.emit("Sum", parts, {})
+                # MindSpore's order: that of the user which ran first is the first
+                (total,) = self._writer.emit("Sum", parts[::-1], {})
             parts = self._gradients[tensor.name] = [total]
         return parts[0] if parts else None
 

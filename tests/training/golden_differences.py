@@ -70,7 +70,13 @@ BRANCHES = (
 )
 KEEPING = "the branch that keeps the variables has an Identity for each of them: ONNX has no empty branch"
 
+EXPANDED = "a decomposed operator lies under Expand, without its layer: ours under its own forward operator"
+METHOD = "a method of a tensor has no layer: an operator of the network itself is in the network here"
+USERS = "the gradients of a tensor with four users are added in another order"
+
 _GRAD = "Gradients/~"
+_ATTENTION = f"{_GRAD}/attn-Attention/Grad_MatMulExt"
+_SOFTMAX = f"{_GRAD}/attn-Attention/softmax-Softmax/Grad_Softmax"
 _LAYER_NORM = f"{_GRAD}/norm-_OutputTo16/_backbone-LayerNorm"
 _WIDE_SLOTS = (
     r".*/MatMul-op\d+ output\.0",
@@ -122,6 +128,77 @@ DIFFERENCES = {
         ),
         Difference(ALONE, apart=("1",)),
         Difference(LOST_LINES, histories={"0": ["0", "1"]}),
+    ),
+    "attention": (
+        Difference(
+            EXPANDED,
+            names=moved(
+                "Expand/_MatMulExt/BroadcastTo",
+                {
+                    0: "~/attn-Attention/BroadcastTo-op0",
+                    1: "~/attn-Attention/BroadcastTo-op1",
+                    2: f"{_ATTENTION}/BroadcastTo-op1",
+                    3: f"{_ATTENTION}/BroadcastTo-op0",
+                },
+            )
+            | moved(
+                "Expand/_MatMulExt/BatchMatMul",
+                {
+                    0: "~/attn-Attention/BatchMatMul-op0",
+                    1: "~/attn-Attention/BatchMatMul-op2",
+                    2: "~/attn-Attention/BatchMatMul-op1",
+                    3: "~/attn-Attention/BatchMatMul-op3",
+                    4: f"{_ATTENTION}/BatchMatMul-op0",
+                    5: f"{_ATTENTION}/BatchMatMul-op2",
+                    6: f"{_ATTENTION}/BatchMatMul-op5",
+                    7: f"{_ATTENTION}/BatchMatMul-op3",
+                    8: f"{_ATTENTION}/BatchMatMul-op1",
+                    9: f"{_ATTENTION}/BatchMatMul-op4",
+                },
+            )
+            | moved(
+                "Expand/_MatMulExt/MatMul", {0: f"{_ATTENTION}/MatMul-op1", 1: f"{_ATTENTION}/MatMul-op0"}
+            )
+            | moved(
+                "Expand/_Muls/Mul",
+                {0: "~/attn-Attention/Mul-op0", 1: f"{_GRAD}/attn-Attention/Grad_Mul/Mul-op0"},
+            )
+            | {
+                f"Expand/_SoftmaxBackward/{name}": f"{_SOFTMAX}/{name}"
+                for name in ("Mul-op0", "ReduceSum-op0", "Sub-op0", "Mul-op1")
+            },
+        ),
+        Difference(
+            METHOD,
+            names={"Default/ReduceMean-op0": "~/ReduceMean-op0"}
+            | {
+                f"Gradients/Default/Grad_ReduceMean/{name}-op0": f"{_GRAD}/Grad_ReduceMean/{name}-op0"
+                for name in ("Reshape", "Tile", "RealDiv")
+            },
+        ),
+        Difference(
+            ORDER,
+            names=numbers(f"{_ATTENTION}/Transpose", 0, 2, 6, 3, 1, 4, 5)
+            | numbers(f"{_ATTENTION}/Reshape", 1, 0),
+        ),
+        Difference(
+            VIEWS,
+            shapes=(
+                "~/embed-Embedding/Reshape-op[01] output.0",
+                "~/embed-Embedding/Gather-op0 input.1",
+                "~/Add-op0 input.0",
+                "~/attn-Attention/Transpose-op0 input.0",
+                "~/attn-Attention/BatchMatMul-op[01] input.0",
+                f"{_ATTENTION}/Reshape-op[01] output.0",
+                f"{_ATTENTION}/MatMul-op[01] input.1",
+                f"{_GRAD}/Grad_ReduceMean/Reshape-op0 output.0",
+                f"{_GRAD}/Grad_ReduceMean/Tile-op0 input.0",
+                f"{_GRAD}/embed-Embedding/Grad_Reshape/Reshape-op0 output.0",
+                f"{_GRAD}/embed-Embedding/Grad_Gather/UnsortedSegmentSum-op0 input.[01]",
+            ),
+        ),
+        Difference(UNWRITTEN, values=(r"Default/optimizer-AdamWeightDecay/AdamWeightDecay-op\d output\.\d",)),
+        Difference(USERS, values=(f"{_GRAD}/embed-Embedding/AddN-op0 input.[12]",)),
     ),
     "fixedscale": (
         Difference(

@@ -46,6 +46,10 @@ def classes(rng, count, *shape):
 CASES = {
     "momentum": Case(lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5))),
     "convbn": Case(lambda rng: (floats(rng, 4, 1, 8, 8), classes(rng, 3, 4))),
+    "attention": Case(
+        lambda rng: (classes(rng, 10, 2, 5), classes(rng, 3, 2)),
+        {"optimizer": "adamw:0.01,weight_decay=0.1"},
+    ),
     "fixedscale": Case(
         lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5)), {"precision": "float16", "loss_scale": 1024}
     ),

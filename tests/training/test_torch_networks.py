@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch")
 import msdump  # noqa: E402 - torch first
 from msdump.training import step_graph  # noqa: E402
 from sample_nets import data  # noqa: E402
+from sample_nets.bert import net as bert  # noqa: E402
 from sample_nets.lenet import net as lenet  # noqa: E402
 from sample_nets.mobilenetv2 import net as mobilenetv2  # noqa: E402
 from sample_nets.resnet50 import net as resnet50  # noqa: E402
@@ -25,6 +27,7 @@ from tests.training import torch_networks  # noqa: E402
 LARGEST_ERROR = 1e-4  # of float32, relative to the largest element of the parameter's gradient
 ZERO = 1e-6  # of the largest gradient of the network: what is left of one that is zero but for rounding
 BATCH = 4
+BERT = bert.BertConfig(vocabulary=50, sequence=8, hidden=16, heads=2, layers=3)
 ACTIVATIONS = ("Relu", "ReLU6")
 
 
@@ -59,6 +62,12 @@ CASES = {
     "lenet": Case(lenet.network, {"x": data.digits(0, BATCH, 32)}, torch_networks.lenet),
     "resnet50": Case(resnet50.network, {"x": data.photos(0, BATCH, 64)}, torch_networks.resnet50),
     "mobilenetv2": Case(mobilenetv2.network, {"x": data.photos(0, BATCH, 64)}, torch_networks.mobilenetv2),
+    "bert": Case(
+        lambda: bert.network(BERT),
+        data.texts(0, BATCH, BERT.sequence, BERT.vocabulary),
+        functools.partial(torch_networks.bert, heads=BERT.heads, layers=BERT.layers),
+        bert.OUTPUTS,
+    ),
 }
 LABELS = np.arange(BATCH, dtype=np.int32)
 

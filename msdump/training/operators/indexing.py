@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import onnx
+
 from msdump.training.body import Body, operator
 
 Ints = tuple[int, ...]
@@ -54,7 +56,9 @@ def gather(op: Body, x: str, indices: str, _axis: str, _batch_dims: str, *, axis
 def unsorted_segment_sum(op: Body, x: str, segments: str, *, num_segments: int, rank: int) -> str:
     """Sum rows by the number of their segment; ``rank`` is that of the numbers."""
     shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
-    return str(op.ScatterND(op.Expand(0.0, shape), op.Unsqueeze(segments, [-1]), x, reduction="add"))
+    # ScatterND takes int64 alone
+    rows = op.Unsqueeze(op.Cast(segments, to=onnx.TensorProto.INT64), [-1])
+    return str(op.ScatterND(op.Expand(0.0, shape), rows, x, reduction="add"))
 
 
 @operator("GatherDGradV2")
