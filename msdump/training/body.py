@@ -26,7 +26,7 @@ from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 
 Constant = float | int | bool | Sequence[int] | np.ndarray
-Structure = int | float | str | tuple[int, ...]
+Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """What decides how a body is built: a keyword of the body, an attribute of the operator."""
 
 

@@ -18,7 +18,6 @@ _STATE: Final[Slots] = {
 _SETTINGS: Final[Slots] = {
     "Dropout": (1,),
     "Resize": (1, 2),
-    "Upsample": (1,),
 }
 
 

@@ -383,7 +383,7 @@ class StepWriter:
 
 def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
     """Return an attribute; a tuple may be empty."""
-    kind = onnx.AttributeProto.INTS if isinstance(value, tuple) else None
+    kind = onnx.AttributeProto.INTS if value == () else None
     return helper.make_attribute(name, value, attr_type=kind)
 
 

@@ -15,7 +15,7 @@ from msdump.training.operators import (
     overflow,
     pooling,
     reductions,
-    windows,
+    resize,
 )
 
 __all__ = [
@@ -33,5 +33,5 @@ __all__ = [
     "overflow",
     "pooling",
     "reductions",
-    "windows",
+    "resize",
 ]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from msdump.training.body import Body
+from msdump.training.body import Body, operator
 
 Ints = tuple[int, ...]
 
@@ -158,3 +158,27 @@ def _turned(op: Body, w: str, window: Ints) -> str:
         return str(turned)
     axes = tuple(range(2, rank + 2))
     return str(op.Slice(turned, (-1,) * rank, (-_END,) * rank, axes, (-1,) * rank))
+
+
+@operator("Conv2DBackpropInput")
+def conv2d_backprop_input(op: Body, dy: str, w: str, **structure: Any) -> str:
+    """Return the gradient of a convolution's input."""
+    return input_gradient(op, dy, w, **structure)
+
+
+@operator("Conv2DBackpropFilter")
+def conv2d_backprop_filter(op: Body, dy: str, x: str, **structure: Any) -> str:
+    """Return the gradient of a convolution's weight."""
+    return filter_gradient(op, dy, x, **structure)
+
+
+@operator("Conv3DBackpropInput")
+def conv3d_backprop_input(op: Body, w: str, dy: str, **structure: Any) -> str:
+    """Return the gradient of the input of a convolution of volumes."""
+    return conv2d_backprop_input(op, dy, w, **structure)
+
+
+@operator("Conv3DBackpropFilter")
+def conv3d_backprop_filter(op: Body, x: str, dy: str, **structure: Any) -> str:
+    """Return the gradient of the weight of a convolution of volumes."""
+    return conv2d_backprop_filter(op, dy, x, **structure)

@@ -1,4 +1,4 @@
-"""Pooling: averages and whole inputs, and their gradients."""
+"""Pooling: averages, largest elements, whole inputs, and their gradients."""
 
 from __future__ import annotations
 
@@ -95,3 +95,34 @@ def adaptive_max_pool_grad(op: Body, dy: str, x: str, argmax: str) -> str:
     rows = (0, 0, 1)
     sent = op.ScatterElements(zeros, op.Reshape(argmax, rows), op.Reshape(dy, rows), axis=2)
     return str(op.Reshape(sent, op.Shape(x)))
+
+
+@operator("MaxPool3DGrad")
+@operator("MaxPoolGrad")
+def max_pool_grad(
+    op: Body,
+    x: str,
+    _y: str,
+    dy: str,
+    *,
+    kernel_shape: Ints,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    ceil_mode: int,
+) -> str:
+    """Send the gradient of each window to its largest element, the first one of several."""
+    _, indices = op.MaxPool(
+        x,
+        kernel_shape=kernel_shape,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        ceil_mode=ceil_mode,
+        outputs=2,
+    )
+    flat = op.Expand(0.0, op.Reshape(op.Size(x), [1]))
+    summed = op.ScatterElements(
+        flat, op.Reshape(indices, [-1]), op.Reshape(dy, [-1]), axis=0, reduction="add"
+    )
+    return str(op.Reshape(summed, op.Shape(x)))
