@@ -160,6 +160,7 @@ class Network:
 
         Raises:
             NotAvailableError: The model describes no training.
+            UnsupportedOpError: It describes one that cannot run.
             MsdumpError: As for a call.
         """
         network = self.training
@@ -175,6 +176,7 @@ class Network:
 
         Raises:
             NotAvailableError: The model describes no training.
+            UnsupportedOpError: It describes one that cannot run.
         """
         step = self.graph.training_step()
         with self._shared.lock:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
-from msdump.errors import NotAvailableError
+from msdump.errors import NotAvailableError, UnsupportedOpError
 from msdump.graph.updates import NO_UPDATE, Update
 from msdump.record import OperatorRef
 
@@ -150,11 +150,13 @@ class Training:
         step: The graph of a whole training step; None: the model's own graph is the step.
         initialization: The graph that computes initial values of variables; None: the model's hold.
         initial_values: Name of the output of ``initialization`` for each variable that it sets.
+        obstacle: Why the step cannot run, "" where it can.
     """
 
     step: Graph | None = None
     initialization: Graph | None = None
     initial_values: Mapping[str, str] = field(default_factory=dict)
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,10 @@ class Graph:
 
         Raises:
             NotAvailableError: The model describes no training.
+            UnsupportedOpError: It describes one that cannot run.
         """
+        if self.training is not None and self.training.obstacle:
+            raise UnsupportedOpError(f"{self.source}: {self.training.obstacle}")
         if self.training is None:
             raise NotAvailableError(
                 f"{self.source}: the model describes no training; bind initializers to outputs with"

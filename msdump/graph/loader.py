@@ -130,7 +130,8 @@ class _Loading:
             graph = replace(graph, bindings=bindings)
         else:
             step = replace(step, bindings=bindings, training=Training())
-        return replace(graph, training=Training(step, initialization, initial_values))
+        trained = Training(step, initialization, initial_values, training.obstacle)
+        return replace(graph, training=trained)
 
     def _initializers(
         self, graph: onnx.GraphProto, parts: Mapping[int, np.ndarray] = MappingProxyType({})

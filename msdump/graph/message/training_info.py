@@ -7,12 +7,12 @@ bound initializer takes the value of an output. Where the algorithm is empty, th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
-from msdump.errors import GradientOperatorError, GraphError, UnsupportedOpError, name_hint
+from msdump.errors import GradientOperatorError, GraphError, name_hint
 from msdump.graph.graph import Graph, ValueType
 
 Pairs = Iterable[tuple[str, str]]
@@ -27,12 +27,14 @@ class TrainingMessage:
         bindings: Initializers and the outputs that they take, in the model's order, possibly faulty.
         initialization: A model of the graph that gives variables their initial values, None without one.
         initial_values: Initializers and the outputs of ``initialization`` that they take, possibly faulty.
+        obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
     """
 
     bindings: tuple[tuple[str, str], ...]
     step: onnx.ModelProto | None = None
     initialization: onnx.ModelProto | None = None
-    initial_values: tuple[tuple[str, str], ...] = field(default=())
+    initial_values: tuple[tuple[str, str], ...] = ()
+    obstacle: str = ""
 
     @property
     def variables(self) -> frozenset[str]:
@@ -48,9 +50,8 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
         update_binding: The output that each initializer takes, for a model that has no training_info.
 
     Raises:
-        GraphError: Both are given, or the model has bindings of several steps.
+        GraphError: Both are given.
         GradientOperatorError: The algorithm asks for gradients that are to be derived.
-        UnsupportedOpError: It calls the model's graph again.
     """
     infos = [info for info in model.training_info if info.ByteSize()]
     model.ClearField("training_info")
@@ -60,20 +61,29 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
         return TrainingMessage(tuple(update_binding.items()))
     if not infos:
         return None
+    obstacle = _obstacle(infos)
+    return TrainingMessage((), obstacle=obstacle) if obstacle else _training(model, infos[0])
+
+
+def _obstacle(infos: Sequence[onnx.TrainingInfoProto]) -> str:
+    """Return why a training that ONNX allows cannot run here, "" where it can."""
     if len(infos) > 1:
-        raise GraphError(
-            f"training_info describes {len(infos)} steps, one is supported; keep one entry in the model"
-        )
-    return _training(model, infos[0])
+        return f"training_info describes {len(infos)} steps, one is supported; keep one entry in the model"
+    for node in infos[0].algorithm.node:
+        if node.op_type == "GraphCall":
+            return (
+                f"training_info: node {node.name!r}: GraphCall asks the runtime to run the model's graph again,"
+                " which is not supported"
+            )
+    return ""
 
 
 def _training(model: onnx.ModelProto, info: onnx.TrainingInfoProto) -> TrainingMessage:
     for node in info.algorithm.node:
-        told = f"training_info: node {node.name!r}: {node.op_type} asks the runtime"
-        if node.op_type == "GraphCall":
-            raise UnsupportedOpError(f"{told} to run the model's graph again, which is not supported")
         if node.op_type == "Gradient":
-            raise GradientOperatorError(f"{told} to derive gradients")
+            raise GradientOperatorError(
+                f"training_info: node {node.name!r}: Gradient asks the runtime to derive gradients"
+            )
     has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
     has_initialization = bool(info.initialization_binding)
     return TrainingMessage(

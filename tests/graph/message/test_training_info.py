@@ -124,13 +124,15 @@ def test_bindings_of_two_kinds_are_refused():
         loader.load(steps.with_training_info(), update_binding=steps.BINDING)
 
 
-def test_several_steps_are_refused():
-    """A model of two consecutive steps names what is supported."""
+def test_several_steps_are_for_inference_alone():
+    """A model of two consecutive steps loads; its training names what is supported."""
     model = steps.with_training_info()
     model.training_info.add().CopyFrom(model.training_info[0])
+    graph = loader.load(model)
 
-    with pytest.raises(GraphError, match="training_info describes 2 steps, one is supported"):
-        loader.load(model)
+    assert 4 == len(graph.nodes)
+    with pytest.raises(UnsupportedOpError, match="training_info describes 2 steps, one is supported"):
+        graph.training_step()
 
 
 def test_an_initializer_of_both_graphs_is_refused():
@@ -142,15 +144,15 @@ def test_an_initializer_of_both_graphs_is_refused():
         loader.load(model)
 
 
-def test_a_gradient_operator_is_refused():
-    """ONNX's Gradient, which leaves the derivation to the runtime, is told by name."""
+def test_a_call_of_the_graph_is_told_where_training_begins():
+    """A model whose algorithm runs its graph once more (ONNX's GraphCall) is for inference alone."""
     model = steps.with_training_info()
-    model.training_info[0].algorithm.node[1].op_type = "Gradient"
-    model.training_info[0].algorithm.node[1].domain = "ai.onnx.preview.training"
-    model.opset_import.add(domain="ai.onnx.preview.training", version=1)
+    model.training_info[0].algorithm.node[1].op_type = "GraphCall"
+    graph = loader.load(model)
 
-    with pytest.raises(UnsupportedOpError, match="node 'grad': Gradient asks the runtime"):
-        loader.load(model)
+    assert 4 == len(graph.nodes)
+    with pytest.raises(UnsupportedOpError, match="<ModelProto>: training_info: node 'grad': GraphCall asks"):
+        graph.training_step()
 
 
 def test_a_torn_tensor_of_an_algorithm_is_told():
