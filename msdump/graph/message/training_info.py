@@ -72,8 +72,8 @@ def _obstacle(infos: Sequence[onnx.TrainingInfoProto]) -> str:
     for node in infos[0].algorithm.node:
         if node.op_type == "GraphCall":
             return (
-                f"training_info: node {node.name!r}: GraphCall asks the runtime to run the model's graph again,"
-                " which is not supported"
+                f"training_info: node {node.name!r}: GraphCall asks the runtime to run the model's graph"
+                " again, which is not supported"
             )
     return ""
 
