@@ -25,6 +25,9 @@ from msdump.dtypes import DType
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 
+INT64: Final = int(onnx.TensorProto.INT64)
+"""What a Cast to whole numbers goes to, which indices of some operators must be."""
+
 Constant = float | int | bool | Sequence[int] | np.ndarray
 Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """What decides how a body is built: a keyword of the body, an attribute of the operator."""

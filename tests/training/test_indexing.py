@@ -29,6 +29,9 @@ _ROWS, _CELLS = _ints([[0, 1, 2, 0]]), _normal(1, 4)
 CASES = {
     "Gather": (("Gather", [_TABLE, _ints([3, 1, 3])], {}), (3, 3)),
     "Gather_embedding": (("Gather", [_TABLE, _IDS], {}), (2, 3, 3)),
+    "Gather_int32": (("Gather", [_TABLE, _IDS.astype(np.int32)], {}), (2, 3, 3)),
+    "GatherElements_int32": (("GatherElements", [_MATRIX, _ROWS.astype(np.int32)], {}), (1, 4)),
+    "ScatterElements_int32": (("ScatterElements", [_MATRIX, _ROWS.astype(np.int32), _CELLS], {}), (3, 4)),
     "Gather_one": (("Gather", [_TABLE, _ints(2)], {}), (3,)),
     "Gather_axis": (("Gather", [_normal(2, 5, 3), _IDS], {"axis": 1}), (2, 2, 3, 3)),
     "Gather_last_axis": (("Gather", [_normal(2, 3), _ints([2, 0])], {"axis": -1}), (2, 2)),

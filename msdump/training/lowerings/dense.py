@@ -13,9 +13,10 @@ from msdump.training.writer import StepWriter
 BROADCAST_LIMIT: Final = 1 << 24
 """The most bytes that an operand is broadcast to, 16 MiB.
 
-MindSpore's ``ops.matmul`` always writes one matrix for every matrix of the other operand. For the weights of
-a language model that costs more than the product (a head of 768 x 50257 for a batch of 8 would be 1.2 GB), so
-that larger operands stay as they are; the product repeats their matrices itself.
+MindSpore's ``ops.matmul`` always writes one matrix for every matrix of the other operand. Up to this size
+that costs a millisecond or two. For the weights of a language model it would cost as much as the product, and
+more memory than there is (a head of 768 x 50257 for a batch of 8: 1.2 GB), so that larger operands stay as
+they are; the product repeats their matrices itself.
 """
 
 

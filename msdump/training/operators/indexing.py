@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import onnx
-
-from msdump.training.body import Body, operator
+from msdump.training.body import INT64, Body, operator
 
 Ints = tuple[int, ...]
 
@@ -57,7 +55,7 @@ def unsorted_segment_sum(op: Body, x: str, segments: str, *, num_segments: int, 
     """Sum rows by the number of their segment; ``rank`` is that of the numbers."""
     shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
     # ScatterND takes int64 alone
-    rows = op.Unsqueeze(op.Cast(segments, to=onnx.TensorProto.INT64), [-1])
+    rows = op.Unsqueeze(op.Cast(segments, to=INT64), [-1])
     return str(op.ScatterND(op.Expand(0.0, shape), rows, x, reduction="add"))
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from msdump.training.body import Body, operator
-
-_INT64 = 7
+from msdump.training.body import INT64, Body, operator
 
 
 @operator("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_softmax_cross_entropy(op: Body, logits: str, labels: str, *, is_grad: int) -> str:
     """Return the mean of -log softmax at the labels, or its gradient, (softmax - onehot) / n."""
     if not is_grad:
-        index = op.Unsqueeze(op.Cast(labels, to=_INT64), [1])
+        index = op.Unsqueeze(op.Cast(labels, to=INT64), [1])
         taken = op.GatherElements(op.LogSoftmax(logits, axis=-1), index, axis=1)
         return str(op.Neg(op.ReduceMean(taken, [0, 1], keepdims=0)))
     shape = op.Shape(logits)
     count = op.Gather(shape, 0)
     classes = op.Gather(shape, 1)
     values = op.CastLike([0.0, 1.0], logits)
-    onehot = op.OneHot(op.Cast(labels, to=_INT64), classes, values, axis=-1)
+    onehot = op.OneHot(op.Cast(labels, to=INT64), classes, values, axis=-1)
     return str(op.Div(op.Sub(op.Softmax(logits, axis=-1), onehot), op.CastLike(count, logits)))
 
 
@@ -105,7 +103,7 @@ def nll_loss_grad(
 
 def _weights(op: Body, labels: str, weight: str, ignored: str, ignores: int) -> tuple[str, str]:
     """Return the class and the weight of each element; class 0 and no weight where it is ignored."""
-    index = op.Cast(labels, to=_INT64)
+    index = op.Cast(labels, to=INT64)
     if not ignores:
         return index, op.Gather(weight, index)
     is_ignored = op.Equal(index, ignored)
