@@ -27,6 +27,7 @@ from __future__ import annotations
 import ast
 import os.path
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -46,6 +47,8 @@ ONNXSCRIPT: Final = "pkg.onnxscript."
 FORWARD: Final = "msdump.forward"
 """Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module of a node that has none
+_PARSING: Final = threading.Lock()
+"""Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""
 _LINE_END: Final = re.compile(r"[\r\n]")  # a full name is a line of the execution order
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
 
@@ -193,7 +196,8 @@ def _onnxscript_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
 
 def _string_list(text: str) -> list[str]:
     try:
-        value: Any = ast.literal_eval(text)
+        with _PARSING:
+            value: Any = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []  # metadata of another program under the same key: names fall back to the node's own
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):

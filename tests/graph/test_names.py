@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from onnx import helper
 
@@ -152,3 +156,39 @@ def test_source_lines(prefix):
 def test_no_source_lines():
     """A node without a stack trace has no source lines."""
     assert source_of({}) == ()
+
+
+class _Garbage:
+    """A cycle whose collection runs Python, in which another thread may take over."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        sum(number for number in range(100))
+
+
+@pytest.fixture
+def hasty():
+    """Let threads change and garbage be collected as often as can be."""
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    yield
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*threshold)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_threads_read_metadata_at_once():
+    """Scopes can be read in several threads at once, which Python 3.11's own parser does not allow."""
+    metadata = torch(["", "layers", "layers.0", "conv2d"], ["Net", "Sequential", "Conv2d", "aten.conv2d"])
+
+    def read(_):
+        _Garbage()
+        return scope_of("n", metadata)
+
+    with ThreadPoolExecutor(4) as threads:
+        scopes = set(threads.map(read, range(8000)))
+
+    assert {"Default/layers-Sequential/0-Conv2d"} == scopes
