@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.training.differences import analytic, check, one_operator
 
@@ -55,6 +57,23 @@ def test_gradients(case):
     arguments, shape = CASES[case]
 
     check(one_operator(*arguments), shape)
+
+
+@settings(max_examples=25)
+@given(
+    st.sampled_from(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceProd", "ReduceLogSumExp"]),
+    st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    st.data(),
+    st.booleans(),
+)
+def test_any_axes_of_any_shape(op_type, shape, data, keep):
+    """Whatever axes of whatever shape are reduced, the gradient is right."""
+    rank = len(shape)
+    chosen = data.draw(st.lists(st.integers(0, rank - 1), unique=True))
+    axes = [axis - rank if data.draw(st.booleans()) else axis for axis in chosen]
+    x = np.random.default_rng(sum(shape)).uniform(0.5, 2.0, shape).astype(np.float32)
+
+    check(one_operator(op_type, [x, _axes(*axes)], {"keepdims": int(keep)}))
 
 
 def test_equal_largest_elements_share_the_gradient():

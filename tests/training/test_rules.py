@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper, shape_inference
+from onnx import defs, helper, numpy_helper, shape_inference
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from msdump.training import step_graph
@@ -13,7 +13,7 @@ from msdump.training.losses import LOSSES
 from msdump.training.lowering import LOWERINGS
 from msdump.training.rules import RULES, constant_zero
 from tests.training import tables
-from tests.training.differences import WEIGHTED, one_operator, outputs_of, session_of
+from tests.training.differences import OPSET, WEIGHTED, one_operator, outputs_of, session_of
 
 _CASES = tables.operator_cases()
 _FIRST = {tables.kind(arguments): name for name, arguments in reversed(_CASES.items())}
@@ -103,3 +103,19 @@ def test_other_element_types(case, dtype):
         assert dtype == gradient.dtype
         scale = max(float(np.abs(expected).max()), 1.0)
         np.testing.assert_allclose(expected, gradient, rtol=0, atol=scale * _PRECISION[dtype])
+
+
+@pytest.mark.parametrize("opset", [18, 24])
+def test_other_opsets(opset):
+    """The step of every operator runs in the oldest and the newest operators of ONNX."""
+    for name in _FIRST.values():
+        op_type, *given = arguments = _CASES[name]
+        has_own_opset = len(arguments) > 4 and arguments[4] != OPSET
+        if has_own_opset or not defs.has(op_type, opset, tables.kind(arguments)[0]):
+            continue
+        model = one_operator(op_type, *given[:3], opset=opset)
+
+        step = step_graph(model, WEIGHTED)
+
+        if _has_kernels(model):
+            session_of(step, [])
