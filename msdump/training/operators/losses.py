@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from msdump.training.body import INT64, Body, operator
 
 
@@ -15,9 +17,10 @@ def sparse_softmax_cross_entropy(op: Body, logits: str, labels: str, *, is_grad:
     shape = op.Shape(logits)
     count = op.Gather(shape, 0)
     classes = op.Gather(shape, 1)
-    values = op.CastLike([0.0, 1.0], logits)
-    onehot = op.OneHot(op.Cast(labels, to=INT64), classes, values, axis=-1)
-    return str(op.Div(op.Sub(op.Softmax(logits, axis=-1), onehot), op.CastLike(count, logits)))
+    # in float32, and cast: runtimes have OneHot in few element types
+    onehot = op.OneHot(op.Cast(labels, to=INT64), classes, np.array([0, 1], np.float32), axis=-1)
+    difference = op.Sub(op.Softmax(logits, axis=-1), op.CastLike(onehot, logits))
+    return str(op.Div(difference, op.CastLike(count, logits)))
 
 
 @operator("SoftmaxCrossEntropyWithLogits")
