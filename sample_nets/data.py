@@ -9,6 +9,9 @@ from typing import Final
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_sample_images, load_wine
 
+Labelled = tuple[np.ndarray, np.ndarray]
+"""Images and their labels."""
+
 _MEAN: Final = np.array([0.485, 0.456, 0.406], np.float32)  # of the ImageNet photographs, per channel
 _DEVIATION: Final = np.array([0.229, 0.224, 0.225], np.float32)
 
@@ -34,6 +37,38 @@ def digits(step: int, batch: int, size: int) -> np.ndarray:
     chosen = images[np.arange(step * batch, (step + 1) * batch) % len(images)]
     resized = np.stack([_resize(image, size) for image in chosen])
     return (resized / 16).astype(np.float32)[:, np.newaxis]
+
+
+def labelled_digits(size: int) -> tuple[Labelled, Labelled]:
+    """Return all handwritten digits with their labels, shuffled: four fifths to train with, a fifth to test.
+
+    Args:
+        size: Rows and columns of an image, float32 (n, 1, size, size) from 0 to 1; labels are int32 (n).
+    """
+    bunch = load_digits()
+    order = np.random.default_rng(0).permutation(len(bunch.images))
+    images = np.stack([_resize(bunch.images[number], size) for number in order])
+    scaled = (images / 16).astype(np.float32)[:, np.newaxis]
+    labels = bunch.target[order].astype(np.int32)
+    count = len(order) * 4 // 5
+    return (scaled[:count], labels[:count]), (scaled[count:], labels[count:])
+
+
+def labelled_photos(count: int, size: int) -> Labelled:
+    """Return cuts of two photographs, and which of them each one shows.
+
+    Args:
+        count: Number of cuts.
+        size: Rows and columns, as for ``photos``.
+    """
+    return photos(0, count, size), (np.arange(count) % 2).astype(np.int32)
+
+
+def batches(labelled: Labelled, batch: int) -> list[Labelled]:
+    """Return a dataset in batches of one size; what is left over has none."""
+    images, labels = labelled
+    starts = range(0, len(labels) - batch + 1, batch)
+    return [(images[start : start + batch], labels[start : start + batch]) for start in starts]
 
 
 def texts(step: int, batch: int, sequence: int, vocabulary: int) -> dict[str, np.ndarray]:

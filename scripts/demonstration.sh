@@ -33,6 +33,16 @@ run_network() {
     echo
 }
 
+# Train a network under a configuration in its folder: train_network NETWORK CONFIGURATION FOLDER [OPTION]...
+# FOLDER is where the dump goes.
+train_network() {
+    export MS_DIAGNOSTIC_DATA_PATH=$3
+    export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/$1/$2
+    echo "DEVICE_TARGET=$DEVICE_TARGET JIT_LEVEL=${JIT_LEVEL:-} MINDSPORE_DUMP_CONFIG=$MINDSPORE_DUMP_CONFIG"
+    "$VENV_PYTHON" "$MSDUMP_ROOT/sample_nets/$1/train_$1.py" "${@:4}"
+    echo
+}
+
 # Run a network through pyACL under an acl.json in its folder: run_acl NETWORK CONFIGURATION FOLDER
 # The working directory becomes FOLDER: the configuration names where the dump goes relative to it.
 run_acl() {

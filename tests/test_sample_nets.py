@@ -343,3 +343,41 @@ def test_texts_are_masked():
     assert feed["input_ids"].max() < 50
     assert feed["attention_mask"].tolist() == [[1] * 16 + [0] * 4] * 2
     assert (feed["input_ids"][:, 16:] == 0).all()
+
+
+def test_labelled_digits_are_split():
+    """Digits to train with and to test with are others, each has its label; batches have one size."""
+    (images, labels), (tests, test_labels) = data.labelled_digits(8)
+
+    assert ((1437, 1, 8, 8), (1437,), (360, 1, 8, 8), (360,)) == (
+        *(images.shape, labels.shape),
+        *(tests.shape, test_labels.shape),
+    )
+    assert {*range(10)} == set(labels.tolist()) == set(test_labels.tolist())
+    batches = data.batches((images, labels), 100)
+    assert [100] * 14 == [len(part) for _, part in batches]
+    np.testing.assert_array_equal(images[1300:1400], batches[-1][0])
+
+
+@pytest.mark.slow
+def test_lenet_learns_digits(tmp_path):
+    """A training of LeNet ends above 95 % on digits that it has not seen."""
+    command = [sys.executable, ROOT / "sample_nets/lenet/train_lenet.py", "--cache", tmp_path]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert 95 < float(re.search(r"test accuracy ([\d.]+) %", done.stdout)[1])
+
+
+@pytest.mark.slow
+def test_alexnet_learns_photographs(tmp_path):
+    """The loss of AlexNet on two photographs falls."""
+    folder = ROOT / "sample_nets/alexnet"
+    command = [sys.executable, folder / "train_alexnet.py", "--steps", "6", "--cache", tmp_path]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    losses = [float(loss) for loss in re.findall(r"loss is (\S+)", done.stdout)]
+    assert (0, "", 6) == (done.returncode, done.stderr, len(losses))
+    assert losses[-1] < losses[0] / 2

@@ -358,6 +358,37 @@ def test_overflow_demonstration_finds_the_operators(demo, tmp_path, mode, operat
     assert overflows(tmp_path / "dump" / "bfloat16") == []
 
 
+def test_training_demonstration_learns(demo, tmp_path):
+    """The loss falls; the backward operators' files of the dumped steps are named; a weight changes."""
+    done = demo(str(tmp_path / "dump"), script="dump_train.sh", STEPS="30")
+
+    assert (0, "") == (done.returncode, done.stderr)
+    pattern = r"^epoch: 1 step: \d+, loss is (\S+)$"
+    losses = [float(loss) for loss in re.findall(pattern, done.stdout, re.MULTILINE)]
+    assert len(losses) >= 8
+    assert min(losses[-3:]) < losses[0] / 2
+    steps = sorted(path.name for path in (tmp_path / "dump/debug_dump/rank_0/LeNet5/0").iterdir())
+    assert ["0", "2", "3"] == steps
+    backward = (tmp_path / "dump/debug_dump/rank_0/LeNet5/0/0").glob("*.Gradients_*.npy")
+    assert sorted(path.name for path in backward) == sorted(
+        re.findall(r"^    (\S+\.Gradients_\S+\.npy)$", done.stdout, re.MULTILINE)
+    )
+    changes = re.findall(r"^    step (\d): (.+) before, (.+) after$", done.stdout, re.MULTILINE)
+    assert ["0", "2", "3"] == [step for step, *_ in changes]
+    assert all(before != after for _, before, after in changes)
+
+
+def test_training_overflow_demonstration_finds_the_operators(demo, tmp_path):
+    """The scale overflows float16 in the first step; once it is small enough nothing is dumped."""
+    done = demo(str(tmp_path / "dump"), script="dump_train_overflow.sh", STEPS="4")
+
+    first = "overflow: Gradients/Default/network-WithLossCell/Grad_Cast/Cast-op0 in step 0: output.0 inf"
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(first)]
+    assert (0, "") == (done.returncode, done.stderr)
+    assert line.endswith("its inputs were finite")
+    assert {"0", "1"} == {path.name for path in (tmp_path / "dump/debug_dump/rank_0/LeNet5/0").iterdir()}
+
+
 def test_acl_demonstration_converts_what_it_dumps(demo, tmp_path):
     """Two executions through pyACL leave a file for each operator; each tensor in them becomes an array."""
     done = demo(str(tmp_path / "dump"), script="dump_acl.sh")
@@ -476,6 +507,16 @@ def test_fresh_clone_runs_every_demonstration(fresh, script):
 
     assert done.returncode == 0, done.stderr
     assert "\nstep 1: " in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["dump_train.sh", "dump_train_overflow.sh"])
+def test_fresh_clone_trains(fresh, script):
+    """The demonstrations of training work in a fresh clone and an empty home, too."""
+    done = fresh(script)
+
+    assert done.returncode == 0, done.stderr
+    assert "\nepoch: 1 step: 1, loss is " in done.stdout or "\nepoch: 1 step: 5, loss is " in done.stdout
 
 
 @pytest.fixture

@@ -1,0 +1,78 @@
+"""Print what a dump shows of training: files of the backward pass, a weight before and after each step.
+
+``python scripts/show_training.py FOLDER`` reads a dump of MindSpore's tree, of any number of ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import msdump
+from msdump.cli import closed_pipe
+from msdump.errors import MsdumpError
+from msdump.record import IO
+from msdump.store.read.records import Record
+
+BACKWARD = "Gradients_"
+"""What the names of the backward pass's operators begin with in files."""
+
+UPDATES = ("ApplyMomentum", "Adam", "AdamWeightDecay", "SGD")
+
+
+def findings(folder: Path) -> Iterator[str]:
+    """Yield lines on every training graph of a dump."""
+    for number, rank in msdump.open_dump(folder).ranks.items():
+        graphs = (graph for network in rank.networks.values() for graph in network.graphs.values())
+        for graph in graphs:
+            steps = {step: iteration.records for step, iteration in graph.iterations.items()}
+            first = next(iter(steps.values()), ())
+            files = [Path(record.path).name for record in first if record.op_name.startswith(BACKWARD)]
+            if files:
+                yield f"rank_{number}: the backward pass of step {min(steps)}, {len(files)} files:"
+                yield from (f"    {name}" for name in files)
+                yield f"rank_{number}: the first weight, as it was read and as the optimizer left it:"
+                yield from (f"    step {step}: {change(records)}" for step, records in steps.items())
+
+
+def change(records: Sequence[Record]) -> str:
+    """Say what the first weight was when the forward pass read it, and what the optimizer made of it.
+
+    An Ascend's convolutions and products read float32 weights rounded to float16.
+    """
+    weight = next(record for record in records if (record.io, record.slot) == (IO.INPUT, 1))
+    new = next(
+        record
+        for record in records
+        if record.op_type in UPDATES
+        and (record.io, record.slot) == (IO.INPUT, 0)
+        and record.shape == weight.shape
+    )
+    return f"{shown(weight.array)} before, {shown(new.array)} after"
+
+
+def shown(array: np.ndarray) -> str:
+    """Return the first elements of an array."""
+    return " ".join(f"{value:.6f}" for value in array.flat[:3])
+
+
+@closed_pipe.quiet()
+def main() -> int:
+    """Print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    try:
+        lines = list(findings(parser.parse_args().folder))
+    except MsdumpError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(lines) or "no training step was dumped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
