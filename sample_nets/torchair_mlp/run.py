@@ -43,7 +43,7 @@ def configuration(options: argparse.Namespace) -> torchair.CompilerConfig:
 @closed_pipe.quiet()
 def main() -> None:
     """Run the steps, and compare each result with the network's own."""
-    options = _options()
+    options = arguments("Run an MLP through torch.compile.").parse_args()
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
     model = network(options.seed)
     compiled = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=configuration(options)))
@@ -58,8 +58,13 @@ def main() -> None:
             print(f"step {step}: output {tuple(scores.shape)}, largest at {digit}, as without a compiler")
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Run an MLP through torch.compile.")
+def arguments(description: str) -> argparse.ArgumentParser:
+    """Return the command line of a program that dumps what torch.compile captures.
+
+    Args:
+        description: What the program does.
+    """
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dump", action="store_true", help="set enable_dump")
     parser.add_argument("--dump-path", type=Path, default=Path(), help="an existing folder (default: here)")
     parser.add_argument("--dump-mode", default="all", help="input, output or all (default: %(default)s)")
@@ -71,7 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2, help="batches (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: %(default)s)")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="allowed difference of a result")
-    return parser.parse_args()
+    return parser
 
 
 if __name__ == "__main__":
