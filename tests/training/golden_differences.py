@@ -74,7 +74,10 @@ EXPANDED = "a decomposed operator lies under Expand, without its layer: ours und
 METHOD = "a method of a tensor has no layer: an operator of the network itself is in the network here"
 USERS = "the gradients of a tensor with four users are added in another order"
 
+FED = "the test feeds the reference's masks, which are random"
+
 _GRAD = "Gradients/~"
+_SQUARE = "Gradients/Default/network-WithLossCell/_loss_fn-MSELoss/Grad_Square"
 _ATTENTION = f"{_GRAD}/attn-Attention/Grad_MatMulExt"
 _SOFTMAX = f"{_GRAD}/attn-Attention/softmax-Softmax/Grad_Softmax"
 _LAYER_NORM = f"{_GRAD}/norm-_OutputTo16/_backbone-LayerNorm"
@@ -128,6 +131,38 @@ DIFFERENCES = {
         ),
         Difference(ALONE, apart=("1",)),
         Difference(LOST_LINES, histories={"0": ["0", "1"]}),
+    ),
+    "adam": (
+        Difference(
+            LAST_LAYER,
+            names=moved(
+                f"{_GRAD}/fc3-Dense/Grad_MatMul/MatMul",
+                {
+                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op0",
+                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
+                    3: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
+                    4: f"{_GRAD}/fc3-Dense/Grad_MatMul/MatMul-op1",
+                },
+            )
+            | moved(
+                f"{_GRAD}/fc3-Dense/Grad_BiasAdd/BiasAddGrad",
+                {
+                    0: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0",
+                    1: f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad-op0",
+                    2: f"{_GRAD}/fc3-Dense/Grad_BiasAdd/BiasAddGrad-op0",
+                },
+            ),
+        ),
+        Difference(
+            EXPANDED,
+            names={
+                "Expand/_PowTensorScalar/Pow-op0": f"{_SQUARE}/Pow-op0",
+                "Expand/_Muls/Mul-op0": f"{_SQUARE}/Mul-op0",
+                f"{_SQUARE}/Mul-op0": f"{_SQUARE}/Mul-op1",
+            },
+        ),
+        Difference(UNWRITTEN, values=(r"Default/optimizer-Adam/Adam-op\d output\.\d",)),
+        Difference(FED, ours=("~/drop-Dropout/Dropout-op0 input.4", "numbers output.0")),
     ),
     "attention": (
         Difference(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from msdump.training import step_graph
 from tests.dump.conftest import opened
@@ -27,10 +28,22 @@ class Case:
     Attributes:
         batch: Draws data and labels from the reference's generator.
         choices: Arguments of ``step_graph``.
+        masks: The operator in files whose second output is the mask of a Dropout: the reference's masks
+            are fed, those of the steps that it dumped.
     """
 
     batch: Any
     choices: Mapping[str, Any] = field(default_factory=dict)
+    masks: str = ""
+
+    def steps(self, reference):
+        """Yield what each step is fed."""
+        batches = np.random.RandomState(0)
+        if not self.masks:
+            for _ in reference.losses:
+                yield self.batch(batches)
+        for operators in reference.files.values() if self.masks else ():
+            yield *self.batch(batches), 1 - operators[self.masks]["output.1"]
 
 
 def floats(rng, *shape):
@@ -46,6 +59,11 @@ def classes(rng, count, *shape):
 CASES = {
     "momentum": Case(lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5))),
     "convbn": Case(lambda rng: (floats(rng, 4, 1, 8, 8), classes(rng, 3, 4))),
+    "adam": Case(
+        lambda rng: (floats(rng, 4, 6), floats(rng, 4, 2)),
+        {"loss": "mse", "optimizer": "adam:0.01,weight_decay=0.02"},
+        masks="Dropout.Default_network-WithLossCell__backbone-MLP_drop-Dropout_Dropout-op0",
+    ),
     "attention": Case(
         lambda rng: (classes(rng, 10, 2, 5), classes(rng, 3, 2)),
         {"optimizer": "adamw:0.01,weight_decay=0.1"},
@@ -61,6 +79,19 @@ CASES = {
         },
     ),
 }
+
+
+def with_masks(step):
+    """Return a step whose Dropout takes its random numbers from one more input of the graph."""
+    (function,) = (item for item in step.functions if item.name == "Dropout")
+    (random,) = (node for node in function.node if node.op_type == "RandomUniformLike")
+    (dropout,) = (node for node in step.graph.node if node.op_type == "Dropout")
+    function.input.append("numbers")
+    random.CopyFrom(helper.make_node("Identity", ["numbers"], random.output))
+    dropout.input.append("numbers")
+    (shape,) = (info.type for info in step.graph.value_info if info.name == dropout.output[0])
+    step.graph.input.add(name="numbers", type=shape)
+    return step
 
 
 @dataclass(frozen=True)
@@ -143,27 +174,27 @@ def trained(request, tmp_path_factory):
     with opened(tmp_path_factory.mktemp(name)) as door:
         reference.config["common_dump_settings"]["path"] = str(door.path)
         door.configure({**reference.config, "msdump": {"naming": "2.7"}})
-        batches = np.random.RandomState(0)
-        first = case.batch(np.random.RandomState(0))
-        model = golden_nets.model(name, first[0], reference.weights)
-        network = door.load(step_graph(model, **{"optimizer": "momentum:0.1,0.9", **case.choices}))
+        model = golden_nets.model(name, next(case.steps(reference))[0], reference.weights)
+        step = step_graph(model, **{"optimizer": "momentum:0.1,0.9", **case.choices})
+        network = door.load(with_masks(step) if case.masks else step)
         alone = door.load(golden_nets.fed(model)) if reference.outputs else None
         losses, outputs = [], []
-        for _ in reference.losses:
-            batch = case.batch(batches)
-            results = network.train_step(*batch)
+        for inputs in case.steps(reference):
+            results = network.train_step(*inputs)
             losses.append(float(results[0] if isinstance(results, tuple) else results))
             if alone:
                 weights = {
                     name: array for name, array in network.state().items() if name in alone.graph.weights
                 }
-                outputs.append(alone.run({"x": batch[0], **weights})["output"][0])
+                outputs.append(alone.run({"x": inputs[0], **weights})["output"][0])
         yield Trained(name, reference, losses, outputs, *golden_data.dumped(door.rank))
 
 
 def test_losses(trained):
     """Every step has the reference's loss, the network alone its output."""
-    np.testing.assert_allclose(trained.golden.losses, trained.losses, rtol=0, atol=LOSS)
+    steps = len(trained.golden.files) if CASES[trained.name].masks else None
+
+    np.testing.assert_allclose(trained.golden.losses[:steps], trained.losses, rtol=0, atol=LOSS)
     np.testing.assert_allclose(trained.golden.outputs, trained.outputs, rtol=0, atol=LOSS)
 
 
