@@ -9,7 +9,7 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.writer import Item, StepOperator, StepWriter
+from msdump.training.writer import Item, StepOperator, StepTensor, StepWriter
 
 _ATTRIBUTES: Final[Mapping[str, Any]] = {
     "mode": "nearest",
@@ -24,6 +24,9 @@ _ATTRIBUTES: Final[Mapping[str, Any]] = {
 _SAME: Final = (1.0,)
 """The scale of an axis that keeps its size."""
 
+_ALL: Final = (0.0, 1.0)
+"""The part of an axis that is shown, where all of it is."""
+
 _NAMES: Final = {"ResizeBilinearV2": "ResizeBilinearGrad"}
 
 
@@ -37,20 +40,26 @@ def _resize(op: StepWriter, back: Backward) -> Gradients:
     is_crop = structure["coordinate_transformation_mode"] == "tf_crop_and_resize"
     scales, roi = _by_axis(node, 2, 1), _by_axis(node, 1, 2) if is_crop else {}
     axes = tuple(
-        axis
-        for axis in range(x.rank)
-        if axis in roi or scales.get(axis, _SAME) != _SAME or x.shape[axis] != y.shape[axis]
+        axis for axis in range(x.rank) if roi.get(axis, _ALL) != _ALL or _is_resized(x, y, axis, scales)
     )
     structure |= {
         "axes": axes,
         "sizes": tuple(x.sizes_from(axis, axis + 1)[0] for axis in axes),
         "counts": tuple(y.sizes_from(axis, axis + 1)[0] for axis in axes),
         "scales": tuple(scales[axis][0] for axis in axes) if scales else (),
-        "roi": tuple(number for axis in axes for number in roi.get(axis, (0.0, 1.0))) if roi else (),
+        "roi": tuple(number for axis in axes for number in roi.get(axis, _ALL)) if roi else (),
         "rank": x.rank,
     }
     name = _NAMES.get(node.primitive, f"{node.primitive}Grad")
     return (op.call(name, *_slots(node, back, axes), like=x, **structure),)
+
+
+def _is_resized(x: StepTensor, y: StepTensor, axis: int, scales: Mapping[int, tuple[float, ...]]) -> bool:
+    if scales:
+        return scales.get(axis, _SAME) != _SAME
+    # a batch of free size stays what it is, whatever it is called behind the operator
+    is_batch = axis == 0 and not isinstance(x.shape[0], int)
+    return not is_batch and x.shape[axis] != y.shape[axis]
 
 
 def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float, ...]]:

@@ -26,7 +26,7 @@ def window_pads(node: StepOperator, window: Ints, strides: Ints, dilations: Ints
         return tuple(node.attribute("pads", (0,) * 2 * rank))
     if mode == "VALID":
         return (0,) * 2 * rank
-    sizes = node.input(0).sizes()[2:]
+    sizes = node.input(0).sizes_from(2)
     begins, ends = [], []
     for size, length, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
         reach = (length - 1) * dilation + 1
