@@ -89,9 +89,7 @@ def grad_type(node: StepOperator) -> str:
 
 def _no_rule(node: StepOperator) -> str:
     kind = node.op_type if node.domain == MINDSPORE_DOMAIN else f"{node.domain or 'ai.onnx'}.{node.op_type}"
-    lines = [line.strip() for line in node.place.trace.splitlines() if line.strip()]
-    source = f", {'; '.join(lines[-2:])}" if lines else ""
     return (
-        f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{source}; exclude what it leads to "
-        "from training (trainable), or add a rule (msdump.training.rules)"
+        f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{node.place.source}; exclude what "
+        "it leads to from training (trainable), or add a rule (msdump.training.rules)"
     )

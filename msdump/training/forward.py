@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.errors import GraphError, InputError
+from msdump.errors import GraphError, InputError, UnsupportedOpError
 from msdump.graph.graph import Graph, Node
 from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
 from msdump.training.lowering import lower
@@ -80,7 +80,8 @@ class ForwardWriter:
             layers: Layers that compute in other types.
 
         Raises:
-            GraphError: The graph has branches or loops, or a value's type is not known.
+            UnsupportedOpError: The graph has branches or loops.
+            GraphError: A value's type is not known.
         """
         around = backbone(self._graph)
         inputs = [item.name for item in self.inputs]
@@ -122,7 +123,10 @@ class ForwardWriter:
 
     def _operator(self, node: Node, inputs: Sequence[str], place: Place) -> StepOperator:
         if node.bodies:
-            raise GraphError(f"{node.operator.full_name}: a branch or loop has no gradient")
+            raise UnsupportedOpError(
+                f"{node.operator.full_name}: {node.op_type}, a branch or loop, has no gradient rule"
+                f"{place.source}; export the model for one case, with loops unrolled"
+            )
         tensors = tuple(self.tensor(name) if name else None for name in inputs)
         return StepOperator(
             *(node.name, node.op_type, node.domain, node.operator.op_type),

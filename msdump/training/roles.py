@@ -1,4 +1,4 @@
-"""What initializers are to the operators that read them, where they are no weights to be trained."""
+"""What initializers are to the operators that read them: state, settings, or the scale of a normalisation."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ _SETTINGS: Final[Slots] = {
     "Resize": (1, 2),
 }
 
+_SCALES_AND_SHIFTS: Final[Slots] = {
+    "BatchNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    "RMSNormalization": (1,),
+    "SimplifiedLayerNormalization": (1,),
+    "SkipLayerNormalization": (2, 3),
+    "SkipSimplifiedLayerNormalization": (2,),
+}
+
 
 def untrained(graph: Graph) -> frozenset[str]:
     """Return the values that no gradient is asked of: state and tables of operators."""
@@ -29,6 +40,16 @@ def untrained(graph: Graph) -> frozenset[str]:
 def settings(graph: Graph) -> frozenset[str]:
     """Return the floating-point values that are numbers of the program: scales of Resize, ratios."""
     return _read(graph, _SETTINGS)
+
+
+def scales_and_shifts(graph: Graph) -> frozenset[str]:
+    """Return the weights that are scale or shift of a normalisation.
+
+    MindSpore tells them by names, ``gamma`` or ``beta`` in them. Networks of PyTorch call them
+    ``bn1.weight`` and ``bn1.bias``: what a normalisation reads as scale or shift counts as well.
+    """
+    named = {name for name in graph.weights if "gamma" in name or "beta" in name}
+    return _read(graph, _SCALES_AND_SHIFTS) | named
 
 
 def _read(graph: Graph, slots: Slots) -> frozenset[str]:

@@ -44,6 +44,12 @@ class Place:
         """The scope as MindSpore writes it, ``Default/fc1-Dense``."""
         return "/".join(f"{name}-{kind}" if kind else name for name, kind in self.cells)
 
+    @property
+    def source(self) -> str:
+        """The last source line and its code, to stand in a message behind what it is about; "" for none."""
+        lines = [line.strip() for line in self.trace.splitlines() if line.strip()]
+        return f", {'; '.join(lines[-2:])}" if lines else ""
+
     def metadata(self) -> dict[str, str]:
         """Return what the nodes of this place carry, in onnxscript's keys."""
         entries = {

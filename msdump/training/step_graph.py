@@ -13,12 +13,13 @@ from msdump.errors import InputError, name_hint
 from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget
+from msdump.training import roles
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.files.source import OLDEST_OPSET, OPSET, Model, converted
 from msdump.training.forward import ForwardWriter
 from msdump.training.losses import Loss, loss_of
-from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of, scales_and_shifts
+from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of
 from msdump.training.precision.loss_scale import LossScale, Rest, loss_scale_of
 from msdump.training.precision.mixed import Layers, layers_of
 from msdump.training.scopes import ROOT, WITH_LOSS
@@ -184,7 +185,7 @@ class _Step:
     def _rest(self, optimizer: Optimizer) -> Rest:
         """Return what follows the gradients."""
         place = ROOT.inside(("optimizer", optimizer.cell))
-        normalizing = scales_and_shifts(self._graph)
+        normalizing = roles.scales_and_shifts(self._graph)
         parallel, state = self._choices.parallel, self._forward.state
 
         def reduce(trained: Trained) -> Trained:

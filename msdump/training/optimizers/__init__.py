@@ -8,7 +8,7 @@ from typing import Final
 from msdump.training import options
 from msdump.training.optimizers.adam import Adam, AdamWeightDecay
 from msdump.training.optimizers.momentum import SGD, Momentum
-from msdump.training.optimizers.parameters import Optimizer, Trained, TrainedParameter, scales_and_shifts
+from msdump.training.optimizers.parameters import Optimizer, Trained, TrainedParameter
 
 __all__ = [
     "OPTIMIZERS",
@@ -20,7 +20,6 @@ __all__ = [
     "Trained",
     "TrainedParameter",
     "optimizer_of",
-    "scales_and_shifts",
 ]
 
 OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {

@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from msdump.graph.graph import Graph
 from msdump.training import options
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter
@@ -84,33 +83,6 @@ the transformers' habit (neither these nor biases), PyTorch's optimizers as they
 RATE: Final = options.at_least(0.0)
 SHARE: Final = options.between(0.0, 1.0)
 DECAY: Final = {"weight_decay": options.at_least(0.0), "decayed": options.one_of(DECAYED)}
-
-_NORMALIZATIONS: Final[Mapping[str, Sequence[int]]] = {
-    "BatchNormalization": (1, 2),
-    "InstanceNormalization": (1, 2),
-    "LayerNormalization": (1, 2),
-    "GroupNormalization": (1, 2),
-    "RMSNormalization": (1,),
-    "SimplifiedLayerNormalization": (1,),
-    "SkipLayerNormalization": (2, 3),
-    "SkipSimplifiedLayerNormalization": (2,),
-}
-"""The inputs of normalisations, ONNX's and onnxruntime's, that are scale and shift."""
-
-
-def scales_and_shifts(graph: Graph) -> frozenset[str]:
-    """Return the weights that are scale or shift of a normalisation.
-
-    MindSpore tells them by names, ``gamma`` or ``beta`` in them. Networks of PyTorch call them
-    ``bn1.weight`` and ``bn1.bias``: what a normalisation reads as scale or shift counts as well.
-    """
-    read = {
-        node.inputs[slot]
-        for node in graph.nodes
-        for slot in _NORMALIZATIONS.get(node.op_type, ())
-        if slot < len(node.inputs)
-    }
-    return frozenset(name for name in graph.weights if name in read or "gamma" in name or "beta" in name)
 
 
 def count_steps(op: StepWriter, state: Variables) -> StepTensor:
