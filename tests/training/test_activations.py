@@ -150,3 +150,16 @@ def test_types_behind_an_operator_that_onnx_does_not_know():
     gradient = analytic(model, weights)["p0"]
 
     assert gradient == pytest.approx(numerical(equivalent, weights, "p0"), rel=1e-4, abs=1e-4)
+
+
+def test_swish_of_exporters():
+    """X sigmoid(x), written as two operators, has two gradients, which AddN sums."""
+    nodes = [helper.make_node("Sigmoid", ["p0"], ["share"]), helper.make_node("Mul", ["p0", "share"], ["y0"])]
+    weights = [numpy_helper.from_array(_X, "p0")]
+    graph = helper.make_graph(nodes, "swish", [], [helper.make_empty_tensor_value_info("y0")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+    check(model)
+
+    types = [node.op_type for node in step_graph(model, WEIGHTED).graph.node]
+    assert (1, 1) == (types.count("SigmoidGrad"), types.count("Sum"))

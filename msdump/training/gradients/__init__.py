@@ -15,7 +15,6 @@ from msdump.training.gradients import (
     reductions,
     resize,
     shapes,
-    softmax,
     windows,
 )
 
@@ -34,6 +33,5 @@ __all__ = [
     "reductions",
     "resize",
     "shapes",
-    "softmax",
     "windows",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msdump.training.gradients.shapes import unbroadcast
+from msdump.training.lowerings.reductions import reduced
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter
@@ -166,3 +167,16 @@ def _fast_gelu(op: StepWriter, back: Backward) -> Gradients:
     bias = back.node.inputs[1] if len(back.node.inputs) > 1 else None
     dx = op.call("FastGeLUGrad", back.dy, x if bias is None else op.Add(x, bias), like=back.dy)
     return dx, None if bias is None else unbroadcast(op, dx, bias)
+
+
+@mindspore_gradient("Softmax")
+def _softmax(op: StepWriter, back: Backward) -> Gradients:
+    y, axis = back.node.outputs[0], back.node.attributes["axis"]
+    total = reduced(op, "ReduceSum", op.Mul(y, back.dy), [axis], keep_dims=True)
+    return (op.Mul(y, op.Sub(back.dy, total)),)
+
+
+@mindspore_gradient("LogSoftmax")
+def _log_softmax(op: StepWriter, back: Backward) -> Gradients:
+    y, axis = back.node.outputs[0], back.node.attributes["axis"]
+    return (op.call("LogSoftmaxGrad", y, back.dy, axis, like=y),)

@@ -90,6 +90,7 @@ def _reduce_l1(op: StepWriter, back: Backward) -> Gradients:
 
 @gradient("ReduceL2")
 def _reduce_l2(op: StepWriter, back: Backward) -> Gradients:
+    # vendor: nan where all elements are zero
     y = kept(op, back, back.node.outputs[0])
     scale = op.call("RealDiv", kept(op, back, back.dy), y, like=y)
     return (op.Mul(back.node.input(0), scale),)

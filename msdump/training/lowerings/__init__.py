@@ -3,6 +3,7 @@
 from msdump.training.lowerings import (
     attention,
     dense,
+    dense_layers,
     dropout,
     elementwise,
     indexing,
@@ -11,12 +12,14 @@ from msdump.training.lowerings import (
     losses,
     normalization,
     reductions,
+    softmax,
     windows,
 )
 
 __all__ = [
     "attention",
     "dense",
+    "dense_layers",
     "dropout",
     "elementwise",
     "indexing",
@@ -25,5 +28,6 @@ __all__ = [
     "losses",
     "normalization",
     "reductions",
+    "softmax",
     "windows",
 ]

@@ -1,4 +1,4 @@
-"""Reductions, softmaxes and cumulated sums as MindSpore has them: axes and flags are inputs."""
+"""Reductions and cumulated sums as MindSpore has them: axes and flags are inputs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from msdump.errors import GraphError
 from msdump.training.lowering import keep, lowering
 from msdump.training.symbols import Item, StepOperator, StepTensor
 from msdump.training.writer import StepWriter
-
-Axes = Sequence[int] | np.ndarray | StepTensor
 
 
 def reduced_axes(node: StepOperator) -> tuple[int, ...]:
@@ -39,7 +37,7 @@ def reduced(
     op: StepWriter,
     name: str,
     x: StepTensor,
-    axes: Axes,
+    axes: Sequence[int] | np.ndarray,
     *,
     keep_dims: bool,
     out: StepTensor | None = None,
@@ -50,13 +48,12 @@ def reduced(
         op: Writes the operator.
         name: ``ReduceSum``, ``ReduceMean``, ``ReduceMax``, ``ReduceMin`` or ``ReduceProd``.
         x: What is reduced.
-        axes: The axes, from either end; one of them may be a scalar.
+        axes: The axes, from either end.
         keep_dims: Whether they stay, of size 1.
         out: The result, where it has a name already.
     """
     flags: tuple[Item, ...] = (keep_dims, False) if name == "ReduceSum" else (keep_dims,)
-    listed = np.asarray(axes.value if isinstance(axes, StepTensor) else axes).reshape(-1)
-    taken = [int(axis) % x.rank for axis in listed]
+    taken = [int(axis) % x.rank for axis in axes]
     kept = kept_shape(x, taken)
     rest = tuple(size for axis, size in enumerate(kept.shape) if axis not in taken)
     result: StepTensor = op.call(
@@ -110,15 +107,3 @@ def _cum_sum(op: StepWriter, node: StepOperator) -> None:
     is_exclusive, is_reverse = bool(node.attribute("exclusive", 0)), bool(node.attribute("reverse", 0))
     x, axis = node.input(0), node.input(1)
     cumulated_sum(op, x, axis, exclusive=is_exclusive, reverse=is_reverse, out=node.outputs[0])
-
-
-@lowering("Softmax")
-def _softmax(op: StepWriter, node: StepOperator) -> None:
-    axis = node.attribute("axis", -1)
-    op.call("Softmax", node.input(0), [axis], outputs=[node.outputs[0]], axis=axis)
-
-
-@lowering("LogSoftmax")
-def _log_softmax(op: StepWriter, node: StepOperator) -> None:
-    axis = node.attribute("axis", -1)
-    op.call("LogSoftmax", node.input(0), axis, outputs=[node.outputs[0]], axis=axis)

@@ -106,6 +106,24 @@ def fast_gelu_grad(op: Body, dy: str, x: str) -> str:
     return _tanh_gelu_grad(op, dy, x)
 
 
+@operator("Softmax")
+def softmax(op: Body, x: str, _axis: str, *, axis: int) -> str:
+    """Return exp(x) over its sum along an axis."""
+    return str(op.Softmax(x, axis=axis))
+
+
+@operator("LogSoftmax")
+def log_softmax(op: Body, x: str, _axis: str, *, axis: int) -> str:
+    """Return the logarithm of a softmax."""
+    return str(op.LogSoftmax(x, axis=axis))
+
+
+@operator("LogSoftmaxGrad")
+def log_softmax_grad(op: Body, y: str, dy: str, axis: str) -> str:
+    """Return dy - exp(y) sum(dy)."""
+    return str(op.Sub(dy, op.Mul(op.Exp(y), op.ReduceSum(dy, op.Reshape(axis, [-1]), keepdims=1))))
+
+
 def _erf_gelu_grad(op: Body, dy: str, x: str) -> str:
     share = op.Mul(op.Add(op.Erf(op.Mul(x, math.sqrt(0.5))), 1.0), 0.5)
     density = op.Mul(op.Exp(op.Mul(op.Mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))

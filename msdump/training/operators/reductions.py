@@ -1,4 +1,4 @@
-"""Reductions, softmaxes and cumulated sums with MindSpore's slots: axes and flags are inputs."""
+"""Reductions and cumulated sums with MindSpore's slots: axes and flags are inputs."""
 
 from __future__ import annotations
 
@@ -52,21 +52,3 @@ def cum_prod(op: Body, x: str, _axis: str, _exclusive: str, _reverse: str, *, re
     is_factor = op.Less(row, factor) if reverse else op.Greater(row, factor)
     factors = op.Where(op.Unsqueeze(is_factor, [2]), op.Unsqueeze(x, [0]), 1.0)
     return str(op.ReduceProd(factors, [1], keepdims=0))
-
-
-@operator("Softmax")
-def softmax(op: Body, x: str, _axis: str, *, axis: int) -> str:
-    """Return exp(x) over its sum along an axis."""
-    return str(op.Softmax(x, axis=axis))
-
-
-@operator("LogSoftmax")
-def log_softmax(op: Body, x: str, _axis: str, *, axis: int) -> str:
-    """Return the logarithm of a softmax."""
-    return str(op.LogSoftmax(x, axis=axis))
-
-
-@operator("LogSoftmaxGrad")
-def log_softmax_grad(op: Body, y: str, dy: str, axis: str) -> str:
-    """Return dy - exp(y) sum(dy)."""
-    return str(op.Sub(dy, op.Mul(op.Exp(y), op.ReduceSum(dy, op.Reshape(axis, [-1]), keepdims=1))))
