@@ -114,10 +114,6 @@ class UnsupportedOpError(GraphError):
     """An operator for which neither onnxruntime nor ONNX's reference has a kernel."""
 
 
-class GradientOperatorError(UnsupportedOpError):
-    """A training algorithm asks for gradients (``Gradient``), which a loader of graphs does not derive."""
-
-
 class UnsupportedIRVersionError(GraphError):
     """A model whose IR version or opset is newer than the installed packages know."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -12,13 +11,13 @@ from typing import Any
 from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
 from msdump.communication.world import current, own
-from msdump.errors import GradientOperatorError, InputError
+from msdump.errors import InputError
 from msdump.execute.training.state import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.configurations import Config, Configurations
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Training
 from msdump.plan import Context, DumpPlan, JitLevel
 from msdump.session import Network
 from msdump.targets import Operator, Scope
@@ -165,13 +164,17 @@ def _loaded(model: Any, where: Context, **training: Any) -> Graph:
         where: Where it runs.
         training: What the loader is told of bindings and variables.
     """
-    try:
-        return loader.load(model, keeps_classes=where.reserves_class_names, **training)
-    except GradientOperatorError:
-        from msdump.training.gradient_operator import expanded  # the whole room, for the few that need it
+    graph = loader.load(model, keeps_classes=where.reserves_class_names, **training)
+    if graph.training is None or not graph.training.gradient:
+        return graph
+    from msdump.training.gradient_operator import expanded  # the whole room, for the few that need it
 
-        graph = loader.load(expanded(model), keeps_classes=where.reserves_class_names)
-    return replace(graph, source=str(model)) if isinstance(model, str | os.PathLike) else graph
+    step = loader.load(expanded(model), keeps_classes=where.reserves_class_names)
+    own = step.training or Training()
+    step = replace(step, source=graph.source, training=Training())
+    # once more: what training changes is known now
+    graph = loader.load(model, keeps_classes=where.reserves_class_names, variables=step.variables)
+    return replace(graph, training=Training(step, own.initialization, own.initial_values))
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:

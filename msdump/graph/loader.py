@@ -99,6 +99,9 @@ class _Loading:
         training = training_info.take(model, update_binding)
         if training is None:
             return self._build(model, initializers, variables)
+        if training.obstacle or training.gradient:
+            graph = self._build(model, initializers, variables)
+            return replace(graph, training=Training(obstacle=training.obstacle, gradient=training.gradient))
         return self._trained(model, initializers, training, parts)
 
     def _trained(
@@ -130,8 +133,7 @@ class _Loading:
             graph = replace(graph, bindings=bindings)
         else:
             step = replace(step, bindings=bindings, training=Training())
-        trained = Training(step, initialization, initial_values, training.obstacle)
-        return replace(graph, training=trained)
+        return replace(graph, training=Training(step, initialization, initial_values))
 
     def _initializers(
         self, graph: onnx.GraphProto, parts: Mapping[int, np.ndarray] = MappingProxyType({})

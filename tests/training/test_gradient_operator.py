@@ -65,8 +65,22 @@ def test_steps(tmp_path):
         np.testing.assert_allclose(b, state["b"], rtol=1e-4)
         assert step + 1 == state["n"]
 
-    names = {operator.full_name.rpartition("-op")[0] for operator in network.operators}
+    names = {operator.full_name.rpartition("-op")[0] for operator in network.training.operators}
     assert {"Gradients/Default/Grad_MatMul/MatMul", "Gradients/Default/Grad_BiasAdd/BiasAddGrad"} <= names
+
+
+def test_inference_is_as_if_there_were_no_training(tmp_path):
+    """A call runs the model's own graph, with the weights that training has changed."""
+    network = msdump.load(_model(DESCENT, BINDING))
+    x, target = np.ones((3, 2), np.float32), np.zeros((3, 4), np.float32)
+
+    before = network(x)
+    network.train_step(x, target)
+    after = network(x)
+
+    np.testing.assert_array_equal([[6.5, 8.5, 10.5, 12.5]] * 3, before)
+    np.testing.assert_allclose(x @ network.state()["w"] + network.state()["b"], after, rtol=1e-6)
+    assert ["Default/MatMul-op0", "Default/BiasAdd-op0"] == [each.full_name for each in network.operators]
 
 
 MOMENTUM = """algorithm (float[3,4] target) => (float loss, float[2,4] w_new, float[2,4] v_new)

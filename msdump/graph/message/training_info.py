@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from msdump.errors import GradientOperatorError, GraphError, name_hint
+from msdump.errors import GraphError, name_hint
 from msdump.graph.graph import Graph, ValueType
 
 Pairs = Iterable[tuple[str, str]]
@@ -28,6 +28,7 @@ class TrainingMessage:
         initialization: A model of the graph that gives variables their initial values, None without one.
         initial_values: Initializers and the outputs of ``initialization`` that they take, possibly faulty.
         obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
+        gradient: Name of a node that asks for gradients, which are to be derived before the step can run.
     """
 
     bindings: tuple[tuple[str, str], ...]
@@ -35,6 +36,7 @@ class TrainingMessage:
     initialization: onnx.ModelProto | None = None
     initial_values: tuple[tuple[str, str], ...] = ()
     obstacle: str = ""
+    gradient: str = ""
 
     @property
     def variables(self) -> frozenset[str]:
@@ -51,7 +53,6 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
 
     Raises:
         GraphError: Both are given.
-        GradientOperatorError: The algorithm asks for gradients that are to be derived.
     """
     infos = [info for info in model.training_info if info.ByteSize()]
     model.ClearField("training_info")
@@ -62,7 +63,12 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
     if not infos:
         return None
     obstacle = _obstacle(infos)
-    return TrainingMessage((), obstacle=obstacle) if obstacle else _training(model, infos[0])
+    if obstacle:
+        return TrainingMessage((), obstacle=obstacle)
+    asked = next((node for node in infos[0].algorithm.node if node.op_type == "Gradient"), None)
+    if asked is not None:
+        return TrainingMessage((), gradient=asked.name or asked.op_type)
+    return _training(model, infos[0])
 
 
 def _obstacle(infos: Sequence[onnx.TrainingInfoProto]) -> str:
@@ -79,11 +85,6 @@ def _obstacle(infos: Sequence[onnx.TrainingInfoProto]) -> str:
 
 
 def _training(model: onnx.ModelProto, info: onnx.TrainingInfoProto) -> TrainingMessage:
-    for node in info.algorithm.node:
-        if node.op_type == "Gradient":
-            raise GradientOperatorError(
-                f"training_info: node {node.name!r}: Gradient asks the runtime to derive gradients"
-            )
     has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
     has_initialization = bool(info.initialization_binding)
     return TrainingMessage(

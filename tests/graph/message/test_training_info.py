@@ -144,6 +144,18 @@ def test_an_initializer_of_both_graphs_is_refused():
         loader.load(model)
 
 
+def test_gradients_that_are_asked_for_are_left_to_derive():
+    """The loader of graphs leaves a model with ONNX's Gradient for inference, and says who derives."""
+    model = steps.with_training_info()
+    model.training_info[0].algorithm.node[1].op_type = "Gradient"
+    graph = loader.load(model)
+
+    assert 4 == len(graph.nodes)
+    assert "grad" == graph.training.gradient
+    with pytest.raises(UnsupportedOpError, match="<ModelProto>: training_info: node 'grad': Gradient asks"):
+        graph.training_step()
+
+
 def test_a_call_of_the_graph_is_told_where_training_begins():
     """A model whose algorithm runs its graph once more (ONNX's GraphCall) is for inference alone."""
     model = steps.with_training_info()
