@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ _BUSY: Final = 0.005  # seconds of a wait in which the rank gives its core to ot
 _SLEEP: Final = 0.0005
 _LOOK_AROUND: Final = 0.02  # seconds between two looks at the other ranks
 _TELL_AFTER: Final = 1.0  # seconds of a wait, at most half of the limit, after which the others hear of it
-_GRACE: Final = 10.0  # seconds that others have to end after a failure, before they are made to
+_GRACE: Final = 10.0  # seconds, at most the limit, that others have to end after a failure by themselves
 
 _FAILED, _ENDED, _WAITS, _GOES_ON = "failed", "ended", "waits", "goes on"
 
@@ -122,7 +123,7 @@ class MpiTransport:
             with self._lock:
                 self._forget_received()
             if deadline is None and (self._board.failed is not None or self._dead()):
-                deadline = time.monotonic() + _GRACE
+                deadline = time.monotonic() + min(_GRACE, self._limit)
             if deadline is not None and time.monotonic() > deadline:
                 self._is_open = False
                 self._comm.Abort(1)
@@ -236,6 +237,29 @@ class MpiTransport:
             posted[:] = [(request, array) for request, array in posted if not self._are_done([request])]
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A rank that looks for the others: what a process that is told to end says of it.
+
+    Attributes:
+        place: Where the rank is.
+        rank: Which rank this is.
+    """
+
+    place: CallPlace
+    rank: int
+
+    def close(self) -> None:
+        """End: nobody has been found."""
+
+    def complete(self) -> None:
+        """Say where the rank was, when it is told to end (SIGTERM)."""
+        exits.log_end(f"rank {self.rank} is told to end while it looks for the others in {self.place}")
+
+    def forget(self) -> None:
+        """Forget nothing, in a forked child."""
+
+
 def connect(place: CallPlace, rank: int, size: int, limit: float) -> MpiTransport:
     """Find the other ranks by MPI.
 
@@ -248,6 +272,7 @@ def connect(place: CallPlace, rank: int, size: int, limit: float) -> MpiTranspor
     Raises:
         RankError: mpi4py is not installed, the processes were not started by MPI, or two were told one rank.
     """
+    exits.close_last(_Start(place, rank))
     mpi = mpi_start.start(place, (rank, size), limit)
     wait = Wait(place, rank, Board(), limit)
 
@@ -258,7 +283,7 @@ def connect(place: CallPlace, rank: int, size: int, limit: float) -> MpiTranspor
 
     comm, peers = mpi_start.meet(mpi, place, (rank, size), settle)
     transport = MpiTransport(comm, mpi, peers, rank, limit)
-    exits.close_last(transport)
+    exits.close_last(transport)  # instead of the start
     _tell_of_exceptions(transport)
     return transport
 

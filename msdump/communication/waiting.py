@@ -114,7 +114,7 @@ class Wait:
         if board.failed is not None:
             culprit, reason = board.failed
             raise self.error(f"rank {culprit} failed: {reason}", culprit)
-        awaited = sorted(missing)
+        awaited = sorted(set(missing))
         for rank in awaited:
             if rank in board.ended:
                 raise self.error(f"rank {rank} has ended its program and never comes here", rank)

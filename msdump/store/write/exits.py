@@ -40,7 +40,7 @@ _log = logging.getLogger("msdump.store")
 
 _registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
-_last: Final[dict[Writer, None]] = {}  # those that come after all others
+_last: list[Writer] = []  # what comes after all others
 _runs: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 
@@ -60,8 +60,8 @@ def activate(writer: Writer) -> None:
 
 
 def close_last(writer: Writer) -> None:
-    """Close or complete something when the process ends and all writers are done."""
-    _last[writer] = None
+    """Close or complete something when the process ends and all writers are done; one thing at a time."""
+    _last[:] = [writer]
     listen()
 
 
