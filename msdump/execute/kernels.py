@@ -26,13 +26,16 @@ from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.emulation import HALVES, Rounding
 from msdump.graph.kernel.reference import ReferenceNode
-from msdump.graph.operator_types import CONTROL_FLOW
+from msdump.graph.operator_types import CONTROL_FLOW, MINDSPORE_DOMAIN
 from msdump.graph.order import reads
 from msdump.graph.weights import forget_pages
 
 _log = logging.getLogger("msdump.execute")
 
 _HALF_TYPES: Final = frozenset(onenode.type_text(dtype) for dtype in HALVES)
+
+_VARIED_DOMAINS: Final = ("", MINDSPORE_DOMAIN)
+"""Domains whose operators may run in other types or with fixed shapes."""
 
 _MAY_BE_ABSENT: Final = CONTROL_FLOW | {"Optional", "Identity"}
 """Operators whose outputs may be optionals without a value."""
@@ -112,7 +115,8 @@ class KernelFactory:
         """Run an operator whose kernel refuses the values of this run; the next run tries the kernel again.
 
         Some kernels find out late that they lack a case: a Scan without static shapes,
-        a Mod of floats. A case that ONNX's reference refuses as well is the network's fault.
+        a Mod of floats, a ScatterElements of float16 in one of MindSpore's operators. A case
+        that ONNX's reference refuses as well is the network's fault.
 
         Args:
             node: The operator.
@@ -122,14 +126,19 @@ class KernelFactory:
         Raises:
             Exception: Nothing else can run the operator either.
         """
-        if node.domain or shortage(reason):  # the reference knows no domain but ONNX's own
+        if shortage(reason) or node.domain not in _VARIED_DOMAINS:
             raise reason
-        try:
-            return _applied(self._spare(node, "pinned", lambda: self._pinned_kernel(node, fed)), fed)
-        except Exception as error:
-            if shortage(error):
-                raise
-            _log.debug("node %r with pinned shapes: %s", node.name, short(error))
+        widened = ("widened", lambda: self._widened_kernel(node, fed))
+        pinned = ("pinned", lambda: self._pinned_kernel(node, fed))
+        for way, make in (widened, pinned) if node.domain else (pinned,):
+            try:
+                return _applied(self._spare(node, way, make), fed)
+            except Exception as error:
+                if shortage(error):
+                    raise
+                _log.debug("node %r, %s: %s", node.name, way, short(error))
+        if node.domain:  # the reference knows no domain but ONNX's own
+            raise reason
         spare = self._spare(node, "reference", lambda: self._reference_kernel(node, fed, reason))
         return _applied(spare, fed)
 
@@ -168,7 +177,7 @@ class KernelFactory:
                 raise
             first = error
         # an operator that the runtime does not even know has no kernel for other types or shapes either
-        if not node.domain and "is not a registered function/op" not in str(first):
+        if node.domain in _VARIED_DOMAINS and "is not a registered function/op" not in str(first):
             for way in (self._widened_kernel, self._pinned_kernel):
                 try:
                     return way(node, fed)

@@ -166,7 +166,7 @@ class _Loading:
         # what the inliner adds has names of its own after that.
         names.name_nodes(model.graph)
         model = functions.inline(model)
-        pass_through.take_out(model.graph)
+        pass_through.take_out(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._keeps_classes)
         builder = Builder(shared, model.graph, _inferred(model).graph, initializers, variables=variables)

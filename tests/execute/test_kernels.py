@@ -275,6 +275,31 @@ def test_half_types_are_computed_in_float32(caplog):
     assert [] == caplog.records
 
 
+HALF_FUNCTIONS = """
+<ir_version: 10, opset_import: ["": 20, "mindspore.ops": 1]>
+g ({dtype}[4] x, {dtype}[3] dy, int64[3] at) => ({dtype}[4] y) {{ y = mindspore.ops.Scattered(x, dy, at) }}
+<domain: "mindspore.ops", opset_import: ["": 20]>
+Scattered (x, dy, at) => (y) {{
+  zero = Sub(x, x)
+  y = ScatterElements<axis=0, reduction="add">(zero, at, dy)
+}}
+"""
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
+def test_mindspores_operators_in_half_types_are_computed_in_float32(caplog, name, dtype):
+    """A function of which the runtime lacks a part in a half type, told early or late, runs all the same."""
+    model = parser.parse_model(HALF_FUNCTIONS.format(dtype=name))
+    network = Network(loader.load(model))
+    dy = np.array([1.5, 2.25, 4], dtype)
+
+    results = [network(np.ones(4, dtype), dy, np.array([1, 1, 3])) for _ in range(2)]
+
+    assert [[0, 3.75, 0, 4]] * 2 == [result.astype(float).tolist() for result in results]
+    assert [np.dtype(dtype)] * 2 == [result.dtype for result in results]
+    assert [] == caplog.records
+
+
 def test_complex_numbers():
     """Complex tensors, which onnxruntime lacks altogether, pass through and are computed with."""
     network = Network(

@@ -2,13 +2,13 @@
 
 Exporters leave them behind for weights with two names and for values that change their
 name. MindSpore has no kernel for them. One that makes an output of its graph stays, since
-the output is a value of its own.
+the output is a value of its own; but a branch of a training step that keeps a variable has no kernel, either.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msdump.graph.operator_types import canonical_domain
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     import onnx
 
 
-def take_out(graph: onnx.GraphProto) -> None:
-    """Remove the Identity operators of a graph, and of its branches and loops, in place."""
+def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
+    """Remove the Identity operators of a graph, and of its branches and loops, in place.
+
+    Args:
+        graph: The graph.
+        variables: Initializers that training changes.
+    """
     removable = _removable(graph)
     for position in reversed(range(len(graph.node))):
         if removable.keys() & graph.node[position].output:
@@ -27,7 +32,20 @@ def take_out(graph: onnx.GraphProto) -> None:
     _rename(graph, {name: _source(name, removable) for name in removable})
     for node in graph.node:
         for inner in subgraphs(node):
-            take_out(inner)
+            _hand_on(inner, variables)
+            take_out(inner, variables)
+
+
+def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
+    """Let a body give variables of the graph around it themselves, in place of copies, in place."""
+    own = {value.name for value in body.input} | {name for node in body.node for name in node.output}
+    kept = {
+        node.output[0]: node.input[0]
+        for node in body.node
+        if _is_identity(node) and node.input[0] in variables and node.input[0] not in own
+    }
+    for value in body.output:
+        value.name = kept.get(value.name, value.name)
 
 
 def _is_identity(node: onnx.NodeProto) -> bool:
