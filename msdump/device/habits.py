@@ -89,6 +89,10 @@ _LSTM_CELL: Final = Fixed(
 )
 
 _TABLE: Final[Mapping[Habit, str]] = {
+    # ranks exchange tensors as the host has them
+    HOST: """
+        HcomAllReduce HcomAllGather HcomReduceScatter HcomBroadcast HcomAllToAll HcomSend HcomReceive
+    """,
     _IMAGE_CONV: "Conv2D Conv2DTranspose Conv2DBackpropInput DepthwiseConv2dNative",
     Fixed((NC1HWC0,), (FRACTAL_Z,), IMAGE): "Conv2DBackpropFilter",
     Fixed((NC1HWC0,), (C1HWNCOC0,), IMAGE): "DepthwiseConv2dNativeBackpropFilter",
