@@ -40,6 +40,8 @@ class _Operator:
         results: Slot of each output.
         run: The kernel's function, None before the first run.
         control: Runs control flow in its place; None for every other operator.
+        inputs: Values that observers see as its inputs.
+        outputs: Values that observers see as its outputs.
     """
 
     position: int
@@ -50,6 +52,12 @@ class _Operator:
     results: tuple[int, ...] = ()
     run: Run | None = None
     control: Control | None = None
+    inputs: tuple[str, ...] = field(init=False)
+    outputs: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find what observers see, once for all runs."""
+        self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
 
 
 def _as_the_model_says(_node: Node) -> None:
@@ -250,11 +258,11 @@ class Program:
         return [self._value(value.name, frame) for value in self.graph.outputs]
 
     def _show(self, operator: _Operator, current: Frame, observer: Observer) -> None:
-        node, status = operator.node, current[self._status]
+        status = current[self._status]
         overwritten = observer.ran(
             operator.position,
-            [self._tensor(name, current) for name in node.inputs_after_run] if observer.wants_inputs else (),
-            [self._tensor(name, current) for name in node.declared_outputs] if observer.wants_outputs else (),
+            [self._tensor(name, current) for name in operator.inputs] if observer.wants_inputs else (),
+            [self._tensor(name, current) for name in operator.outputs] if observer.wants_outputs else (),
             saturated=status is not None and bool(status.numpy()),
         )
         # the operator wrote over values of others, a fault that the watcher is to show: who reads them later
