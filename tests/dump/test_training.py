@@ -12,6 +12,7 @@ from msdump.encode import dump_data
 from msdump.errors import ExecutionError
 from msdump.graph import loader
 from msdump.tools.preview.forecast import forecast
+from msdump.training import step_graph
 from tests import steps
 from tests.dump import o2, trees
 
@@ -185,3 +186,20 @@ def test_marks_reach_the_training_step(door):
     ]
     later = {"Default_AssignAdd-op0", "Default_MatMul-op1"}
     assert [{"Default_AssignAdd-op0"}, later, {*later, "Default_Sub-op0"}] == names
+
+
+def test_fed_learning_rate(door):
+    """A learning rate that a step is fed is what its files show; the next step has its own again."""
+    door.configure()
+    network = msdump.load(step_graph("graphs/mini.onnx", optimizer="adam:0.5"))
+    x, label = np.ones((1, 1, 6, 6), np.float32), np.array([2], np.int32)
+
+    network.train_step(x, label)
+    before = network.state()
+    network.train_step(x, label, learning_rate=np.array(0, np.float32))
+    after = network.state()
+    network.train_step(x, label)
+
+    assert [0.5, 0.0, 0.5] == [float(dumped(door, step)["learning_rate", "output", 0]) for step in range(3)]
+    assert 0 == dumped(door, 1)["Default_optimizer-Adam_Adam-op0", "input", 5]
+    np.testing.assert_array_equal(before["conv1.weight"], after["conv1.weight"])

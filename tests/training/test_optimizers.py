@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from msdump.errors import InputError
 from msdump.training import step_graph
-from msdump.training.optimizers import SGD, optimizer_of
+from msdump.training.optimizers import OPTIMIZERS, SGD, optimizer_of
 from tests.training.differences import WEIGHTED, one_operator
 
 _RNG = np.random.default_rng(5)
@@ -267,3 +268,14 @@ def test_texts_and_objects():
     """A text gives the same optimizer as its class."""
     assert SGD(0.1, momentum=0.9, nesterov=True) == optimizer_of("sgd: 0.1, 0.9, nesterov=TRUE")
     assert SGD() == optimizer_of("sgd")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_page(name):
+    """The page on training tells the options of an optimizer with their defaults."""
+    page = Path("docs/how-to/dump-training.md").read_text(encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        optimizer_of(f"{name}:none=1")
+
+    options = str(refused.value).partition("the options are ")[2].split(", ")
+    assert f"| `{name}` | {', '.join(f'`{option}`' for option in options)} |" in page

@@ -10,6 +10,7 @@ from msdump.training.symbols import StepOperator, StepTensor
 from msdump.training.writer import StepWriter
 
 gradient("OneHot", "EyeLike", "ConstantOfShape", "Range", "Shape", "Size", "NonZero")(constant_zero)
+gradient("RandomNormalLike", "RandomUniformLike", "Bernoulli")(constant_zero)
 
 
 @gradient("Gather")
