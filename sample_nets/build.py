@@ -32,7 +32,7 @@ def build(name: str, directory: str | Path = CACHE, *, batch: int | str = 1, see
         raise ValueError(f"unknown network {name!r}: allowed are {', '.join(NETWORKS)}")
     path = Path(directory) / f"{name}_b{batch}_s{seed}.onnx"
     if not _is_current(path, name):
-        _write(path, _model(name, batch, seed))
+        write(path, _model(name, batch, seed))
     return path
 
 
@@ -47,7 +47,8 @@ def _is_current(path: Path, name: str) -> bool:
     return path.exists() and path.stat().st_mtime >= max(source.stat().st_mtime for source in sources)
 
 
-def _write(path: Path, model: ir.Model) -> None:
+def write(path: Path, model: ir.Model) -> None:
+    """Write a model, its folder where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Complete or not there: an interrupted build must not leave half a model under this name.
     unfinished = path.with_suffix(".part")

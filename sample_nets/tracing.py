@@ -66,6 +66,7 @@ def trace(
     graph = ir.Graph(list(inputs), [], nodes=[], opset_imports={"": OPSET}, name=name)
     builder = GraphBuilder(graph)
     result = net(TracedOps(builder, "", OPSET), *inputs)
+    graph.opset_imports.update({node.domain: 1 for node in graph if node.domain})
     values = (result,) if isinstance(result, ir.Value) else result
     for value, output in zip(values, outputs, strict=True):
         builder.add_output(value, output)
