@@ -88,7 +88,7 @@ def step_graph(
 
 def eval_graph(
     model: Model,
-    loss: str | Loss = "softmax_cross_entropy",
+    loss: str | Loss | None = "softmax_cross_entropy",
     *,
     sizes: Mapping[str, int] = MappingProxyType({}),
     precision: str | Mapping[str, str] | None = None,
@@ -98,12 +98,13 @@ def eval_graph(
 
     It has the operators, scopes and parameters of the step's forward pass, without dropout and with the
     moving statistics of normalisations. Its inputs are ``data`` and ``label``, as in MindSpore (``data``,
-    ``data1``, ... where the model has several), its outputs the loss and the model's. It is loaded by
+    ``data1``, ... where the model has several), its outputs the loss and the model's. Without a loss it is
+    the network called alone, with inputs and outputs of its own. It is loaded by
     ``msdump.load(graph, state_of=network)``, or by ``msdump.Model``.
 
     Args:
         model: A path, an ``onnx.ModelProto``, or a serialised one.
-        loss: Name of a loss, or one of one's own.
+        loss: Name of a loss, or one of one's own; None: no loss.
         sizes: Sizes of dynamic dimensions by name.
         precision: As for ``step_graph``.
         device_target: As for ``step_graph``.
@@ -115,8 +116,11 @@ def eval_graph(
     graph = loader.load(converted(model), sizes=sizes)
     has_wide_kernels = _device(device_target) is DeviceTarget.CPU
     writer = StepWriter(_opset(graph), batch_statistics=False, drops=False, has_wide_kernels=has_wide_kernels)
-    names = [*(f"data{number or ''}" for number in range(len(graph.inputs))), "label"]
-    return _Step(graph, writer, _Choices(layers_of(precision)), names).evaluation(loss_of(loss))
+    data = [
+        value.name if loss is None else f"data{number or ''}" for number, value in enumerate(graph.inputs)
+    ]
+    step = _Step(graph, writer, _Choices(layers_of(precision)), [*data, "label"])
+    return step.network() if loss is None else step.evaluation(loss_of(loss))
 
 
 def _opset(graph: Graph) -> int:
@@ -163,6 +167,10 @@ class _Step:
         """Write the forward pass and the loss."""
         value, outputs = self._loss(loss)
         return self._forward.assembled([value, *outputs])
+
+    def network(self) -> onnx.ModelProto:
+        """Write the forward pass alone."""
+        return self._forward.assembled(self._forward.network(self._choices.layers))
 
     def _loss(self, loss: Loss) -> tuple[StepTensor, tuple[StepTensor, ...]]:
         """Write the forward pass with the loss; return it and the network's outputs."""

@@ -25,7 +25,8 @@ class Golden:
     Attributes:
         config: Its configuration.
         losses: The loss of each step.
-        outputs: Where each step is followed by a run of the network alone: the first row of its output.
+        outputs: The first row of the output, where each step is followed by a run of the network alone; loss
+            and accuracy, where an evaluation ends the training.
         weights: The first values of the parameters.
         csv: The execution order of each graph.
         history: The iterations that the history of each graph lists.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import onnx
 import onnx_ir as ir
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 from onnxscript import nn
 
 from sample_nets.layers import Flatten, MaxPool2d, ReLU
@@ -235,13 +234,3 @@ def model(name, data, weights):
         if tensor.name in weights:
             tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name], tensor.name))
     return made
-
-
-def fed(made):
-    """Return a network whose parameters a run may feed."""
-    alike = onnx.ModelProto.FromString(made.SerializeToString())
-    alike.graph.input.extend(
-        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in made.graph.initializer
-    )
-    return alike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,53 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from msdump.training import step_graph
+import msdump
+from msdump.training import eval_graph, step_graph
 from tests.dump.conftest import opened
 from tests.training import golden_data, golden_nets
-from tests.training.golden_differences import Expected, renumbered
+from tests.training.golden_differences import COLUMNS, Expected, renumbered
 
 LOSS = 1e-5
 GRADIENT = 1e-4  # and every other tensor, relative to the largest element
+
+
+def first(results):
+    """Return the first output of a step, which is the loss."""
+    return float(results[0] if isinstance(results, tuple) else results)
+
+
+def by_steps(network, model, case, reference):
+    """Train step by step; return the losses, and what the network alone gives where it runs in between."""
+    alone = msdump.load(eval_graph(model, None), state_of=network) if reference.outputs else None
+    losses, outputs = [], []
+    for inputs in case.steps(reference):
+        losses.append(first(network.train_step(*inputs)))
+        if alone:
+            outputs.append(alone(inputs[0])[0])
+    return losses, outputs
+
+
+class Losses:
+    """A callback that keeps the losses."""
+
+    def __init__(self):
+        """Keep none yet."""
+        self.losses = []
+
+    def step_end(self, run_context):
+        """Keep one."""
+        self.losses.append(first(run_context.original_args().net_outputs))
+
+
+def by_model(network, model, case, reference):
+    """Train two epochs in sink mode, then evaluate; return the losses and the metrics."""
+    every = list(case.steps(reference))
+    batches = every[: len(every) // 2]
+    loop = msdump.Model(network, eval_graph(model), metrics=["loss", "accuracy"])
+    callback = Losses()
+    loop.train(2, batches, callbacks=callback, dataset_sink_mode=True)
+    metrics = loop.eval(batches, dataset_sink_mode=True)
+    return callback.losses, [[metrics["loss"], metrics["accuracy"]]]
 
 
 @dataclass(frozen=True)
@@ -30,11 +70,13 @@ class Case:
         choices: Arguments of ``step_graph``.
         masks: The operator in files whose second output is the mask of a Dropout: the reference's masks
             are fed, those of the steps that it dumped.
+        train: Trains the network.
     """
 
-    batch: Any
+    batch: Callable[[np.random.RandomState], tuple[np.ndarray, np.ndarray]]
     choices: Mapping[str, Any] = field(default_factory=dict)
     masks: str = ""
+    train: Any = by_steps
 
     def steps(self, reference):
         """Yield what each step is fed."""
@@ -56,6 +98,12 @@ def classes(rng, count, *shape):
     return rng.randint(0, count, shape).astype(np.int32)
 
 
+def labelled_rows(rng):
+    """Draw a batch whose rows are drawn one by one, each with its label."""
+    rows = [(floats(rng, 6), classes(rng, 3)) for _ in range(4)]
+    return np.stack([data for data, _ in rows]), np.stack([label for _, label in rows])
+
+
 CASES = {
     "momentum": Case(lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5))),
     "convbn": Case(lambda rng: (floats(rng, 4, 1, 8, 8), classes(rng, 3, 4))),
@@ -68,6 +116,7 @@ CASES = {
         lambda rng: (classes(rng, 10, 2, 5), classes(rng, 3, 2)),
         {"optimizer": "adamw:0.01,weight_decay=0.1"},
     ),
+    "datasink": Case(labelled_rows, train=by_model),
     "fixedscale": Case(
         lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5)), {"precision": "float16", "loss_scale": 1024}
     ),
@@ -118,46 +167,38 @@ class Trained:
 
     def theirs(self):
         """Return the reference's files under our names, without what it alone has."""
-        table = Expected(self.name)
+        table, files = Expected(self.name), {}
         names = {in_files(theirs): in_files(ours) for theirs, ours in table.names.items()}
-        return {
-            (place, f"{names.get(operator, operator)} {slot}"): array
-            for place, operator, slot, array in flat(self.golden.files)
-            if not is_graph(place, table.apart) and not matches(f"{operator} {slot}", table.theirs)
-        }
+        for place in self.golden.files.keys() - table.places:
+            numbers = renumbered(self.golden.files[place])
+            for operator, slot, array in flat(self.golden.files[place]):
+                name = numbers.get(operator, operator)
+                if not table.tells("theirs", place, f"{name} {slot}"):
+                    files[place, f"{names.get(name, name)} {slot}"] = array
+        return files
 
     def ours(self):
         """Return our files, without what the reference has not."""
         table = Expected(self.name)
         return {
             (place, f"{operator} {slot}"): array
-            for place, operator, slot, array in flat(self.files)
-            if not is_graph(place, table.apart) and not matches(f"{operator} {slot}", table.ours)
+            for place, operators in self.files.items()
+            for operator, slot, array in flat(operators)
+            if not table.tells("ours", place, f"{operator} {slot}")
         }
 
     def pairs(self):
-        """Yield each file of both: its name, the reference's array, ours."""
+        """Yield place and name of each file of both, the reference's array, ours."""
         ours = self.ours()
         for key, array in self.theirs().items():
-            yield key[1], array, ours[key]
+            yield *key, array, ours[key]
 
 
-def flat(files):
-    """Yield place, operator, slot and array of each file."""
-    for place, operators in files.items():
-        for operator, slots in operators.items():
-            for slot, array in slots.items():
-                yield place, operator, slot, array
-
-
-def is_graph(place, graphs):
-    """Tell whether an iteration is one of some graphs."""
-    return place.partition("/")[0] in graphs
-
-
-def matches(name, patterns):
-    """Tell whether a slot, behind the operator's name in files, is one of those that the table tells."""
-    return any(pattern.fullmatch(name.partition(".")[2]) for pattern in patterns)
+def flat(operators):
+    """Yield operator, slot and array of each file."""
+    for operator, slots in operators.items():
+        for slot, array in slots.items():
+            yield operator, slot, array
 
 
 def in_files(full_name):
@@ -177,16 +218,7 @@ def trained(request, tmp_path_factory):
         model = golden_nets.model(name, next(case.steps(reference))[0], reference.weights)
         step = step_graph(model, **{"optimizer": "momentum:0.1,0.9", **case.choices})
         network = door.load(with_masks(step) if case.masks else step)
-        alone = door.load(golden_nets.fed(model)) if reference.outputs else None
-        losses, outputs = [], []
-        for inputs in case.steps(reference):
-            results = network.train_step(*inputs)
-            losses.append(float(results[0] if isinstance(results, tuple) else results))
-            if alone:
-                weights = {
-                    name: array for name, array in network.state().items() if name in alone.graph.weights
-                }
-                outputs.append(alone.run({"x": inputs[0], **weights})["output"][0])
+        losses, outputs = case.train(network, model, case, reference)
         yield Trained(name, reference, losses, outputs, *golden_data.dumped(door.rank))
 
 
@@ -210,9 +242,10 @@ def test_execution_order(trained):
     """The same operators run, under the reference's names or those that the table tells."""
     table = Expected(trained.name)
 
-    for graph in trained.golden.csv.keys() - table.apart:
-        rows = renumbered(trained.golden.csv[graph])
-        assert sorted(table.names.get(row, row) for row in rows) == sorted(trained.csv[graph])
+    assert trained.golden.csv.keys() == trained.csv.keys()
+    for graph, rows in trained.golden.csv.items():
+        names = [table.names.get(row, row) for row in renumbered(rows).values()]
+        assert sorted(names) == sorted(trained.csv[graph])
 
 
 def test_numbers(trained):
@@ -234,9 +267,9 @@ def test_types_and_shapes(trained):
     """Every file has the reference's element type and shape."""
     table = Expected(trained.name)
 
-    for name, theirs, ours in trained.pairs():
-        assert matches(name, table.halved) == (theirs.dtype != ours.dtype), name
-        assert matches(name, table.shapes) == (theirs.shape != ours.shape), name
+    for place, name, theirs, ours in trained.pairs():
+        assert table.tells("halved", place, name) == (theirs.dtype != ours.dtype), name
+        assert table.tells("shapes", place, name) == (theirs.shape != ours.shape), name
         assert theirs.size == ours.size, name
 
 
@@ -244,19 +277,15 @@ def test_values(trained):
     """Every file holds the reference's values: gradients, inputs written in place, parameters."""
     table = Expected(trained.name)
 
-    for name, theirs, ours in trained.pairs():
-        if matches(name, table.halved):
+    for place, name, theirs, ours in trained.pairs():
+        expected, values = theirs.reshape(-1), ours.reshape(-1)
+        if table.tells("halved", place, name):
             half = ours.size // 2
-            expected, values = (
-                np.frombuffer(theirs.tobytes()[: 4 * half], np.float32),
-                ours.reshape(-1)[:half],
-            )
-        else:
-            expected, values = theirs.reshape(-1), ours.reshape(-1)
-        if not matches(name, table.values):
+            expected, values = np.frombuffer(theirs.tobytes()[: 4 * half], np.float32), values[:half]
+        if not table.tells("values", place, name):
             wide = expected.astype(np.float64)
             limit = GRADIENT * np.abs(wide, where=np.isfinite(wide), out=np.zeros_like(wide)).max(initial=0)
-            np.testing.assert_allclose(wide, values, rtol=0, atol=limit, err_msg=name)
+            np.testing.assert_allclose(wide, values, rtol=0, atol=limit, err_msg=f"{place} {name}")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -264,18 +293,21 @@ def test_table(name):
     """Every row of the table is about something that the reference has."""
     reference, table = golden_data.golden(name), Expected(name)
     operators = {operator for listed in reference.files.values() for operator in listed}
-    slots = [f"{operator} {slot}" for _, operator, slot, _ in flat(reference.files)]
 
     assert {in_files(theirs) for theirs in table.names} <= operators
-    assert all(any(matches(slot, [pattern]) for slot in slots) for pattern in table.theirs)
-    assert set(table.apart) <= reference.csv.keys()
     assert set(table.places) <= reference.files.keys()
 
 
-@pytest.mark.parametrize("column", ["shapes", "halved", "values", "ours"])
-def test_table_of_ours(trained, column):
-    """Every row of the table is about something that we have."""
-    slots = [f"{operator} {slot}" for _, operator, slot, _ in flat(trained.files)]
+@pytest.mark.parametrize("column", COLUMNS)
+def test_table_of_slots(trained, column):
+    """Every slot of the table is there."""
+    table = Expected(trained.name)
+    files = trained.golden.files if column == "theirs" else trained.files
+    slots = [
+        (place, f"{operator} {slot}")
+        for place, operators in files.items()
+        for operator, slot, _ in flat(operators)
+    ]
 
-    for pattern in getattr(Expected(trained.name), column):
-        assert any(matches(slot, [pattern]) for slot in slots), pattern
+    for row in table.rows(column):
+        assert any(table.matches(row, *slot) for slot in slots), row
