@@ -147,7 +147,8 @@ def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) 
     for statement in code.statements:
         own = primal_attributes.get(statement.node.name, {}) if statement.node else {}
         yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}{_primal(own)}"
-        operands = ", ".join(_host(operand.type) for operand in statement.operands)
+        types = [_host(operand.type) for operand in statement.operands]
+        operands = ", ".join([*types, "<UMonad, NoShape>"] if _has_side_effect(statement) else types)
         yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
         yield from _device_line(statement.node, view)
         yield f"{_INDENT}: full_name_with_scope: ({one_line(statement.full_name)})"
@@ -156,8 +157,15 @@ def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) 
 
 def _call(code: GraphStatements, statement: Statement) -> str:
     label = one_line(statement.label) or f"CNode_{statement.number}"
-    operands = ", ".join(_operand(code, operand) for operand in statement.operands)
-    return f"%{statement.number}({label}) = {statement.op_type}({operands})"
+    operands = [_operand(code, operand) for operand in statement.operands]
+    if _has_side_effect(statement):
+        operands.append("UMonad[U]")
+    return f"%{statement.number}({label}) = {statement.op_type}({', '.join(operands)})"
+
+
+def _has_side_effect(statement: Statement) -> bool:
+    """Tell whether an operator writes inputs: a monad, which is no tensor, stands behind its operands."""
+    return statement.node is not None and bool(statement.node.update.new_values)
 
 
 def _operand(code: GraphStatements, operand: StatementOperand) -> str:
@@ -181,7 +189,7 @@ def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
         return ""
     values = arguments(node, graph) | body_names(node, graph, graph_id)
     pairs = ", ".join(f"{name}: {_value(value)}" for name, value in values.items())
-    if node.update.new_values:
+    if _has_side_effect(statement):
         pairs += ", side_effect_mem: Bool(1)" if pairs else "side_effect_mem: Bool(1)"
     return f" {{instance name: {one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
 

@@ -70,8 +70,10 @@ def test_updating_operators_have_a_side_effect(graph):
     text = ir_text.text(graph, 0)
 
     lines = statement(text, "Default/ApplyMomentum-op0")
+    assert ", %para6_mu, UMonad[U]) {" in lines[0]
     assert "primitive_attrs: {side_effect_mem: Bool(1)}" in lines[0]
-    assert lines[1].endswith("-> (<Tensor[Float32], (3, 2)>)")
+    assert lines[1].endswith("<Tensor[Float32], ()>, <UMonad, NoShape>) -> (<Tensor[Float32], (3, 2)>)")
+    assert "UMonad" not in lines[2]
     assert 2 == text.count("side_effect_mem")
     assert 2 == ir_proto.encode(graph, 0).count(b"side_effect_mem")
     assert "m_new" not in text + dot.text(graph, "step")
