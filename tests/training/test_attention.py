@@ -64,6 +64,11 @@ CASES = {
 
 MICROSOFT = {
     "plain": ([_normal(2, 3, 4), _normal(2, 5, 4), _normal(2, 5, 6)], {"num_heads": 2}, (2, 3, 6)),
+    "bias": (
+        [_normal(2, 3, 4), _normal(2, 5, 4), _normal(2, 5, 6), _normal(14)],
+        {"num_heads": 2},
+        (2, 3, 6),
+    ),
     "shift": (
         [_normal(1, 3, 4), _normal(1, 5, 4), _normal(1, 5, 4), None, None, _normal(1, 2, 3, 5)],
         {"num_heads": 2, "scale": 0.4},

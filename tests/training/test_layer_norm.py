@@ -59,6 +59,10 @@ BY_RUNTIME = {
         ("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 4, "epsilon": 0.1}, 1, 21),
         IMAGES.shape,
     ),
+    "group_by_group": (
+        ("GroupNormalization", [IMAGES, _normal(2), _normal(2)], {"num_groups": 2}, 1, 18),
+        IMAGES.shape,
+    ),
     "group_of_all": (
         ("GroupNormalization", [_normal(3, 2, 5), _normal(2), _normal(2)], {"num_groups": 1}, 1, 21),
         (3, 2, 5),
