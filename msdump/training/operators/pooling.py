@@ -51,13 +51,10 @@ def _spread(
         scaled = op.Div(dy, float(divisor_override or math.prod(kernel_shape)))
     else:  # as much as the operator itself gives to each element: an average of ones over their number
         ones = op.Expand(1.0, op.Concat((1, 1), sizes, axis=0))
-        average = op.AveragePool(
-            ones,
-            kernel_shape=kernel_shape,
-            **windows | {"pads": pads},
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-        )
+        flags: dict[str, Any] = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+        if any(step != 1 for step in dilations):  # AveragePool has them since opset 19
+            flags["dilations"] = dilations
+        average = op.AveragePool(ones, kernel_shape=kernel_shape, strides=strides, pads=pads, **flags)
         scaled = op.Mul(dy, op.Div(average, op.Conv(ones, kernel, **windows)))
     planes = op.Reshape(scaled, op.Concat((-1, 1), op.Shape(dy, start=2), axis=0))
     left = [max(count, 0) for count in missing]
