@@ -62,6 +62,8 @@ CASES = {
     ),
 }
 
+PADDING = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+
 MICROSOFT = {
     "plain": ([_normal(2, 3, 4), _normal(2, 5, 4), _normal(2, 5, 6)], {"num_heads": 2}, (2, 3, 6)),
     "bias": (
@@ -74,11 +76,26 @@ MICROSOFT = {
         {"num_heads": 2, "scale": 0.4},
         (1, 3, 4),
     ),
+    "padding": (
+        [*(_normal(2, 4, 4) for _ in range(3)), None, PADDING],
+        {"num_heads": 2},
+        (2, 4, 4),
+    ),
     "unidirectional": (
         [_normal(1, 4, 4), _normal(1, 4, 4), _normal(1, 4, 4)],
         {"num_heads": 2, "unidirectional": 1},
         (1, 4, 4),
     ),
+}
+
+PACKED = {
+    "plain": ([_normal(2, 3, 4), _normal(4, 18), _normal(18)], {"num_heads": 2}, (2, 3, 6)),
+    "sizes": (
+        [_normal(1, 3, 4), _normal(4, 14), _normal(14)],
+        {"num_heads": 2, "qkv_hidden_sizes": [4, 4, 6], "unidirectional": 1},
+        (1, 3, 6),
+    ),
+    "padding": ([_normal(2, 4, 4), _normal(4, 12), _normal(12), PADDING], {"num_heads": 2}, (2, 4, 4)),
 }
 
 ANGLES = _RNG.uniform(0, 3, (6, 2)).astype(np.float32)
@@ -123,6 +140,15 @@ def test_multi_head_attention(case):
 
     model = one_operator("MultiHeadAttention", arrays, attributes, 1, 20, "com.microsoft")
     check(model, shape, step=1 / 64, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("case", PACKED)
+def test_packed_attention(case):
+    """The same where the operator makes query, key and value itself."""
+    arrays, attributes, shape = PACKED[case]
+
+    model = one_operator("Attention", arrays, attributes, 1, 20, "com.microsoft")
+    check(model, shape, step=1 / 256, tolerance=1e-3)
 
 
 @pytest.mark.parametrize("case", ROTATIONS)

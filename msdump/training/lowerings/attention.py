@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.lowering import lowering
+from msdump.training.lowerings.dense import multiplied
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
@@ -98,25 +102,58 @@ def score(
 
 @lowering("MultiHeadAttention", domain="com.microsoft")
 def _multi_head_attention(op: StepWriter, node: StepOperator) -> None:
-    _refuse(
-        node, {4: "key_padding_mask", 6: "past_key", 7: "past_value"}, {1: "present_key", 2: "present_value"}
-    )
+    _refuse(node, {6: "past_key", 7: "past_value"}, {1: "present_key", 2: "present_value"})
     query, key, value = (node.input(slot) for slot in range(3))
     if query.rank != 3 or key.rank != 3:  # noqa: PLR2004 - batch, places, all heads
         raise GraphError(f"{node.place.path}/{node.op_type}: packed query, key and value have no gradient")
-    bias, heads = _optional(node, 3), node.attributes["num_heads"]
+    bias = _optional(node, 3)
     parts = [query, key, value]
     if bias is not None:
         widths = [item.sizes_from(2)[0] for item in parts]
         pieces = op.Split(bias, widths, axis=0, outputs=3)
         parts = [op.Add(item, piece) for item, piece in zip(parts, pieces, strict=True)]
+    _score_of_microsoft(op, node, parts, padding=4)
+
+
+@lowering("Attention", domain="com.microsoft")
+def _packed_attention(op: StepWriter, node: StepOperator) -> None:
+    """Write the product with the weights of query, key and value, which lie side by side, and attention."""
+    _refuse(node, {4: "past", 6: "past_sequence_length"}, {1: "present"})
+    if node.attribute("do_rotary", 0):
+        raise GraphError(f"{node.place.path}/{node.op_type}: with rotary embeddings it has no gradient")
+    product, bias = multiplied(op, node.input(0), node.input(1)), _optional(node, 2)
+    if bias is not None:
+        product = op.Add(product, bias)
+    (width,) = product.sizes_from(2)
+    widths = list(node.attribute("qkv_hidden_sizes", (width // 3,) * 3))
+    _score_of_microsoft(op, node, op.Split(product, widths, axis=2, outputs=3), padding=3)
+
+
+def _score_of_microsoft(
+    op: StepWriter, node: StepOperator, parts: Sequence[StepTensor], *, padding: int
+) -> None:
+    """Write attention of query, key and value.
+
+    Args:
+        op: Writes it.
+        node: The operator that is replaced.
+        parts: Query, key and value.
+        padding: Slot of the mask of places, 0 where nothing is attended to.
+    """
+    query, key, value = parts
+    places, mask, heads = _optional(node, padding), None, node.attributes["num_heads"]
+    if places is not None:
+        if places.rank != 2:  # noqa: PLR2004 - batch, places
+            raise GraphError(f"{node.place.path}/{node.op_type}: a mask of lengths has no gradient")
+        mask = op.Unsqueeze(op.Equal(places, np.zeros((), places.dtype.numpy)), (1, 2))
     score(
         op,
-        (parts[0], parts[1], parts[2]),
+        (query, key, value),
         node.outputs[0],
         heads=heads,
         kv_heads=heads,
         scale=node.attribute("scale", 0.0),
         shift=_optional(node, 5),
+        mask=mask,
         is_causal=node.attribute("unidirectional", 0),
     )

@@ -46,10 +46,22 @@ def inferred(
     present = {slot for slot, name in enumerate(node.outputs) if name}
     if present <= set(slots) and inputs[0] is not None:
         return tuple(StepTensor(name, inputs[0].dtype, inputs[0].shape) for name in names)
-    if (node.domain, node.op_type) == (_ONNXRUNTIME, "MultiHeadAttention") and inputs[0] and inputs[2]:
-        shape = (*inputs[0].shape[:-1], inputs[2].shape[-1])
-        return tuple(StepTensor(name, inputs[0].dtype, shape) for name in names)
+    width = _attention_width(node, inputs)
+    if width is not None and inputs[0] is not None:
+        return tuple(StepTensor(name, inputs[0].dtype, (*inputs[0].shape[:-1], width)) for name in names)
     given = ["" if item is None else item.name for item in inputs]
     attributes: dict[str, Any] = dict(node.attributes)
     alone = helper.make_node(node.op_type, given, list(names), domain=node.domain, **attributes)
     return op.infer(alone, inputs)
+
+
+def _attention_width(node: Node, inputs: Sequence[StepTensor | None]) -> int | str | None:
+    """Return how many elements each place of an attention of onnxruntime has; None for another operator."""
+    if node.domain != _ONNXRUNTIME:
+        return None
+    if node.op_type == "MultiHeadAttention" and inputs[2] is not None:
+        return inputs[2].shape[-1]
+    if node.op_type == "Attention" and inputs[1] is not None:
+        sizes: Any = node.attributes.get("qkv_hidden_sizes", (inputs[1].sizes()[1] // 3,) * 3)
+        return int(sizes[2])
+    return None
