@@ -1,4 +1,4 @@
-"""All that differs between the reference's training dumps and ours, with the reason.
+"""Differences between the reference's training dumps and ours, and the names that they are about.
 
 Names are those of the execution order; ``~`` stands for the scope of the network,
 ``Default/network-WithLossCell/_backbone-MLP``.
@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-_BACKBONES = {"convbn": "ConvNet", "attention": "Classifier", "datasink": "Dense"}
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -21,12 +19,11 @@ class Difference:
     Attributes:
         reason: Why it is there.
         names: The reference's names in files, with ours.
-        shapes: Slots whose elements are the same in another shape.
+        shapes: Slots, an operator and a slot as a pattern, whose elements are the same in another shape.
         halved: Slots whose files the reference calls Float16 though its tensor is Float32: they hold the
             first half of its bytes.
         values: Slots whose values are not compared.
-        theirs: Slots that the reference alone has: operator and slot, as a pattern.
-        ours: Slots that we alone have.
+        ours: Slots that we alone have; there is none that the reference alone has.
         places: Graphs and iterations that the reference alone has.
         graph: The graph whose slots are meant; None: any.
         histories: Our histories of graphs.
@@ -37,14 +34,13 @@ class Difference:
     shapes: tuple[str, ...] = ()
     halved: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
-    theirs: tuple[str, ...] = ()
     ours: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     graph: str | None = None
     histories: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-COLUMNS = ("shapes", "halved", "values", "theirs", "ours")
+COLUMNS = ("shapes", "halved", "values", "ours")
 """The fields that are patterns of slots."""
 
 
@@ -58,320 +54,6 @@ def numbers(name: str, *ours: int) -> dict[str, str]:
 def moved(name: str, homes: Mapping[int, str]) -> dict[str, str]:
     """Return names of one scope and type that have other scopes here, by the reference's number."""
     return {f"{name}-op{number}": home for number, home in homes.items()}
-
-
-LAST_LAYER = (
-    "all gradients of a function-style type lie under the last layer that uses it: ours under their own"
-)
-ORDER = "the reference numbers some types of a scope in another order than they run in"
-VIEWS = "2.10's fault: a view, and who reads it, has the shape of the view's input"
-UNWRITTEN = "the kernel does not write it: leftover memory"
-WIDE = "the kernel computes in float32 where the graph says float16: 2.10 names the file by the graph"
-LOST_LINES = "the reference's histories lose lines: it remembers the last iteration for all graphs together"
-BRANCHES = (
-    "a branch's operators have the inputs that come from outside here, and the main graph all variables"
-)
-KEEPING = "a branch without operators has no files here, there that of a parameter"
-
-EXPANDED = "a decomposed operator lies under Expand, without its layer: ours under its own forward operator"
-METHOD = "a method of a tensor has no layer: an operator of the network itself is in the network here"
-USERS = "the gradients of a tensor with four users are added in another order"
-
-FED = "the test feeds the reference's masks, which are random"
-
-_GRAD = "Gradients/~"
-_SQUARE = "Gradients/Default/network-WithLossCell/_loss_fn-MSELoss/Grad_Square"
-_ATTENTION = f"{_GRAD}/attn-Attention/Grad_MatMulExt"
-_SOFTMAX = f"{_GRAD}/attn-Attention/softmax-Softmax/Grad_Softmax"
-_LAYER_NORM = f"{_GRAD}/norm-_OutputTo16/_backbone-LayerNorm"
-_WIDE_SLOTS = (
-    r".*/MatMul-op\d+ output\.0",
-    r".*/BiasAdd-op\d+ (input|output)\.0",
-    r".*/BiasAddGrad-op\d+ output\.0",
-)
-
-DIFFERENCES = {
-    "momentum": (
-        Difference(
-            LAST_LAYER,
-            names=moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
-                {
-                    1: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
-            ),
-        ),
-    ),
-    "convbn": (
-        Difference(
-            LAST_LAYER,
-            names=moved(
-                f"{_GRAD}/fc-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/conv2-Conv2d/Grad_BiasAdd/BiasAddGrad-op0"},
-            ),
-        ),
-        Difference(
-            VIEWS,
-            shapes=(
-                "~/flatten-Flatten/Flatten-op0 output.0",
-                "~/fc-Dense/MatMul-op0 input.0",
-                f"{_GRAD}/fc-Dense/Grad_MatMul/MatMul-op1 input.1",
-                f"{_GRAD}/flatten-Flatten/Grad_Flatten/Reshape-op0 output.0",
-                f"{_GRAD}/relu-ReLU/Grad_ReLU/ReluGrad-op0 input.0",
-            ),
-        ),
-        Difference(
-            UNWRITTEN,
-            values=(
-                "~/bn1-BatchNorm2d/BatchNorm-op0 output.[12]",
-                f"{_GRAD}/bn1-BatchNorm2d/Grad_BatchNorm/BatchNormGrad-op0 input.5",
-            ),
-        ),
-        Difference(UNWRITTEN, values=("~/bn1-BatchNorm2d/BatchNorm-op0 output.[34]",), graph="1"),
-        Difference(LOST_LINES, histories={"0": ["0", "1"]}),
-    ),
-    "adam": (
-        Difference(
-            LAST_LAYER,
-            names=moved(
-                f"{_GRAD}/fc3-Dense/Grad_MatMul/MatMul",
-                {
-                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                    3: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                    4: f"{_GRAD}/fc3-Dense/Grad_MatMul/MatMul-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc3-Dense/Grad_BiasAdd/BiasAddGrad",
-                {
-                    0: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0",
-                    1: f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad-op0",
-                    2: f"{_GRAD}/fc3-Dense/Grad_BiasAdd/BiasAddGrad-op0",
-                },
-            ),
-        ),
-        Difference(
-            EXPANDED,
-            names={
-                "Expand/_PowTensorScalar/Pow-op0": f"{_SQUARE}/Pow-op0",
-                "Expand/_Muls/Mul-op0": f"{_SQUARE}/Mul-op0",
-                f"{_SQUARE}/Mul-op0": f"{_SQUARE}/Mul-op1",
-            },
-        ),
-        Difference(UNWRITTEN, values=(r"Default/optimizer-Adam/Adam-op\d output\.\d",)),
-        Difference(FED, ours=("~/drop-Dropout/Dropout-op0 input.4", "numbers output.0")),
-    ),
-    "attention": (
-        Difference(
-            EXPANDED,
-            names=moved(
-                "Expand/_MatMulExt/BroadcastTo",
-                {
-                    0: "~/attn-Attention/BroadcastTo-op0",
-                    1: "~/attn-Attention/BroadcastTo-op1",
-                    2: f"{_ATTENTION}/BroadcastTo-op1",
-                    3: f"{_ATTENTION}/BroadcastTo-op0",
-                },
-            )
-            | moved(
-                "Expand/_MatMulExt/BatchMatMul",
-                {
-                    0: "~/attn-Attention/BatchMatMul-op0",
-                    1: "~/attn-Attention/BatchMatMul-op2",
-                    2: "~/attn-Attention/BatchMatMul-op1",
-                    3: "~/attn-Attention/BatchMatMul-op3",
-                    4: f"{_ATTENTION}/BatchMatMul-op0",
-                    5: f"{_ATTENTION}/BatchMatMul-op2",
-                    6: f"{_ATTENTION}/BatchMatMul-op5",
-                    7: f"{_ATTENTION}/BatchMatMul-op3",
-                    8: f"{_ATTENTION}/BatchMatMul-op1",
-                    9: f"{_ATTENTION}/BatchMatMul-op4",
-                },
-            )
-            | moved(
-                "Expand/_MatMulExt/MatMul", {0: f"{_ATTENTION}/MatMul-op1", 1: f"{_ATTENTION}/MatMul-op0"}
-            )
-            | moved(
-                "Expand/_Muls/Mul",
-                {0: "~/attn-Attention/Mul-op0", 1: f"{_GRAD}/attn-Attention/Grad_Mul/Mul-op0"},
-            )
-            | {
-                f"Expand/_SoftmaxBackward/{name}": f"{_SOFTMAX}/{name}"
-                for name in ("Mul-op0", "ReduceSum-op0", "Sub-op0", "Mul-op1")
-            },
-        ),
-        Difference(
-            METHOD,
-            names={"Default/ReduceMean-op0": "~/ReduceMean-op0"}
-            | {
-                f"Gradients/Default/Grad_ReduceMean/{name}-op0": f"{_GRAD}/Grad_ReduceMean/{name}-op0"
-                for name in ("Reshape", "Tile", "RealDiv")
-            },
-        ),
-        Difference(
-            ORDER,
-            names=numbers(f"{_ATTENTION}/Transpose", 0, 2, 6, 3, 1, 4, 5)
-            | numbers(f"{_ATTENTION}/Reshape", 1, 0),
-        ),
-        Difference(
-            VIEWS,
-            shapes=(
-                "~/embed-Embedding/Reshape-op[01] output.0",
-                "~/embed-Embedding/Gather-op0 input.1",
-                "~/Add-op0 input.0",
-                "~/attn-Attention/Transpose-op0 input.0",
-                "~/attn-Attention/BatchMatMul-op[01] input.0",
-                f"{_ATTENTION}/Reshape-op[01] output.0",
-                f"{_ATTENTION}/MatMul-op[01] input.1",
-                f"{_GRAD}/Grad_ReduceMean/Reshape-op0 output.0",
-                f"{_GRAD}/Grad_ReduceMean/Tile-op0 input.0",
-                f"{_GRAD}/embed-Embedding/Grad_Reshape/Reshape-op0 output.0",
-                f"{_GRAD}/embed-Embedding/Grad_Gather/UnsortedSegmentSum-op0 input.[01]",
-            ),
-        ),
-        Difference(UNWRITTEN, values=(r"Default/optimizer-AdamWeightDecay/AdamWeightDecay-op\d output\.\d",)),
-        Difference(USERS, values=(f"{_GRAD}/embed-Embedding/AddN-op0 input.[12]",)),
-    ),
-    "datasink": (),
-    "fixedscale": (
-        Difference(
-            LAST_LAYER,
-            names=moved(
-                "Gradients/Default/network-WithLossCell/Grad_Cast/Cast",
-                {
-                    1: f"{_GRAD}/norm-_OutputTo16/Grad_Cast/Cast-op0",
-                    2: f"{_LAYER_NORM}/Grad_Cast/Cast-op0",
-                    3: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op2",
-                    4: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op3",
-                    5: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op0",
-                    6: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op1",
-                    7: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op2",
-                    8: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op3",
-                    9: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op0",
-                    10: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
-            )
-            | moved(f"{_GRAD}/fc2-Dense/Grad_BiasAdd/Cast", {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/Cast-op0"})
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
-                {
-                    1: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast",
-                {
-                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op0",
-                    3: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op1",
-                    4: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op2",
-                    5: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op3",
-                },
-            ),
-        ),
-        Difference(
-            ORDER,
-            names=numbers("~/fc1-Dense/Cast", 2, 0, 3, 1)
-            | numbers("~/fc2-Dense/Cast", 2, 0, 3, 1)
-            | numbers("Default/optimizer-Momentum/Mul", 0, 5, 4, 3, 2, 1),
-        ),
-        Difference(
-            WIDE,
-            halved=(
-                *_WIDE_SLOTS,
-                "Default/network-WithLossCell/Cast-op0 input.0",
-                "~/norm-_OutputTo16/_backbone-LayerNorm/Cast-op0 input.0",
-                f"{_GRAD}/(fc1|fc2)-Dense/Grad_Cast/Cast-op[02] input.0",
-                f"{_GRAD}/relu-ReLU/Grad_ReLU/Cast-op0 input.0",
-            ),
-        ),
-    ),
-    "lossscale": (
-        Difference(
-            LAST_LAYER,
-            names=moved(
-                f"{_GRAD}/fc1-Dense/Grad_Cast/Cast",
-                {
-                    0: f"{_GRAD}/Grad_Cast/Cast-op0",
-                    1: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op0",
-                    2: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op1",
-                    3: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op2",
-                    4: f"{_GRAD}/fc2-Dense/Grad_Cast/Cast-op3",
-                    5: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op0",
-                    6: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op1",
-                    7: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op2",
-                    8: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op3",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
-            )
-            | moved(f"{_GRAD}/fc2-Dense/Grad_BiasAdd/Cast", {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/Cast-op0"})
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
-                {
-                    0: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast",
-                {
-                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op3",
-                    3: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op1",
-                    4: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op0",
-                    5: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op1",
-                },
-            ),
-        ),
-        Difference(
-            ORDER,
-            names=numbers("~/fc1-Dense/Cast", 0, 3, 1, 4, 2)
-            | numbers("~/fc2-Dense/Cast", 2, 0, 3, 1)
-            | numbers("Default/Mul", 3, 2, 1, 0)
-            | numbers("Default/loss_scaling_manager-DynamicLossScaleUpdateCell/Select", 1, 0),
-        ),
-        Difference(
-            WIDE,
-            halved=(
-                *_WIDE_SLOTS,
-                "~/Cast-op0 input.0",
-                "~/relu-ReLU/Cast-op0 input.0",
-                f"{_GRAD}/(fc1|fc2)-Dense/Grad_Cast/Cast-op[02] input.0",
-                f"{_GRAD}/relu-ReLU/Grad_ReLU/Cast-op0 input.0",
-            ),
-        ),
-        Difference(
-            VIEWS,
-            shapes=(
-                r"Default/Reshape-op[0-4] output\.0",
-                r"Default/AddN-op0 input\.\d",
-                "Default/LessEqual-op0 input.1",
-            ),
-        ),
-        Difference(
-            BRANCHES,
-            ours=(
-                r"Default/optimizer-Momentum/ApplyMomentum-op\d+ input\.[0-4]",
-                "Default/optimizer-Momentum/AssignAdd-op0 input.0",
-                r"(global_step|learning_rate|momentum|moments_.*) output\.0",
-            ),
-        ),
-        Difference(KEEPING, places=("1/0", "1/1")),
-    ),
-}
 
 
 def renumbered(names: Iterable[str]) -> dict[str, str]:
@@ -395,10 +77,14 @@ def renumbered(names: Iterable[str]) -> dict[str, str]:
 class Expected:
     """What differs in one golden, ready to be looked up by names in files."""
 
-    def __init__(self, golden: str) -> None:
-        """Read the rows of a golden."""
-        self._network = f"Default/network-WithLossCell/_backbone-{_BACKBONES.get(golden, 'MLP')}"
-        rows = DIFFERENCES[golden]
+    def __init__(self, network: str, rows: tuple[Difference, ...]) -> None:
+        """Read the rows of a golden.
+
+        Args:
+            network: The scope of the network.
+            rows: The differences.
+        """
+        self._network = network
         self.names = {
             self._whole(theirs): self._whole(ours) for row in rows for theirs, ours in row.names.items()
         }

@@ -2,145 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import helper
 
-import msdump
-from msdump.training import eval_graph, step_graph
 from tests.dump.conftest import opened
-from tests.training import golden_data, golden_nets
-from tests.training.golden_differences import COLUMNS, Expected, renumbered
+from tests.training import golden_data
+from tests.training.golden_cases import CASES, derived, digest
+from tests.training.golden_differences import COLUMNS, renumbered
+from tests.training.golden_table import expected
 
+ROOT = Path(__file__).resolve().parents[2]
 LOSS = 1e-5
 GRADIENT = 1e-4  # and every other tensor, relative to the largest element
-
-
-def first(results):
-    """Return the first output of a step, which is the loss."""
-    return float(results[0] if isinstance(results, tuple) else results)
-
-
-def by_steps(network, model, case, reference):
-    """Train step by step; return the losses, and what the network alone gives where it runs in between."""
-    alone = msdump.load(eval_graph(model, None), state_of=network) if reference.outputs else None
-    losses, outputs = [], []
-    for inputs in case.steps(reference):
-        losses.append(first(network.train_step(*inputs)))
-        if alone:
-            outputs.append(alone(inputs[0])[0])
-    return losses, outputs
-
-
-class Losses:
-    """A callback that keeps the losses."""
-
-    def __init__(self):
-        """Keep none yet."""
-        self.losses = []
-
-    def step_end(self, run_context):
-        """Keep one."""
-        self.losses.append(first(run_context.original_args().net_outputs))
-
-
-def by_model(network, model, case, reference):
-    """Train two epochs in sink mode, then evaluate; return the losses and the metrics."""
-    every = list(case.steps(reference))
-    batches = every[: len(every) // 2]
-    loop = msdump.Model(network, eval_graph(model), metrics=["loss", "accuracy"])
-    callback = Losses()
-    loop.train(2, batches, callbacks=callback, dataset_sink_mode=True)
-    metrics = loop.eval(batches, dataset_sink_mode=True)
-    return callback.losses, [[metrics["loss"], metrics["accuracy"]]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """How a network was trained.
-
-    Attributes:
-        batch: Draws data and labels from the reference's generator.
-        choices: Arguments of ``step_graph``.
-        masks: The operator in files whose second output is the mask of a Dropout: the reference's masks
-            are fed, those of the steps that it dumped.
-        train: Trains the network.
-    """
-
-    batch: Callable[[np.random.RandomState], tuple[np.ndarray, np.ndarray]]
-    choices: Mapping[str, Any] = field(default_factory=dict)
-    masks: str = ""
-    train: Any = by_steps
-
-    def steps(self, reference):
-        """Yield what each step is fed."""
-        batches = np.random.RandomState(0)
-        if not self.masks:
-            for _ in reference.losses:
-                yield self.batch(batches)
-        for operators in reference.files.values() if self.masks else ():
-            yield *self.batch(batches), 1 - operators[self.masks]["output.1"]
-
-
-def floats(rng, *shape):
-    """Draw normal values."""
-    return rng.randn(*shape).astype(np.float32)
-
-
-def classes(rng, count, *shape):
-    """Draw labels."""
-    return rng.randint(0, count, shape).astype(np.int32)
-
-
-def labelled_rows(rng):
-    """Draw a batch whose rows are drawn one by one, each with its label."""
-    rows = [(floats(rng, 6), classes(rng, 3)) for _ in range(4)]
-    return np.stack([data for data, _ in rows]), np.stack([label for _, label in rows])
-
-
-CASES = {
-    "momentum": Case(lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5))),
-    "convbn": Case(lambda rng: (floats(rng, 4, 1, 8, 8), classes(rng, 3, 4))),
-    "adam": Case(
-        lambda rng: (floats(rng, 4, 6), floats(rng, 4, 2)),
-        {"loss": "mse", "optimizer": "adam:0.01,weight_decay=0.02"},
-        masks="Dropout.Default_network-WithLossCell__backbone-MLP_drop-Dropout_Dropout-op0",
-    ),
-    "attention": Case(
-        lambda rng: (classes(rng, 10, 2, 5), classes(rng, 3, 2)),
-        {"optimizer": "adamw:0.01,weight_decay=0.1"},
-    ),
-    "datasink": Case(labelled_rows, train=by_model),
-    "fixedscale": Case(
-        lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5)), {"precision": "float16", "loss_scale": 1024}
-    ),
-    "lossscale": Case(
-        lambda rng: (floats(rng, 5, 8), classes(rng, 4, 5)),
-        {
-            "precision": {"fc1": "float16", "fc2": "float16"},
-            "loss_scale": "dynamic:1048576,factor=64,window=2",
-        },
-    ),
-}
-
-
-def with_masks(step):
-    """Return a step whose Dropout takes its random numbers from one more input of the graph."""
-    (function,) = (item for item in step.functions if item.name == "Dropout")
-    (random,) = (node for node in function.node if node.op_type == "RandomUniformLike")
-    (dropout,) = (node for node in step.graph.node if node.op_type == "Dropout")
-    function.input.append("numbers")
-    random.CopyFrom(helper.make_node("Identity", ["numbers"], random.output))
-    dropout.input.append("numbers")
-    (shape,) = (info.type for info in step.graph.value_info if info.name == dropout.output[0])
-    step.graph.input.add(name="numbers", type=shape)
-    return step
 
 
 @dataclass(frozen=True)
@@ -166,20 +47,19 @@ class Trained:
     files: golden_data.Files
 
     def theirs(self):
-        """Return the reference's files under our names, without what it alone has."""
-        table, files = Expected(self.name), {}
+        """Return the reference's files under our names, but for places that it alone has."""
+        table, files = expected(self.name), {}
         names = {in_files(theirs): in_files(ours) for theirs, ours in table.names.items()}
         for place in self.golden.files.keys() - table.places:
             numbers = renumbered(self.golden.files[place])
             for operator, slot, array in flat(self.golden.files[place]):
                 name = numbers.get(operator, operator)
-                if not table.tells("theirs", place, f"{name} {slot}"):
-                    files[place, f"{names.get(name, name)} {slot}"] = array
+                files[place, f"{names.get(name, name)} {slot}"] = array
         return files
 
     def ours(self):
         """Return our files, without what the reference has not."""
-        table = Expected(self.name)
+        table = expected(self.name)
         return {
             (place, f"{operator} {slot}"): array
             for place, operators in self.files.items()
@@ -215,10 +95,8 @@ def trained(request, tmp_path_factory):
     with opened(tmp_path_factory.mktemp(name)) as door:
         reference.config["common_dump_settings"]["path"] = str(door.path)
         door.configure({**reference.config, "msdump": {"naming": "2.7"}})
-        model = golden_nets.model(name, next(case.steps(reference))[0], reference.weights)
-        step = step_graph(model, **{"optimizer": "momentum:0.1,0.9", **case.choices})
-        network = door.load(with_masks(step) if case.masks else step)
-        losses, outputs = case.train(network, model, case, reference)
+        model, step = derived(name, reference)
+        losses, outputs = case.train(door.load(step), model, case, reference)
         yield Trained(name, reference, losses, outputs, *golden_data.dumped(door.rank))
 
 
@@ -232,7 +110,7 @@ def test_losses(trained):
 
 def test_iterations(trained):
     """The same graphs have the same iterations, in folders and in the history."""
-    table = Expected(trained.name)
+    table = expected(trained.name)
 
     assert sorted(trained.golden.files.keys() - table.places) == sorted(trained.files)
     assert trained.golden.history | table.histories == trained.history
@@ -240,7 +118,7 @@ def test_iterations(trained):
 
 def test_execution_order(trained):
     """The same operators run, under the reference's names or those that the table tells."""
-    table = Expected(trained.name)
+    table = expected(trained.name)
 
     assert trained.golden.csv.keys() == trained.csv.keys()
     for graph, rows in trained.golden.csv.items():
@@ -265,7 +143,7 @@ def test_files(trained):
 
 def test_types_and_shapes(trained):
     """Every file has the reference's element type and shape."""
-    table = Expected(trained.name)
+    table = expected(trained.name)
 
     for place, name, theirs, ours in trained.pairs():
         assert table.tells("halved", place, name) == (theirs.dtype != ours.dtype), name
@@ -275,23 +153,49 @@ def test_types_and_shapes(trained):
 
 def test_values(trained):
     """Every file holds the reference's values: gradients, inputs written in place, parameters."""
-    table = Expected(trained.name)
+    table = expected(trained.name)
 
     for place, name, theirs, ours in trained.pairs():
-        expected, values = theirs.reshape(-1), ours.reshape(-1)
+        true, values = theirs.reshape(-1), ours.reshape(-1)
         if table.tells("halved", place, name):
             half = ours.size // 2
-            expected, values = np.frombuffer(theirs.tobytes()[: 4 * half], np.float32), values[:half]
+            true, values = np.frombuffer(theirs.tobytes()[: 4 * half], np.float32), values[:half]
         if not table.tells("values", place, name):
-            wide = expected.astype(np.float64)
+            wide = true.astype(np.float64)
             limit = GRADIENT * np.abs(wide, where=np.isfinite(wide), out=np.zeros_like(wide)).max(initial=0)
             np.testing.assert_allclose(wide, values, rtol=0, atol=limit, err_msg=f"{place} {name}")
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_order(name):
+    """Every operator of a step stands behind what it reads."""
+    _, step = derived(name, golden_data.golden(name))
+
+    known = {item.name for items in (step.graph.input, step.graph.initializer) for item in items}
+    for node in step.graph.node:
+        assert set(node.input) - {""} <= known, node.name
+        known.update(node.output)
+
+
+def test_steps_are_the_same_in_every_process():
+    """No step graph depends on the order of a set, which each process has another one of."""
+    program = "from tests.training import golden_cases as g; print(*[g.digest(name) for name in g.CASES])"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert elsewhere.stdout.split() == [digest(name) for name in CASES]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_table(name):
     """Every row of the table is about something that the reference has."""
-    reference, table = golden_data.golden(name), Expected(name)
+    reference, table = golden_data.golden(name), expected(name)
     operators = {operator for listed in reference.files.values() for operator in listed}
 
     assert {in_files(theirs) for theirs in table.names} <= operators
@@ -301,11 +205,10 @@ def test_table(name):
 @pytest.mark.parametrize("column", COLUMNS)
 def test_table_of_slots(trained, column):
     """Every slot of the table is there."""
-    table = Expected(trained.name)
-    files = trained.golden.files if column == "theirs" else trained.files
+    table = expected(trained.name)
     slots = [
         (place, f"{operator} {slot}")
-        for place, operators in files.items()
+        for place, operators in trained.files.items()
         for operator, slot, _ in flat(operators)
     ]
 
