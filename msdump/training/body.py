@@ -79,6 +79,25 @@ class Body:
         """Return a float32 value, a learning rate for instance, in the element type of the tensors."""
         return value if self._element is FLOAT32 else str(self.CastLike(value, self._pattern))
 
+    def scatter_sum(
+        self, op_type: str, shape: str, indices: str, updates: str, **attributes: Constant
+    ) -> str:
+        """Sum values into zeros of a shape; half types in float32, as onnxruntime sums no others there.
+
+        Args:
+            op_type: ``ScatterND`` or ``ScatterElements``, which tell what indices mean.
+            shape: Shape of the sum, a value.
+            indices: Places of the values.
+            updates: The values, of the function's element type.
+            attributes: Attributes of the operator.
+        """
+        is_half = self._element.numpy.itemsize < FLOAT32.numpy.itemsize
+        zeros = self.Expand(np.zeros((), np.float32) if is_half else 0.0, shape)
+        wide = self.Cast(updates, to=FLOAT32.onnx) if is_half else updates
+        add = getattr(self, op_type)
+        total = str(add(zeros, indices, wide, reduction="add", **attributes))
+        return self.of_element(total) if is_half else total
+
     def _number(self, number: float) -> str:
         constant = self._constant(np.array(number, np.float32))
         # a small type is computed in float32 on an emulated device: the constant takes the type that comes in

@@ -56,20 +56,20 @@ def unsorted_segment_sum(op: Body, x: str, segments: str, *, num_segments: int, 
     shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
     # ScatterND takes int64 alone
     rows = op.Unsqueeze(op.Cast(segments, to=INT64), [-1])
-    return str(op.ScatterND(op.Expand(0.0, shape), rows, x, reduction="add"))
+    return op.scatter_sum("ScatterND", shape, rows, x)
 
 
 @operator("GatherDGradV2")
 def gather_d_grad(op: Body, x: str, _dim: str, index: str, dy: str, *, dim: int) -> str:
     """Sum a gradient into the elements that were looked up along an axis."""
-    return str(op.ScatterElements(op.Expand(0.0, op.Shape(x)), index, dy, axis=dim, reduction="add"))
+    return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
 
 
 @operator("ScatterNd", element=1)
 def scatter_nd(op: Body, indices: str, updates: str, shape: str, *, batch_dims: int) -> str:
     """Sum parts into zeros of a shape at places that are told by several indices each."""
     if not batch_dims:
-        return str(op.ScatterND(op.Expand(0.0, shape), indices, updates, reduction="add"))
+        return op.scatter_sum("ScatterND", shape, indices, updates)
     taken = op.GatherND(_numbered(op, shape), indices, batch_dims=batch_dims)
     return _scattered(op, updates, taken, shape)
 
@@ -82,6 +82,6 @@ def _numbered(op: Body, shape: str) -> str:
 
 def _scattered(op: Body, dy: str, numbers: str, shape: str) -> str:
     """Sum a gradient into the elements of a shape that have these numbers."""
-    flat = op.Expand(0.0, op.ReduceProd(shape, keepdims=1))
-    total = op.ScatterElements(flat, op.Reshape(numbers, [-1]), op.Reshape(dy, [-1]), axis=0, reduction="add")
+    places, values = op.Reshape(numbers, [-1]), op.Reshape(dy, [-1])
+    total = op.scatter_sum("ScatterElements", op.ReduceProd(shape, keepdims=1), places, values, axis=0)
     return str(op.Reshape(total, shape))

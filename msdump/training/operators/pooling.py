@@ -118,8 +118,6 @@ def max_pool_grad(
         ceil_mode=ceil_mode,
         outputs=2,
     )
-    flat = op.Expand(0.0, op.Reshape(op.Size(x), [1]))
-    summed = op.ScatterElements(
-        flat, op.Reshape(indices, [-1]), op.Reshape(dy, [-1]), axis=0, reduction="add"
-    )
+    count, places = op.Reshape(op.Size(x), [1]), op.Reshape(indices, [-1])
+    summed = op.scatter_sum("ScatterElements", count, places, op.Reshape(dy, [-1]), axis=0)
     return str(op.Reshape(summed, op.Shape(x)))
