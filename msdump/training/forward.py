@@ -208,7 +208,6 @@ class ForwardWriter:
             self._graph.name or "step",
             [info(tensor) for tensor in self.inputs],
             outputs,
-            [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
             value_info=[info(tensor) for tensor in self._op.results() if tensor.name not in written],
         )
         model = helper.make_model(
@@ -218,6 +217,9 @@ class ForwardWriter:
             ir_version=max(self._graph.ir_version, IR_VERSION),
             producer_name="msdump",
         )
+        # in their place at once: a graph that is put into a model is copied as a whole
+        for name, array in self.weights.items():
+            _write_tensor(model.graph.initializer.add(), name, array)
         if self._op.bindings:
             model.training_info.add()
         for name, value in self._op.bindings.items():
@@ -233,3 +235,14 @@ class ForwardWriter:
         return [
             helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items() if domain
         ]
+
+
+def _write_tensor(tensor: onnx.TensorProto, name: str, array: np.ndarray) -> None:
+    """Write an array into a tensor of a model."""
+    if array.dtype.kind not in "fiub" or array.dtype.byteorder == ">":
+        tensor.CopyFrom(numpy_helper.from_array(array, name))
+        return
+    tensor.name = name
+    tensor.data_type = dtypes.from_numpy(array.dtype).onnx
+    tensor.dims.extend(array.shape)
+    tensor.raw_data = array.tobytes()

@@ -47,7 +47,9 @@ class TrainedParameter:
 
     def moments(self, state: Variables, prefix: str, first: float = 0.0) -> StepTensor:
         """Add a variable of the parameter's shape and type, ``moments.fc1.weight``."""
-        array = np.full(self.variable.sizes(), first, self.variable.dtype.numpy)
+        array = np.zeros(self.variable.sizes(), self.variable.dtype.numpy)
+        if first:
+            array.fill(first)
         return state(f"{prefix}.{self.variable.name}", array)
 
 
