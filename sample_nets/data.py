@@ -71,6 +71,14 @@ def batches(labelled: Labelled, batch: int) -> list[Labelled]:
     return [(images[start : start + batch], labels[start : start + batch]) for start in starts]
 
 
+def share(batch: Labelled, rank: int, ranks: int) -> Labelled:
+    """Return the part of a batch that a rank takes; all parts have one size."""
+    images, labels = batch
+    size = len(labels) // ranks
+    part = slice(rank * size, (rank + 1) * size)
+    return images[part], labels[part]
+
+
 def texts(step: int, batch: int, sequence: int, vocabulary: int) -> dict[str, np.ndarray]:
     """Return token ids, mask and segments of English text, int64 (batch, sequence) each.
 

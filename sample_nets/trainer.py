@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import msdump
+from msdump import communication
 from msdump.cli import closed_pipe
 from sample_nets.build import CACHE, build
-from sample_nets.data import Labelled, batches
+from sample_nets.data import Labelled, batches, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +39,34 @@ class Task:
 
 @closed_pipe.quiet()
 def train(task: Task) -> None:
-    """Train and test a sample network as the command line says."""
+    """Train and test a sample network as the command line says.
+
+    Ranks of a launcher train it together: each takes its share of every batch, their gradients are
+    averaged, and the first one reports.
+    """
+    rank, ranks = communication.get_rank(), communication.get_group_size()
     options = _options(task)
+    if options.batch % ranks:
+        sys.exit(f"--batch {options.batch} cannot be shared by {ranks} ranks")
     started = time.perf_counter()
     model = build(task.name, options.cache, batch="N", seed=options.seed)
     shared = {"precision": options.precision, "device_target": os.environ.get("DEVICE_TARGET") or "CPU"}
     step = msdump.training.step_graph(
         model,
         optimizer=options.optimizer,
-        sizes={"N": options.batch},
+        sizes={"N": options.batch // ranks},
         loss_scale=options.loss_scale,
+        data_parallel=ranks > 1,
         **shared,
     )
     trainer = msdump.Model(msdump.load(step), msdump.training.eval_graph(model, **shared), {"accuracy"})
     images, tests = task.data()
-    dataset = batches(images, options.batch)
+    dataset = [share(batch, rank, ranks) for batch in batches(images, options.batch)]
     steps, epochs = options.steps or len(dataset), 1 if options.steps else options.epochs
     monitors = [msdump.LossMonitor(max(1, min(steps * epochs // 8, len(dataset)))), msdump.ProgressBar()]
-    trainer.train(epochs, list(islice(cycle(dataset), steps)), monitors)
+    trainer.train(epochs, list(islice(cycle(dataset), steps)), monitors if rank == 0 else [])
+    if rank > 0:
+        return
     accuracy = trainer.eval([tests])["accuracy"]
     seconds = time.perf_counter() - started
     print(f"{steps * epochs} steps in {seconds:.1f} s, test accuracy {100 * accuracy:.1f} %")
@@ -67,7 +79,9 @@ def _options(task: Task) -> argparse.Namespace:
     shown = "(default: %(default)s)"
     parser.add_argument("--epochs", type=int, default=task.epochs, help=f"passes over the images {shown}")
     parser.add_argument("--steps", type=int, help="so many steps in place of whole passes")
-    parser.add_argument("--batch", type=int, default=task.batch, help=f"images of a step {shown}")
+    parser.add_argument(
+        "--batch", type=int, default=task.batch, help=f"images of a step, of all ranks {shown}"
+    )
     parser.add_argument("--optimizer", default=task.optimizer, help=f"its name and numbers {shown}")
     parser.add_argument("--precision", help="float16 or bfloat16: what the network computes in")
     parser.add_argument("--loss-scale", help="a number, or dynamic:65536,factor=2,window=2000")

@@ -5,14 +5,25 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 # Print the absolute path of the folder that a dump goes to, made if missing: dump_folder NAME [FOLDER]
-# Without a FOLDER it is a new one below out/.
+# Without a FOLDER it is a new one below out/, the same for all ranks of a launcher.
 dump_folder() {
     local folder=${2:-}
-    if [ -z "$folder" ]; then
+    if [ -z "$folder" ] && [ -n "${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE:-${SLURM_NTASKS:-${WORLD_SIZE:-}}}}" ]; then
+        folder=$MSDUMP_ROOT/out/$1_job_$(launch_number)
+    elif [ -z "$folder" ]; then
         mkdir -p "$MSDUMP_ROOT/out" || return
         folder=$(mktemp -d "$MSDUMP_ROOT/out/$1_$(date +%Y%m%d_%H%M%S)_XXXX") || return
     fi
     mkdir -p "$folder" && (cd "$folder" && pwd)
+}
+
+# Print what tells this launch from others: the number of the job, or the launcher's process and when it began.
+launch_number() {
+    if [ -n "${SLURM_JOB_ID:-}" ]; then
+        echo "$SLURM_JOB_ID"
+    else
+        echo "${PPID}_$(cut -d ' ' -f 22 "/proc/$PPID/stat")"
+    fi
 }
 
 # Run the network on Ascend O0 where the environment names no other device or level.

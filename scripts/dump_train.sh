@@ -4,7 +4,8 @@
 #
 #     bash scripts/dump_train.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 40 MB (a new one below out/ by default).
+# FOLDER is where the dump goes, about 40 MB (a new one below out/ by default). Ranks train together, each with a
+# part of every batch, and each dumps into its directory: mpirun -n 2 --allow-run-as-root bash scripts/dump_train.sh
 # DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (40) and BATCH (32) are taken from
 # the environment.
 set -euo pipefail

@@ -1,6 +1,7 @@
 """Print what a dump shows of training: files of the backward pass, a weight before and after each step.
 
-``python scripts/show_training.py FOLDER`` reads a dump of MindSpore's tree, of any number of ranks.
+``python scripts/show_training.py FOLDER`` reads a dump of MindSpore's tree: of all ranks, or where a launcher
+has started it, of the rank that it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import msdump
+from msdump import communication
 from msdump.cli import closed_pipe
 from msdump.errors import MsdumpError
 from msdump.record import IO
@@ -26,7 +28,10 @@ UPDATES = ("ApplyMomentum", "Adam", "AdamWeightDecay", "SGD")
 
 def findings(folder: Path) -> Iterator[str]:
     """Yield lines on every training graph of a dump."""
+    own = communication.get_rank() if communication.get_group_size() > 1 else None
     for number, rank in msdump.open_dump(folder).ranks.items():
+        if own not in {None, number}:  # its ranks may still be writing
+            continue
         graphs = (graph for network in rank.networks.values() for graph in network.graphs.values())
         for graph in graphs:
             steps = {step: iteration.records for step, iteration in graph.iterations.items()}
