@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +51,9 @@ def _is_current(path: Path, name: str) -> bool:
 def write(path: Path, model: ir.Model) -> None:
     """Write a model, its folder where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Complete or not there: an interrupted build must not leave half a model under this name.
-    unfinished = path.with_suffix(".part")
+    # Complete or not there: an interrupted build must not leave half a model under this name, nor do ranks
+    # that build at the same time.
+    unfinished = path.with_suffix(f".{os.getpid()}.part")
     ir.save(model, unfinished, format="protobuf")
     unfinished.replace(path)
 
