@@ -108,7 +108,8 @@ class Network:
             _warn_of_unseen(graph)
         self._collectives = collectives_of(graph, plan, context)
         self._program = _program(self.graph, self._device, context, self._collectives)
-        self._program_runs = Runs(self._program, self._variables)
+        joins = context.device_target is DeviceTarget.CPU
+        self._program_runs = Runs(self._program, self._variables, joins=joins)
         self._recorder = Recorder(
             self.graph,
             self.plan,

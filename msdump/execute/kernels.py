@@ -111,6 +111,18 @@ class KernelFactory:
             return self._optional_kernel(node)
         return self._present_kernel(node, fed)
 
+    def as_one(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
+        """Compile the parts of a fused operator to one session, with no other way for them.
+
+        Args:
+            node: The operator.
+            fed: Its non-weight inputs.
+
+        Raises:
+            Exception: The runtime cannot.
+        """
+        return self._session_kernel(node, fed, self._roundings(node))
+
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
         """Run an operator whose kernel refuses the values of this run; the next run tries the kernel again.
 
