@@ -240,6 +240,30 @@ def test_a_state_that_is_not_finite_is_told(caplog):
     assert "the loss is not finite: 'w' held such values before the step" in caplog.text
 
 
+BATCHES = {
+    "a batch with NaN": (np.nan, "t", "'t' held such values before the step"),
+    "an infinity that makes the loss": (np.inf, "t", "'t' held such values before the step"),
+    "a mask of infinities": (-np.inf, "mask", "Default/Log-op0 made the first one of finite inputs"),
+}
+
+
+@pytest.mark.parametrize(("number", "name", "expected"), BATCHES.values(), ids=BATCHES)
+def test_a_batch_that_is_not_finite(caplog, number, name, expected):
+    """A batch is told where it made the loss; infinities that are meant do not hide an operator's fault."""
+    text = steps.PLAIN.replace(
+        "(float[n,3] x, float[n,2] t)", "(float[n,3] x, float[n,2] t, float[n,2] mask)"
+    )
+    text = text.replace("[sub] d = Sub(y, t)", "ignored = Exp(mask) z = Add(y, ignored) [sub] d = Sub(z, t)")
+    if name == "mask":
+        text = text.replace("Mul(d, d)", "Log(d)")
+    batch = {"x": steps.X, "t": steps.T, "mask": np.zeros_like(steps.T)}
+    network = steps.plain(text)
+
+    network.train_step(**batch | {name: np.full_like(steps.T, number)})
+
+    assert f"the loss is not finite: {expected}" in caplog.text
+
+
 def test_initial_values_are_computed_when_training_begins():
     """Inference has the file's weights; the first step begins with the initialization's, once."""
     network = msdump.load(initialised())

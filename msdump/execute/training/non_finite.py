@@ -39,13 +39,19 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
         feeds: Everything that it was fed, variables included.
     """
     fed = {name: values.to_python(value) for name, value in feeds.items()}
-    faulty = [name for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)]
-    if faulty:
-        return f"{', '.join(map(repr, faulty))} held such values before the step"
+    faulty = {
+        name: item for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)
+    }
+    told = f"{', '.join(map(repr, faulty))} held such values before the step"
+    # infinities that the caller feeds may be meant, as those of a mask: then an operator is looked for first
+    if any(name in program.graph.variables or np.isnan(item).any() for name, item in faulty.items()):
+        return told
     search = _Search(program.graph)
     with contextlib.suppress(MsdumpError):  # what was found before the fault is told
         program.completed(feeds, search)
-    return search.found[0] if search.found else "a second run of the step made no such value"
+    if search.found:
+        return search.found[0]
+    return told if faulty else "a second run of the step made no such value"
 
 
 @dataclass(slots=True)

@@ -117,9 +117,9 @@ class TrainingState:
         ]
 
     def _faults(self, arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
-        for name in arrays.keys() - self._arrays.keys():
+        for name in sorted(arrays.keys() - self._arrays.keys()):
             yield f"there is no variable {name!r}{name_hint(name, self._arrays)}"
-        for name in self._arrays.keys() - arrays.keys():
+        for name in sorted(self._arrays.keys() - arrays.keys()):
             yield f"variable {name!r} is missing"
         yield from self.differences(arrays)
 
