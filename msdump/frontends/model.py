@@ -49,7 +49,7 @@ class Model:
         """The network that is evaluated.
 
         Raises:
-            InputError: There is none.
+            InputError: There is none, or it has a state of its own.
         """
         if self._eval is None:
             if self.train_network is self._network:
@@ -60,6 +60,11 @@ class Model:
             return self._network
         if not isinstance(self._eval, Network):
             self._eval = mindspore.load(self._eval, state_of=self._network)
+        if self._eval.shared is not self._network.shared:
+            raise InputError(
+                "Model: eval_network has a state of its own, which training does not change; load it with "
+                "msdump.load(model, state_of=network)"
+            )
         return self._eval
 
     def train(

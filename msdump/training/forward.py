@@ -92,8 +92,8 @@ class ForwardWriter:
             else:
                 self._lower(operator)
         precision.check()
-        outputs = tuple(self.tensor(value.name) for value in self._graph.outputs)
-        return tuple(precision.loss_input(self._op, item) for item in outputs) if layers else outputs
+        first, *others = (self.tensor(value.name) for value in self._graph.outputs)
+        return (precision.loss_input(self._op, first) if layers else first), *others
 
     def lower(self, node: Node, around: Place) -> None:
         """Write one operator in its training form.

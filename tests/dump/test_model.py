@@ -192,6 +192,12 @@ class TestLoop:
                 "the network is a training step alone",
             ),
             (lambda model: msdump.Model(model.train_network, metrics=["los"]), "did you mean 'loss'"),
+            (
+                lambda model: msdump.Model(
+                    model.train_network, msdump.load(msdump.training.eval_graph(dense())), ["loss"]
+                ).eval(batches()),
+                "eval_network has a state of its own",
+            ),
         ],
     )
     def test_wrong_calls_are_told(self, call, words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import msdump
@@ -172,6 +173,34 @@ def test_check_for_overflow_has_the_operators_of_the_device():
         ["Sub", "Mul", "Max", "Where", "LessOrEqual", "Or", "And", "Mul", "Where", "Where", "Add"]
         + ["Assign"] * 3
     )
+
+
+def test_overflow_is_that_of_all_ranks():
+    """A dynamic scale's check follows the mean over the ranks: an infinity of one is one of all."""
+    model = _step(precision="float16", loss_scale="dynamic", data_parallel=2)
+
+    order = [text.rpartition("/")[2] for text in _operators(model, "Default/")]
+    reductions = [number for number, name in enumerate(order) if name == "AllReduce"]
+    assert order.index("Reciprocal") < min(reductions)
+    assert max(reductions) < order.index("IsFinite")
+
+
+@pytest.mark.parametrize("op_type", ["CastLike", "Cast"])
+def test_casts_of_the_model_keep_their_meaning(op_type):
+    """A cast says its type itself; one to the type of another tensor follows that tensor."""
+    model = mlp()
+    (relu,) = [node for node in model.graph.node if node.op_type == "Relu"]
+    cast = onnx.helper.make_node(op_type, ["r_before"], ["r"], name="cast")
+    if op_type == "Cast":
+        cast.attribute.append(onnx.helper.make_attribute("to", onnx.TensorProto.FLOAT))
+    else:
+        cast.input.append("h")
+    relu.output[0] = "r_before"
+    model.graph.node.insert([*model.graph.node].index(relu) + 1, cast)
+
+    types = _types(step_graph(model, precision={"fc1": "float16"}, device_target="Ascend"))
+
+    assert (10, {"Cast": 1, "CastLike": 10}[op_type]) == (types["r_before"], types["r"])
 
 
 @pytest.mark.parametrize(

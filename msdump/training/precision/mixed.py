@@ -71,6 +71,8 @@ class MixedPrecision:
         if not node.domain and node.op_type in _KEPT:
             self._write_kept(op, node, None if path else element)
         elif not node.domain and node.op_type in _OF_ANY_TYPE:
+            if node.op_type == "CastLike":
+                node = replace(node, outputs=(replace(node.outputs[0], dtype=node.input(1).dtype),))
             with op.at(node.place):
                 self._write(op, node)
         else:
@@ -88,10 +90,7 @@ class MixedPrecision:
         """
         for path in self._layers:
             if path and path not in self._met:
-                raise InputError(
-                    f"precision: no operator with weights or activations lies in layer {path!r}"
-                    f"{name_hint(path, self._met)}"
-                )
+                raise InputError(f"precision: no operator lies in layer {path!r}{name_hint(path, self._met)}")
 
     def _layer(self, place: Place) -> tuple[str, DType | None]:
         """Return the innermost layer around a place that has a type of its own, and that type."""
