@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from msdump.errors import GraphError
 from msdump.training import step_graph
 from tests.training.differences import WEIGHTED, check, one_operator, outputs_of
 
@@ -139,3 +140,16 @@ def test_types_behind_functions():
     model.graph.node.append(helper.make_node("Relu", ["square"], ["y0"], name="relu"))
 
     check(model, IMAGES.shape, step=1 / 128, tolerance=1e-3)
+
+
+def test_sum_of_a_skip_connection():
+    """The sum that a skip normalisation hands on has a gradient, mean and variance have no type."""
+    arguments = _skip("SkipLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4))
+    model = one_operator(*arguments[:3], 4, *arguments[4:])
+
+    with pytest.raises(GraphError, match="the types of what .*SkipLayerNormalization writes are not known"):
+        step_graph(model, WEIGHTED)
+
+    model.graph.node[0].output[:] = ["normal", "", "", "total"]
+    model.graph.node.append(helper.make_node("Mul", ["normal", "total"], ["y0"], name="product"))
+    check(model, X.shape, step=1 / 128, tolerance=1e-3)

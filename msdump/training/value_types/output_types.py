@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from onnx import helper
 
+from msdump.errors import GraphError
 from msdump.graph.graph import Node
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter
@@ -49,6 +50,11 @@ def inferred(
     width = _attention_width(node, inputs)
     if width is not None and inputs[0] is not None:
         return tuple(StepTensor(name, inputs[0].dtype, (*inputs[0].shape[:-1], width)) for name in names)
+    if node.domain:
+        raise GraphError(
+            f"{node.operator.full_name}: the types of what {node.domain}.{node.op_type} writes are not known, "
+            "which gradients need"
+        )
     given = ["" if item is None else item.name for item in inputs]
     attributes: dict[str, Any] = dict(node.attributes)
     alone = helper.make_node(node.op_type, given, list(names), domain=node.domain, **attributes)
