@@ -52,8 +52,8 @@ def inferred(
         return tuple(StepTensor(name, inputs[0].dtype, (*inputs[0].shape[:-1], width)) for name in names)
     if node.domain:
         raise GraphError(
-            f"{node.operator.full_name}: the types of what {node.domain}.{node.op_type} writes are not known, "
-            "which gradients need"
+            f"{node.operator.full_name}: what {node.domain}.{node.op_type} writes is of unknown type, "
+            "but gradients need it"
         )
     given = ["" if item is None else item.name for item in inputs]
     attributes: dict[str, Any] = dict(node.attributes)
