@@ -40,7 +40,7 @@ test_torch() {
         [ -z "${CI:-}" ]
         return
     fi
-    run_tests .venv-torch tests/frontends/torchair tests/training
+    run_tests .venv-torch tests/frontends/torchair tests/training/test_torch_*.py
 }
 
 # Print the program of a version of Python, nothing where there is none: find_version 3.12
