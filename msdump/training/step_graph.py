@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -25,6 +26,8 @@ from msdump.training.precision.mixed import Layers, layers_of
 from msdump.training.scopes import ROOT, WITH_LOSS
 from msdump.training.symbols import Shape, StepTensor
 from msdump.training.writer import StepWriter
+
+_log = logging.getLogger("msdump.training")
 
 
 def step_graph(
@@ -188,7 +191,10 @@ class _Step:
         backward = BackwardPass(self._op, tuple(self._op.operators), [item.name for item in parameters])
         backward.run(loss, seed)
         pairs = [(item, backward.gradient(item)) for item in parameters]
-        return [(item, gradient) for item, gradient in pairs if gradient is not None]
+        trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
+        if not trained:
+            _log.warning("%s: nothing is trained: the loss depends on no parameter", self._graph.source)
+        return trained
 
     def _rest(self, optimizer: Optimizer) -> Rest:
         """Return what follows the gradients."""

@@ -62,8 +62,10 @@ COMMANDS = {
     "msaccucmp": (*ACCUCMP, "--help"),
     "sample": (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
     "sample's help": (sys.executable, "sample_nets/mini/run.py", "--help"),
+    "training": (sys.executable, "sample_nets/lenet/train_lenet.py", "--steps", "1", "--cache", "{out}"),
     "acl": (sys.executable, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
     "compare_watched": (sys.executable, "scripts/compare_watched.py", "{dump}"),
+    "show_training": (sys.executable, "scripts/show_training.py", "{dump}"),
     "compare_watched's help": (sys.executable, "scripts/compare_watched.py", "--help"),
 }
 

@@ -95,6 +95,15 @@ def test_operator_without_gradient_is_named(tmp_path, model, monkeypatch):
     assert "_backbone-MLP/relu-ReLU/ReLU: ai.onnx.Relu has no gradient rule" in done.stderr
 
 
+def test_model_without_parameters_is_warned_of(tmp_path):
+    """A loss that depends on no parameter gives a step that trains nothing, which is said."""
+    done = call("graphs/quantized.onnx", "-o", tmp_path / "step.onnx")
+
+    assert done.exit_code == 0
+    warning = "msdump: warning: graphs/quantized.onnx: nothing is trained: the loss depends on no parameter\n"
+    assert warning == done.stderr
+
+
 def test_file_that_cannot_be_written_is_told(tmp_path, model):
     """A folder in the way is a failure of the run, exit code 1."""
     (tmp_path / "step.onnx").mkdir()

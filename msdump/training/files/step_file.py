@@ -35,13 +35,20 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
     if file.suffix != ".onnx":
         raise InputError(f"step graph {path!r}: its name must end in .onnx")
     paths: tuple[str, ...] = (path,)
-    weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if weights > most_bytes or model.ByteSize() > most_bytes:
+    if _size(model) > most_bytes:
         data = f"{file.name}.data"
         write_stream(str(file.parent), data, _taken_out(model, data))
         paths = (path, f"{path}.data")
     write_stream(str(file.parent), file.name, [model.SerializeToString()])
     return paths
+
+
+def _size(model: onnx.ModelProto) -> int:
+    """Return the bytes of a model, at least; protobuf tells no size above its limit."""
+    graph = model.graph
+    parts = (model.functions, graph.node, graph.value_info, graph.input, graph.output)
+    weights = sum(len(tensor.raw_data) + _SMALL for tensor in graph.initializer)
+    return weights + sum(part.ByteSize() for repeated in parts for part in repeated)
 
 
 def _taken_out(model: onnx.ModelProto, location: str) -> Iterator[bytes]:
