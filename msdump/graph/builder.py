@@ -20,7 +20,7 @@ from msdump.graph.updates import update_of
 from msdump.record import OperatorRef
 
 _OVERRIDABLE_SINCE: Final = 4  # before IR 4 every initializer had to be listed as an input
-_SCALAR_KINDS: Final = "biu"
+_SCALAR_KINDS: Final = "biuf"
 
 
 @dataclass(slots=True)
