@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msdump.training.operators.convolutions import CONVOLUTION, PRODUCTS, SUMS
 from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 Ints = tuple[int, ...]
 
-_NARROW: Final = 16
-"""Input channels of a group, below which products of matrices with them are slower than a convolution."""
+_WIDE: Final = 16
+"""Input channels from which on products of matrices with them are faster than a convolution."""
 
 _VOLUMES: Final = 5
 """Rank of the data of Conv3D, whose gradients take their inputs in another order than Conv2D's."""
@@ -57,7 +58,9 @@ def _conv(op: StepWriter, back: Backward) -> Gradients:
     if back.wants[0]:
         name, slots = ("Conv3D", (w, back.dy)) if x.rank == _VOLUMES else ("Conv2D", (back.dy, w))
         missing = unreached(node, w.sizes()[2:], structure)
-        dx = op.call(f"{name}BackpropInput", *slots, like=x, **structure, **_shape(w), missing=missing)
+        dx = op.call(
+            f"{name}BackpropInput", *slots, like=x, **structure, **_form(w, structure), missing=missing
+        )
     return dx, dw
 
 
@@ -66,14 +69,20 @@ def _filter_gradient(
 ) -> StepTensor:
     """Write the gradient of a weight that makes ``dy``'s forward value of ``x``."""
     name, slots = ("Conv3D", (x, dy)) if x.rank == _VOLUMES else ("Conv2D", (dy, x))
-    result: StepTensor = op.call(f"{name}BackpropFilter", *slots, like=w, **structure, **_shape(w))
+    result: StepTensor = op.call(f"{name}BackpropFilter", *slots, like=w, **structure, **_form(w, structure))
     return result
 
 
-def _shape(w: StepTensor) -> dict[str, Any]:
-    """Return what bodies have to know of a weight's shape."""
-    _, channels, *window = w.sizes()
-    return {"window": tuple(window), "narrow": int(channels < _NARROW and math.prod(window) > 1)}
+def _form(w: StepTensor, structure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what bodies have to know of a weight: the window's sizes, and the form that is fastest."""
+    filters, channels, *window = w.sizes()
+    if structure["group"] == 1 and (channels >= _WIDE or math.prod(window) == 1):
+        form = PRODUCTS
+    elif structure["group"] == filters and channels == 1 and set(structure["strides"]) == {1}:
+        form = SUMS
+    else:
+        form = CONVOLUTION
+    return {"window": tuple(window), "form": form}
 
 
 def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) -> Ints:

@@ -1,8 +1,8 @@
 """Gradients of convolutions in the form that is fastest for their structure.
 
 Matrix products are what a runtime does best. A weight's gradient is one product for each element of the
-window, or a convolution with batch and channels swapped; an input's is a convolution where windows are one
-step apart, else a transposed convolution. Shapes may be free but for the window's.
+window, or a convolution with batch and channels swapped; an input's is a convolution where channels are many
+and windows are one step apart, else a transposed convolution. Shapes may be free but for the window's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from typing import Any, Final
 from msdump.training.body import Body, operator
 
 Ints = tuple[int, ...]
+
+PRODUCTS: Final = "products"
+"""One group of many channels, or windows of one element: products of matrices."""
+SUMS: Final = "sums"
+"""Each channel has a filter of its own, and windows are one step apart: products of elements, summed."""
+CONVOLUTION: Final = "convolution"
+"""Anything else."""
 
 _END: Final = 2**62
 """Behind the end of any axis."""
@@ -29,7 +36,7 @@ def filter_gradient(
     dilations: Ints,
     group: int,
     window: Ints,
-    narrow: int,
+    form: str,
 ) -> str:
     """Return the gradient of a convolution's weight (out, in / group, *window).
 
@@ -42,16 +49,18 @@ def filter_gradient(
         dilations: Steps between the elements of a window.
         group: Number of groups of channels.
         window: Sizes of the weight behind its channels.
-        narrow: 1 where the input has so few channels that products with them are too thin.
+        form: ``PRODUCTS``, ``SUMS`` or ``CONVOLUTION``.
     """
-    if group > 1 or narrow:
+    if form == CONVOLUTION:
         return _by_convolution(op, dy, x, strides, pads, dilations, group, window)
-    swapped = _swapped(len(window))
     if any(pads):
         zeros = (0, 0)
         x = op.Pad(x, (*zeros, *pads[: len(window)], *zeros, *pads[len(window) :]))
-    lines = op.Transpose(x, perm=swapped)
+    if form == SUMS:
+        return _by_sums(op, dy, _parts(op, x, dy, strides, dilations, window), window)
+    swapped = _swapped(len(window))
     columns = op.Reshape(op.Transpose(dy, perm=swapped), (0, -1))
+    lines = op.Transpose(x, perm=swapped)
     products = [
         op.Gemm(columns, op.Reshape(part, (0, -1)), transB=1)
         for part in _parts(op, lines, dy, strides, dilations, window)
@@ -60,6 +69,14 @@ def filter_gradient(
         return str(op.Reshape(products[0], (0, -1, *window)))
     joined = op.Reshape(op.Concat(*products, axis=1), (0, len(products), -1))
     return str(op.Reshape(op.Transpose(joined, perm=[0, 2, 1]), (0, 0, *window)))
+
+
+def _by_sums(op: Body, dy: str, parts: Sequence[str], window: Ints) -> str:
+    """Sum over the batch, for each channel, what an element of the window meets times the gradient."""
+    axes = list(range(2, len(window) + 2))
+    images = [op.ReduceSum(op.Mul(part, dy), axes, keepdims=0) for part in parts]
+    joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
+    return str(op.Reshape(op.ReduceSum(joined, [0], keepdims=0), (0, 1, *window)))
 
 
 def _swapped(rank: int) -> list[int]:
@@ -117,7 +134,7 @@ def input_gradient(
     group: int,
     window: Ints,
     missing: Ints,
-    narrow: int,
+    form: str,
 ) -> str:
     """Return the gradient of a convolution's input.
 
@@ -131,11 +148,10 @@ def input_gradient(
         group: Number of groups of channels.
         window: Sizes of the weight behind its channels.
         missing: Rows and columns at the end of the padded input that no window reached.
-        narrow: 1 where the input has few channels.
+        form: ``PRODUCTS``, ``SUMS`` or ``CONVOLUTION``.
     """
     around = _around(window, pads, dilations)
-    is_dense = all(step == 1 for step in strides)
-    if is_dense and group == 1 and not narrow and min(around) >= 0:
+    if form == PRODUCTS and all(step == 1 for step in strides) and min(around) >= 0:
         return str(op.Conv(dy, _turned(op, w, window), pads=around, dilations=dilations))
     return str(
         op.ConvTranspose(
