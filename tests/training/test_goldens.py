@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.dump.conftest import opened
@@ -168,9 +169,10 @@ def test_values(trained):
 
 @pytest.mark.parametrize("name", CASES)
 def test_order(name):
-    """Every operator of a step stands behind what it reads."""
+    """A step is a valid model, whose operators each stand behind what they read."""
     _, step = derived(name, golden_data.golden(name))
 
+    onnx.checker.check_model(step, full_check=True)
     known = {item.name for items in (step.graph.input, step.graph.initializer) for item in items}
     for node in step.graph.node:
         assert set(node.input) - {""} <= known, node.name
