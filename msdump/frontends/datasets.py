@@ -11,20 +11,26 @@ from msdump.plan import Tree
 from msdump.session import Network
 
 
-def data_sink(network: Network, dataset: Iterable[Any], sink_size: Any = 1) -> Callable[[], Any]:
+def data_sink(
+    network: Network | Callable[..., Any], dataset: Iterable[Any], sink_size: Any = 1
+) -> Callable[[], Any]:
     """Return a function that runs a network on the next elements of a dataset, again and again.
 
     Args:
-        network: The network.
+        network: The network, or the method ``train_step`` of one: then it trains.
         dataset: Elements that are inputs in order (a tuple), inputs by name (a mapping), or the one
             input; it can be iterated over again and again.
         sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE), whose dump
             is configured anew before each call.
 
     Raises:
-        InputError: The size is no number from 1, or more than 1 where that is not possible.
+        InputError: Something else than a network; a size that is no number from 1, or more than 1 where
+            that is not possible.
     """
-    check_sink(network, "data_sink", sink_size)
+    owner = network if isinstance(network, Network) else getattr(network, "__self__", None)
+    if not isinstance(owner, Network):
+        raise InputError("data_sink: network: a network, or its method train_step, is expected")
+    check_sink(owner, "data_sink", sink_size)
     elements = repeated(dataset, "data_sink")
     lock = threading.RLock()
 

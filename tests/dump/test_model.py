@@ -113,6 +113,18 @@ class TestLoop:
 
         assert [(1, 3), (2, 6)] == [line[:2] for line in diary.lines[1:-1]]
 
+    def test_sink_of_a_step_trains(self):
+        """MindSpore's data_sink takes the step itself, and gives the last loss."""
+        one, two = trainer(), trainer()
+
+        sink = msdump.data_sink(one.train_step, batches(3), sink_size=2)
+        losses = [sink() for _ in range(3)]
+
+        expected = [two.train_step(*element) for _ in range(2) for element in batches(3)]
+        assert expected[1::2] == losses
+        with pytest.raises(InputError, match="data_sink: network: a network, or its method"):
+            msdump.data_sink(lambda x: x, batches())
+
     def test_callback_may_stop(self):
         """A request ends training after the step; the end is told."""
         diary = Diary(last=3)
