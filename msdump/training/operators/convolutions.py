@@ -8,7 +8,7 @@ and windows are one step apart, else a transposed convolution. Shapes may be fre
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msdump.training.body import Body, operator
@@ -71,7 +71,7 @@ def filter_gradient(
     return str(op.Reshape(op.Transpose(joined, perm=[0, 2, 1]), (0, 0, *window)))
 
 
-def _by_sums(op: Body, dy: str, parts: Sequence[str], window: Ints) -> str:
+def _by_sums(op: Body, dy: str, parts: Iterable[str], window: Ints) -> str:
     """Sum over the batch, for each channel, what an element of the window meets times the gradient."""
     axes = list(range(2, len(window) + 2))
     images = [op.ReduceSum(op.Mul(part, dy), axes, keepdims=0) for part in parts]
@@ -83,14 +83,16 @@ def _swapped(rank: int) -> list[int]:
     return [1, 0, *range(2, rank + 2)]
 
 
-def _parts(op: Body, x: str, dy: str, strides: Ints, dilations: Ints, window: Ints) -> list[str]:
-    """Return what each element of the window meets in the padded input, in the shape of the output."""
+def _parts(op: Body, x: str, dy: str, strides: Ints, dilations: Ints, window: Ints) -> Iterator[str]:
+    """Yield what each element of the window meets in the padded input, in the shape of the output.
+
+    Each is written when it is asked for, so that it can go before the next one comes.
+    """
     rank = len(window)
     axes = tuple(range(2, rank + 2))
     is_dense = all(step == 1 for step in strides)
     if not is_dense:  # the last window may leave rows at the end, as many as shapes alone tell
         reach = op.Add(op.Mul(op.Sub(op.Shape(dy, start=2), 1), strides), 1)
-    parts = []
     for place in itertools.product(*(range(size) for size in window)):
         starts = tuple(index * step for index, step in zip(place, dilations, strict=True))
         behind = [
@@ -98,8 +100,7 @@ def _parts(op: Body, x: str, dy: str, strides: Ints, dilations: Ints, window: In
         ]
         ends = tuple(-count if count else _END for count in behind) if is_dense else op.Add(reach, starts)
         is_whole = is_dense and not any(starts) and not any(behind)
-        parts.append(x if is_whole else op.Slice(x, starts, ends, axes, strides))
-    return parts
+        yield x if is_whole else op.Slice(x, starts, ends, axes, strides)
 
 
 def _by_convolution(
