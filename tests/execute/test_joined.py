@@ -99,6 +99,21 @@ def test_failing_operators_are_named(lenet, whole):
     assert np.isfinite(network.train_step(image, labels))
 
 
+def test_a_learning_rate_holds_for_one_step(lenet, whole):
+    """The whole takes a learning rate for a step, and its own in the others."""
+    network = msdump.load(lenet)
+    batch = next(_batches(1))
+    network.train_step(*batch)
+    weights = []
+
+    for rate in (0.0, None, 0.0, None):
+        network.train_step(*batch, **({} if rate is None else {"learning_rate": np.float32(rate)}))
+        weights.append(network.state()["fc3.bias"])
+
+    assert [3] == whole
+    assert weights[0].tolist() != weights[1].tolist() == weights[2].tolist() != weights[3].tolist()
+
+
 def test_a_free_batch_size_may_change(whole):
     """The whole takes other batch sizes in the next step, as operators do."""
     network = steps.plain()

@@ -47,12 +47,15 @@ class JoinedStep:
         """
         graph, self._program = program.graph, program
         node = _whole(graph)
-        weights = WeightStore(graph.weights)
-        factory = KernelFactory(graph, weights, runtime(), lambda _: None)
+        # the session reads the arrays where they lie: they live as long as the store
+        self._store = WeightStore(graph.weights)
+        factory = KernelFactory(graph, self._store, runtime(), lambda _: None)
         self._kernel = factory.as_one(node, {name: fed[name] for name in reads(node) if name in fed})
         self._results = [program.slots[node.outputs[position]] for _, position in self._kernel.outputs]
+        # a run need not feed again what this one overrides
+        constant = graph.weights.keys() - graph.variables
         names = (name for _, name in self._kernel.feeds)
-        self._weights = {name: weights.value(name) for name in names if name not in fed}
+        self._weights = {name: self._store.value(name) for name in names if name in constant}
 
     def completed(self, fed: Mapping[str, OrtValue | None]) -> Frame:
         """Run the network; return a frame of its program that holds inputs and outputs alone.
