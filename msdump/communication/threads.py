@@ -76,8 +76,10 @@ class ThreadTransport:
         wait = Wait(place, self._rank, self._hub.board, self._hub.limit)
         sent = [(peer, self._put(peer, channel, array)) for peer, array in sends]
         try:
+            # all at once: who is missing is told whole
+            self._until(lambda: [peer for peer, _ in receives if not self._has_come(peer, channel)], wait)
             for peer, array in receives:
-                self._fill(peer, channel, array, wait)
+                self._fill(peer, channel, array)
             self._until(lambda: [peer for peer, message in sent if not message.is_received], wait)
         except BaseException:
             self._take_back(channel, sent)
@@ -116,13 +118,12 @@ class ThreadTransport:
             self._hub.condition.notify_all()
         return message
 
-    def _fill(self, peer: int, channel: str, array: np.ndarray, wait: Wait) -> None:
-        mail = self._hub.mail
-        key = (peer, self._rank, channel)
-        # a rank that has ended may have sent before it did: its mail is looked at first
-        self._until(lambda: [] if mail.get(key) else [peer], wait)
+    def _has_come(self, peer: int, channel: str) -> bool:
+        return bool(self._hub.mail.get((peer, self._rank, channel)))
+
+    def _fill(self, peer: int, channel: str, array: np.ndarray) -> None:
         with self._hub.condition:
-            message = mail[key].popleft()
+            message = self._hub.mail[peer, self._rank, channel].popleft()
         array[:] = message.array  # outside the lock: other threads copy at the same time
         with self._hub.condition:
             message.is_received = True
