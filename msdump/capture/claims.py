@@ -7,11 +7,13 @@ import os
 from functools import partial
 
 from msdump.capture.process import Process
-from msdump.communication.world import current
+from msdump.communication.world import current, own
 from msdump.errors import DumpWriteError
 from msdump.plan import DumpPlan, Existing, Tree
 from msdump.store import existing
 from msdump.store.existing import ExistingFiles, RunPlace
+from msdump.store.layouts import Key, PathKind
+from msdump.store.write import rank_lock
 from msdump.store.write.sinks import reason
 
 _log = logging.getLogger("msdump.capture")
@@ -26,10 +28,32 @@ def claim(plan: DumpPlan, process: Process) -> None:
     Raises:
         DumpWriteError: Something lies there and the plan refuses it, or it cannot be removed.
     """
+    _hold_rank(plan)
     place = _place(plan)
     # two spellings of a path are one place
     identity = (os.path.realpath(place.root), place.rank, place.net, place.device)
     process.settle(identity, partial(_settle, plan, place))
+
+
+def _hold_rank(plan: DumpPlan) -> None:
+    """Let one process of all that a launcher has started be the rank.
+
+    Raises:
+        DumpWriteError: Another process is, or the directory of the rank cannot be made.
+    """
+    identity = current().identity
+    if identity.size == 1 or own() is not None or plan.files.tree is not Tree.RANKS:
+        return
+    directory = f"{plan.files.path.rstrip('/')}/{Key(PathKind.RANK, identity.rank).path}"
+    try:
+        is_ours = rank_lock.hold(directory, plan.files.path)
+    except OSError as error:
+        raise DumpWriteError(f"dump path {directory!r} cannot be made: {reason(error)}") from error
+    if not is_ours:
+        raise DumpWriteError(
+            f"{plan.source}: another process dumps into {directory} as rank {identity.rank} of its launcher:"
+            f" two processes were told this rank (here by {identity.launcher}), or two jobs share the path"
+        )
 
 
 def _place(plan: DumpPlan) -> RunPlace:

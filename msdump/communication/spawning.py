@@ -148,7 +148,7 @@ class RankThreads:
 
 
 def _world(transport: ThreadTransport, rank: int, size: int) -> World:
-    return World(Identity(rank, size, rank, THREADS), lambda _place: transport)
+    return World(Identity(rank, size, rank, THREADS), lambda _place: transport, transport)
 
 
 def _join(threads: Sequence[threading.Thread], most: float | None = None) -> None:

@@ -28,17 +28,18 @@ class World:
         groups: The groups of ranks.
     """
 
-    def __init__(self, identity: Identity, connect: Connect) -> None:
+    def __init__(self, identity: Identity, connect: Connect, transport: Transport | None = None) -> None:
         """Know who this is; nobody else is spoken to yet.
 
         Args:
             identity: Which rank this is.
             connect: Finds the other ranks, at the first collective.
+            transport: What tensors go by, where the others are known from the beginning.
         """
         self.identity = identity
         self.groups = RankGroups(identity.size)
         self._connect = connect
-        self._transport: Transport | None = None
+        self._transport = transport
         self._lock = threading.RLock()
         self._kept: dict[Hashable, Any] = {}
         self._at_end: list[Callable[[], None]] = []

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -11,7 +17,9 @@ import msdump
 from msdump import communication
 from msdump.cli.program import main
 from msdump.errors import RankError
-from tests.communication.models import collective, model, one
+from tests.communication.models import collective, model, one, saved
+
+ROOT = Path(__file__).parents[2]
 
 ASCEND = {"device_target": "Ascend"}
 CONTEXTS = {
@@ -206,3 +214,51 @@ def test_saturated_sum_is_told(tmp_path, configured, monkeypatch):
     for rank in msdump.open_dump(tmp_path / "dump").ranks.values():
         iterations = rank.networks["Net"].graphs[0].iterations
         assert {1: 2} == {number: len(each.records) for number, each in iterations.items() if each.records}
+
+
+SECOND = """
+import sys
+import numpy as np
+import msdump
+
+network = msdump.load("net.onnx", config="dump.json")
+print("loaded", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_rank_that_two_processes_were_told(tmp_path, configured):
+    """Of two processes that were told one rank the second is refused, until the first has ended."""
+    saved(tmp_path / "net.onnx", one("AllReduce"))
+    (tmp_path / "dump.json").write_text(json.dumps(configured()))
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "RANK_ID": "1", "RANK_SIZE": "2"}
+
+    def start():
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command = [sys.executable, "-c", SECOND]
+        return subprocess.Popen(command, cwd=tmp_path, env=variables, text=True, **pipes)
+
+    first = start()
+    assert "loaded\n" == first.stdout.readline()
+    _, refused = start().communicate("\n", 60)
+    first.communicate("\n", 60)
+    out, _ = start().communicate("\n", 60)
+
+    assert (
+        f"another process dumps into {tmp_path}/dump/rank_1 as rank 1 of its launcher:"
+        " two processes were told this rank (here by MindSpore), or two jobs share the path"
+    ) in refused
+    assert "loaded\n" == out
+
+
+def test_ranks_replace_their_own_files(tmp_path, configured):
+    """Ranks that replace what an earlier run left, at the same time, leave each other's files alone."""
+    config = configured(file_format="bin") | {"msdump": {"existing": "replace"}}
+
+    for _ in range(3):
+        run(one("AllReduce"), config, CONTEXTS["O2"], ranks=4, steps=2)
+
+    iterations = msdump.open_dump(tmp_path / "dump").iterations
+    assert [(device, step) for device in range(2) for step in range(2)] == sorted(
+        (each.key.device, each.key.step) for each in iterations
+    )

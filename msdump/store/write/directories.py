@@ -19,6 +19,8 @@ DIRECTORY_MODE: Final = 0o700  # as MindSpore and CANN make theirs: tensors may 
 LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """How a file that stands there is opened to be judged: through no link, and waiting for no pipe."""
 
+_ATTEMPTS: Final = 3
+
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
@@ -32,6 +34,14 @@ def open_directory(path: str, root: str = "") -> int:
     Raises:
         OSError: It cannot be opened or made, or a link stands below the root.
     """
+    for _ in range(_ATTEMPTS - 1):
+        # another process may remove a directory, because it is empty, between two steps
+        with contextlib.suppress(FileNotFoundError):
+            return _opened(path, root)
+    return _opened(path, root)
+
+
+def _opened(path: str, root: str) -> int:
     root = root.rstrip("/")
     if not root or not path.startswith(f"{root}/"):
         return _open_or_make(path)
