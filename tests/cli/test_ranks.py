@@ -105,6 +105,32 @@ def test_a_rank_that_fails_fails_the_run(run, tmp_path):
     assert 1 == len(tensors(tmp_path, "AllReduce.*.input.0.*"))
 
 
+def test_check_knows_collectives(run, tmp_path):
+    """A preview tells the files of a collective, and not that nothing could run it."""
+    saved(tmp_path / "net.onnx", one("AllReduce"))
+
+    done = CliRunner().invoke(main, ["check", "dump.json", "--model", "net.onnx"])
+
+    assert 0 == done.exit_code, done.output
+    assert "cannot run" not in done.output
+    assert "AllReduce" in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("DUMP_GE_GRAPH", "pid_*_deviceid_*"), ("MS_DEV_SAVE_GRAPHS", "rank_*")]
+)
+def test_graph_files_of_ranks_stand_apart(run, tmp_path, monkeypatch, name, expected):
+    """Files that show graphs, which all ranks call alike, have a directory for each rank."""
+    saved(tmp_path / "net.onnx", one("AllReduce"))
+    monkeypatch.setenv(name, "1")
+
+    done = run("net.onnx", "--ranks", "2", "--device-target", "Ascend", "--jit-level", "O2")
+
+    assert 0 == done.exit_code, done.output
+    first, second = ({path.name for path in folder.iterdir()} for folder in sorted(tmp_path.glob(expected)))
+    assert first == second
+
+
 REFUSED = {
     "model": (("none.onnx", "--ranks", "2"), {}, "none.onnx: the model cannot be read"),
     "no ranks": (("rank0.onnx", "--ranks", "0"), {}, "'--ranks'"),

@@ -20,6 +20,7 @@ from msdump import env
 from msdump.capture.graphs import ge_model
 from msdump.capture.graphs.ge_model import HostView, View
 from msdump.capture.process import Process
+from msdump.communication.world import current
 from msdump.counters import Counters
 from msdump.device.ascend import Ascend
 from msdump.encode import ge_onnx, ge_text
@@ -157,6 +158,8 @@ def requested(device_id: int) -> Request:
     if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
         _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
     root = env.read(env.GE_GRAPH_PATH)
+    if root is None and current().identity.size > 1:
+        root = "."  # other ranks write there, too: each has the directory of its process and device
     return Request(
         content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else "",
         env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL,

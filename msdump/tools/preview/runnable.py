@@ -17,6 +17,7 @@ from msdump.execute import values
 from msdump.execute.kernels import KernelFactory
 from msdump.execute.runtime import runtime
 from msdump.execute.weights import WeightStore
+from msdump.graph.collectives.calls import collective
 from msdump.graph.graph import Graph, Node
 from msdump.graph.order import reads
 
@@ -34,6 +35,8 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
     refusal_of: dict[Hashable, str] = {}
     for inner in graph.walk():
         for node in inner.operators:
+            if collective(node.domain, node.op_type) is not None:  # it has no kernel, and needs none
+                continue
             stand_ins = _stand_ins(inner, node)
             if stand_ins is None:
                 continue
