@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
@@ -24,11 +22,12 @@ from msdump.training.precision.wide_kernels import WIDE_KERNELS
 from msdump.training.scopes import ROOT, Place
 from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, use_of
 from msdump.training.value_types.inference import output_types
+from msdump.training.value_types.named_values import NamedValues
 
 __all__ = ["Item", "StepOperator", "StepTensor", "StepWriter"]
 
 
-class StepWriter:
+class StepWriter(NamedValues):
     """Writes operators one behind the other; every operator of ONNX is a method (``Mul(a, b)``).
 
     Methods of ONNX's operators take tensors and constants, attributes by keyword, and ``outputs`` (their
@@ -63,21 +62,18 @@ class StepWriter:
             drops: Whether Dropout drops anything.
             has_wide_kernels: Whether some kernels compute in float32 in place of half types, as on CPU.
         """
+        super().__init__()
         self.opset = opset
         self.batch_statistics = batch_statistics
         self.drops = drops
         self.operators: list[StepOperator] = []
         self.nodes: list[onnx.NodeProto] = []
-        self.types: dict[str, StepTensor] = {}
         self.functions: dict[tuple[str, str], onnx.FunctionProto] = {}
         self.place = ROOT
         self.bindings: dict[str, StepTensor] = {}
         self.wide: dict[str, StepTensor] = {}
         self.layouts: dict[tuple[str, str, tuple[int, ...]], StepTensor] = {}
         self.origins: dict[str, StepTensor] = {}
-        self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
-        self._names: set[str] = set()
-        self._counts: Counter[str] = Counter()
         self._has_wide_kernels = has_wide_kernels
         self._seeds = np.random.SeedSequence(seed)
 
@@ -292,26 +288,6 @@ class StepWriter:
         self.emit(name, [tensor], attributes, outputs=[output], domain=MINDSPORE_DOMAIN, primitive=name)
         return output
 
-    def constant(self, array: np.ndarray) -> StepTensor:
-        """Return a constant; equal ones are one value. Those that an operator reads are written."""
-        key = (array.tobytes(), array.dtype.str, array.shape)
-        if key not in self._constants:
-            name = self.free_name("constant")
-            self._constants[key] = self.declare(
-                StepTensor(name, dtypes.from_numpy(array.dtype), array.shape, array)
-            )
-        return self._constants[key]
-
-    def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for values that are still to come."""
-        self._names.update(names)
-
-    def declare(self, tensor: StepTensor) -> StepTensor:
-        """Note a value that comes from elsewhere: an input, a weight."""
-        self._names.add(tensor.name)
-        self.types[tensor.name] = tensor
-        return tensor
-
     def written(self) -> list[onnx.NodeProto]:
         """Return all nodes in order, behind the constants that they read."""
         read = set(names_read(self.nodes))
@@ -354,15 +330,6 @@ class StepWriter:
 
     def _value_name(self, op_type: str) -> str:
         return self.free_name(f"{self.place.cells[-1][0]}.{op_type}")
-
-    def free_name(self, base: str) -> str:
-        """Return a name that nothing has yet, and keep it."""
-        name = base
-        while name in self._names:
-            self._counts[base] += 1
-            name = f"{base}_{self._counts[base]}"
-        self._names.add(name)
-        return name
 
     def infer(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
         """Return the outputs of a node, typed by ONNX's shape inference.
