@@ -7,6 +7,7 @@ hands the result to the others.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -61,9 +62,23 @@ class Collectives:
             RankError: The ranks do not agree, or one of them does not come.
             InputError: There is no such group.
         """
-        ranks = self._world.groups.ranks(call.group)
+        member = self._member(call, operator)
+        if any(array.dtype.hasobject for array in arrays):
+            raise RankError(operator, "texts cannot go from rank to rank")
+        parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
+        mine = agreement.header(call, operator, parts, self._network)
+        # what goes by one channel must not mix where several networks run in threads of a rank
+        with self._world.keep(member.channel, threading.RLock):
+            if call.kind is Collective.SEND:
+                return member.send(parts[0], mine, empty)
+            if call.kind is Collective.RECEIVE:
+                return member.receive(self._network, empty)
+            self._agree(member, mine)
+            return _ALGORITHMS[call.kind](member, parts, empty)
+
+    def _member(self, call: CollectiveCall, operator: str) -> _Member:
+        ranks, rank = self._world.groups.ranks(call.group), self._world.identity.rank
         place = CallPlace(operator, str(call.kind), call.group)
-        rank = self._world.identity.rank
         if rank not in ranks:
             raise RankError(
                 operator, f"rank {rank} is not in group {call.group!r}, which holds {list(ranks)}"
@@ -73,20 +88,9 @@ class Collectives:
                 operator,
                 f"the model was made for {call.count} ranks, and group {call.group!r} has {len(ranks)}",
             )
-        for array in arrays:
-            if array.dtype.hasobject:
-                raise RankError(operator, "texts cannot go from rank to rank")
         # a group of one rank speaks to nobody, and needs no transport
         transport = self._world.transport(place) if len(ranks) > 1 else _Alone()
-        member = _Member(transport, ranks, ranks.index(rank), call, place)
-        parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-        mine = agreement.header(call, operator, parts, self._network)
-        if call.kind is Collective.SEND:
-            return member.send(parts[0], mine, empty)
-        if call.kind is Collective.RECEIVE:
-            return member.receive(self._network, empty)
-        self._agree(member, mine)
-        return _ALGORITHMS[call.kind](member, parts, empty)
+        return _Member(transport, ranks, ranks.index(rank), call, place)
 
     def _agree(self, member: _Member, mine: CallHeader) -> None:
         headers = member.headers(mine)
@@ -149,6 +153,13 @@ class _Member:
         return len(self.ranks)
 
     @property
+    def channel(self) -> str:
+        """What keeps the exchanges of a group, and tensors of different tags, apart."""
+        if self.call.kind in {Collective.SEND, Collective.RECEIVE}:
+            return f"{self.call.group}/{self.call.tag}"
+        return self.call.group
+
+    @property
     def others(self) -> Iterator[int]:
         """Indices of the other ranks."""
         return (index for index in range(self.count) if index != self.index)
@@ -167,7 +178,7 @@ class _Member:
             [(self.ranks[index], _bytes(array)) for index, array in arrays.items() if array.size]
             for arrays in (sends, receives)
         ]
-        self.transport.exchange(self.call.group, parcels[0], parcels[1], self.place)
+        self.transport.exchange(self.channel, parcels[0], parcels[1], self.place)
 
     def peer(self) -> int:
         """Return the rank that a tensor goes to or comes from.
@@ -185,7 +196,7 @@ class _Member:
 
     def send(self, array: np.ndarray, mine: CallHeader, empty: Empty) -> list[np.ndarray]:
         """Send a tensor to one rank, and go on before it is received; return the tensor."""
-        channel, peer = self._channel(), self.peer()
+        channel, peer = self.channel, self.peer()
         self.transport.post(channel, (peer, mine.packed()), self.place)
         if array.size:
             self.transport.post(channel, (peer, _bytes(array)), self.place)
@@ -195,7 +206,7 @@ class _Member:
         """Receive the tensor of one rank."""
         assert self.call.dtype is not None
         out = empty(self.call.shape, self.call.dtype.numpy)
-        channel, peer = self._channel(), self.peer()
+        channel, peer = self.channel, self.peer()
         told = np.zeros(HEADER_BYTES, np.uint8)
         self.transport.exchange(channel, [], [(peer, told)], self.place)
         sent, own = agreement.unpacked(told), agreement.header(self.call, self.place.operator, [out], network)
@@ -207,9 +218,6 @@ class _Member:
         if out.size:
             self.transport.exchange(channel, [], [(peer, _bytes(out))], self.place)
         return [out]
-
-    def _channel(self) -> str:
-        return f"{self.call.group}/{self.call.tag}"
 
     def refuse(self, message: str) -> RankError:
         """Return the error of tensors that the collective cannot take."""

@@ -113,7 +113,8 @@ class MpiTransport:
 
         After a failure they have a few seconds; then MPI ends them.
         """
-        if not self._is_open:
+        if not self._is_open or self._mpi.Is_finalized():  # the program may have left MPI itself
+            self._is_open = False
             return
         with self._lock:
             self._tell(_ENDED, "")
@@ -278,7 +279,7 @@ def connect(place: CallPlace, rank: int, size: int, limit: float) -> MpiTranspor
 
     def settle(requests: list[Any]) -> None:
         while not mpi.Request.Testall(requests):
-            wait.check(range(size))
+            wait.check([each for each in range(size) if each != rank])
             time.sleep(_SLEEP)
 
     comm, peers = mpi_start.meet(mpi, place, (rank, size), settle)

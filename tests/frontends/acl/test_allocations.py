@@ -234,6 +234,17 @@ def test_device_memory_is_no_host_memory(script, caplog):
     assert "copy it to the host with acl.rt.memcpy" in caplog.text
 
 
+def test_device_of_a_rank(script, monkeypatch):
+    """A process that a launcher has started works on the device of its number until it sets another one."""
+    monkeypatch.setenv("RANK", "9")
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+
+    assert (3, 0) == acl.rt.get_device()
+    assert 0 == acl.rt.set_device(5)
+    assert (5, 0) == acl.rt.get_device()
+
+
 def test_devices_and_contexts(script):
     """There are eight devices; contexts and streams are handles; unknown devices are 200002."""
     context, ret = acl.rt.create_context(3)

@@ -392,6 +392,17 @@ def test_directory_of_the_rank(config, tmp_path, monkeypatch, is_initialised, ex
     assert (tmp_path / expected).is_dir()
 
 
+def test_directory_of_a_launchers_rank(config, tmp_path, monkeypatch):
+    """Without torch.distributed the launcher's variables tell how many processes there are."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    config.dump_config.enable_dump = True
+
+    config.as_dict()
+
+    assert (tmp_path / "worldsize2_global_rank1").is_dir()
+
+
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
