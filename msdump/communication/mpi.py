@@ -7,6 +7,7 @@ others that failed, keeps its time limit, and lets Python handle signals.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -21,10 +22,11 @@ import numpy as np
 
 from msdump.communication import mpi_start
 from msdump.communication.mpi_start import Peer
-from msdump.communication.threads import MOST_POSTED
-from msdump.communication.transport import Parcel
+from msdump.communication.transport import MOST_POSTED, Parcel
 from msdump.communication.waiting import Board, CallPlace, Wait
 from msdump.store.write import exits
+
+_log = logging.getLogger("msdump.communication")
 
 _NOTICE_TAG: Final = 1
 _FIRST_TAG: Final = 16
@@ -140,7 +142,7 @@ class MpiTransport:
         """Say where the rank was, when it is told to end (SIGTERM)."""
         wait = self._wait
         if wait is not None:
-            exits.log_end(f"rank {self._rank} is told to end while it waits in {wait.place}")
+            _log.error("rank %d is told to end while it waits in %s", self._rank, wait.place)
 
     def forget(self) -> None:
         """In a forked child: leave MPI to the parent."""
@@ -255,7 +257,7 @@ class _Start:
 
     def complete(self) -> None:
         """Say where the rank was, when it is told to end (SIGTERM)."""
-        exits.log_end(f"rank {self.rank} is told to end while it looks for the others in {self.place}")
+        _log.error("rank %d is told to end while it looks for the others in %s", self.rank, self.place)
 
     def forget(self) -> None:
         """Forget nothing, in a forked child."""

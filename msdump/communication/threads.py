@@ -10,11 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from msdump.communication.transport import Parcel
+from msdump.communication.transport import MOST_POSTED, Parcel
 from msdump.communication.waiting import Board, CallPlace, Wait
-
-MOST_POSTED: Final = 16
-"""Tensors on the way from one rank to another one that nobody has received: then the sender waits."""
 
 _LONGEST_SLEEP: Final = 0.2  # seconds: a thread that waits looks up so often, so that Ctrl-C gets through
 

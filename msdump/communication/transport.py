@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from msdump.communication.waiting import CallPlace
+
+MOST_POSTED: Final = 16
+"""Tensors on the way from one rank to another one that nobody has received: then the sender waits."""
 
 Parcel = tuple[int, np.ndarray]
 """A rank, and the bytes that go to it or come from it: a contiguous array of uint8."""

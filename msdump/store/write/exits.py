@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -35,8 +34,6 @@ class Writer(Protocol):
     def forget(self) -> None:
         """In a forked child: drop what the parent writes."""
 
-
-_log = logging.getLogger("msdump.store")
 
 _registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
@@ -63,11 +60,6 @@ def close_last(writer: Writer) -> None:
     """Close or complete something when the process ends and all writers are done; one thing at a time."""
     _last[:] = [writer]
     listen()
-
-
-def log_end(message: str) -> None:
-    """Log what a process did that SIGTERM ends."""
-    _log.error("%s", message)
 
 
 def hold_runs(lock: threading.RLock) -> None:
