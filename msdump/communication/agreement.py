@@ -18,8 +18,9 @@ from msdump.graph.collectives.calls import Collective, CollectiveCall
 
 _log = logging.getLogger("msdump.communication")
 
-HEADER_BYTES: Final = 2048
-_SHORT: Final = 40  # characters of a name in a header that would be too long
+HEADER_BYTES: Final = 4096
+_SHORT: Final = 60  # characters of a name in a header that would be too long
+_MOST_TENSORS: Final = 512  # characters that tell types and shapes; of more tensors a digest stands there
 
 _POINT_TO_POINT: Final = frozenset({Collective.SEND, Collective.RECEIVE})
 
@@ -70,24 +71,20 @@ class CallHeader:
         """Return the header as bytes of a fixed number."""
         data = json.dumps(asdict(self)).encode()
         if len(data) > HEADER_BYTES:
-            data = json.dumps(asdict(self._short())).encode()
+            data = json.dumps(asdict(self._with_short_names())).encode()
         packed = np.zeros(HEADER_BYTES, np.uint8)
         packed[: len(data)] = np.frombuffer(data, np.uint8)
         return packed
 
-    def _short(self) -> CallHeader:
-        """Return a header with short names and a digest of the tensors."""
-        digest = hashlib.sha256(repr((self.dtypes, self.shapes)).encode()).hexdigest()
+    def _with_short_names(self) -> CallHeader:
+        """Return the header with the ends of names; what is compared stays."""
         network = replace(
             self.network,
             source=self.network.source[-_SHORT:],
             families=tuple(family[-_SHORT:] for family in self.network.families[:3]),
             settings_source=self.network.settings_source[-_SHORT:],
         )
-        tensors = f"{len(self.dtypes)} tensors {digest}"
-        return replace(
-            self, operator=self.operator[-_SHORT:], dtypes=(tensors,), shapes=((),), network=network
-        )
+        return replace(self, operator=self.operator[-_SHORT:], network=network)
 
     @property
     def call(self) -> tuple[object, ...]:
@@ -101,25 +98,31 @@ class CallHeader:
             f"{dtype}[{','.join(map(str, shape))}]"
             for dtype, shape in zip(self.dtypes, self.shapes, strict=True)
         )
-        return (
-            f"{kind} of {tensors} from root {self.peer} in {self.operator}"
-            if self.peer
-            else (f"{kind} of {tensors} in {self.operator}")
-        )
+        root = f" from root {self.peer}" if self.peer else ""
+        return f"{kind} of {tensors}{root} in {self.operator}"
 
 
 def header(call: CollectiveCall, operator: str, arrays: list[np.ndarray], network: Fingerprint) -> CallHeader:
     """Return the header of a call."""
     has_op = call.kind in {Collective.ALL_REDUCE, Collective.REDUCE_SCATTER}
+    types = tuple(dtypes.from_numpy(array.dtype).title for array in arrays)
+    shapes = tuple(array.shape for array in arrays)
+    told = repr((types, shapes))
+    if len(told) > _MOST_TENSORS:  # on every rank alike, since only the tensors decide
+        types, shapes = (f"{len(arrays)} tensors, digest {_digest(told)}",), ((),)
     return CallHeader(
         kind=str(call.kind),
         operator=operator,
         op=call.op if has_op else "",
         peer=call.peer if call.kind is Collective.BROADCAST else 0,
-        dtypes=tuple(dtypes.from_numpy(array.dtype).title for array in arrays),
-        shapes=tuple(array.shape for array in arrays),
+        dtypes=types,
+        shapes=shapes,
         network=network,
     )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def unpacked(data: np.ndarray) -> CallHeader:

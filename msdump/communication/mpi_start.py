@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +21,7 @@ from msdump.errors import RankError
 
 _HELLO_BYTES: Final = 512
 _HELLO_TAG: Final = 2
+_LONGEST_NAME: Final = 64  # of a machine
 _MULTIPLE: Final = 3  # MPI_THREAD_MULTIPLE of Open MPI and MPICH
 _LOOK_UP: Final = 0.02  # seconds
 
@@ -31,15 +34,17 @@ class Peer:
         number: The number by which MPI knows it.
         host: Its machine.
         pid: Its process id there.
+        namespace: What its process id belongs to: containers have ids of their own.
     """
 
     number: int
     host: str
     pid: int
+    namespace: str
 
     def is_dead(self) -> bool:
         """Tell whether the process has ended; one on another machine is taken to be alive."""
-        if self.host != socket.gethostname():
+        if (self.host, self.namespace) != _where():
             return False
         try:
             os.kill(self.pid, 0)
@@ -52,6 +57,16 @@ class Peer:
     def __str__(self) -> str:
         """Name process and machine."""
         return f"process {self.pid} on {self.host}"
+
+
+@functools.cache
+def _where() -> tuple[str, str]:
+    """Return the machine, and the namespace of process ids, "" on systems without them."""
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return socket.gethostname()[:_LONGEST_NAME], namespace
 
 
 def _is_zombie(pid: int) -> bool:
@@ -137,7 +152,8 @@ def meet(
     comm, request = mpi.COMM_WORLD.Idup()
     settle([request])
     comm.Set_errhandler(mpi.ERRORS_RETURN)
-    hello = json.dumps([rank, socket.gethostname()[:64], os.getpid()]).encode()
+    host, namespace = _where()
+    hello = json.dumps([rank, host, os.getpid(), namespace]).encode()
     mine = np.frombuffer(hello.ljust(_HELLO_BYTES), np.uint8)
     others = np.zeros((size, _HELLO_BYTES), np.uint8)
     requests = [comm.Irecv(others[number], number, _HELLO_TAG) for number in range(size)]
@@ -145,8 +161,8 @@ def meet(
     settle(requests)
     peers: dict[int, Peer] = {}
     for number, data in enumerate(others):
-        told, host, pid = json.loads(data.tobytes())
-        peer = Peer(number, host, pid)
+        told, host, pid, namespace = json.loads(data.tobytes())
+        peer = Peer(number, host, pid, namespace)
         if told in peers:
             raise RankError(
                 place.operator,

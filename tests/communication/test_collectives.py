@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import msdump
 from msdump import communication
 from msdump.errors import GraphError, InputError, RankError
-from tests.communication.models import collective, model, one
+from tests.communication.models import collective, model, one, saved
 
 OPS = {"sum": operator.add, "prod": operator.mul, "max": np.maximum, "min": np.minimum}
 
@@ -179,6 +179,27 @@ def test_collectives_inside_branches():
     )
 
     np.testing.assert_array_equal(fed(0) + fed(1), run(made, 2)[1])
+
+
+def test_calls_of_many_tensors_and_long_names(tmp_path):
+    """However long paths, names and lists of tensors are, the ranks compare what counts of them."""
+    names = [f"t{number}" for number in range(200)]
+    nodes = [helper.make_node("Neg", ["x"], [f"{name}_in"]) for name in names]
+    operator = "\u00e4" * 150
+    nodes.append(
+        collective("Broadcast", [f"{name}_in" for name in names], names, name=f"{operator}/bc", root_rank=1)
+    )
+    made = model(nodes, outputs=names)
+    folders = [tmp_path / ("\u00f6" * 60 * (rank + 1)) for rank in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    paths = [saved(folder / "net.onnx", made) for folder in folders]
+
+    def work():
+        rank = communication.get_rank()
+        return [float(each[0, 0]) for each in msdump.load(paths[rank])(np.full((4, 6), rank + 1, np.float32))]
+
+    assert [[-2.0] * 200] * 2 == communication.spawn(2, work)
 
 
 REFUSED = {
