@@ -224,7 +224,11 @@ class KernelFactory:
         outside = bfloat16.read_by(self._graph, node, roundings)
         inside = bfloat16.left(roundings) if outside and roundings is not None else roundings
         model = onenode.build(self._graph, node, bindings, self._runtime.limits, inside)
-        session = self._runtime.session(model.data, self._initializers.values(node, model, initializers))
+        session = self._runtime.session(
+            model.data,
+            self._initializers.values(node, model, initializers),
+            has_memory=model.has_memory,
+        )
         for _, name in model.shared:
             if name in packed(node):  # the session has its packed copy: the file's pages may go
                 forget_pages(initializers.arrays[name])

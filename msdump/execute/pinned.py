@@ -58,7 +58,8 @@ class Pinned:
             # the runtime has no kernels for the oldest opsets; the converter needs the shapes that stand here
             is_old = self._graph.opsets.get("", legacy.OLDEST_OPSET) < legacy.OLDEST_OPSET
             data = legacy.modern(model.data) if is_old else model.data
-            self._sessions[key] = (self._runtime.session(data).run_with_ort_values, model)
+            session = self._runtime.session(data, has_memory=model.has_memory)
+            self._sessions[key] = (session.run_with_ort_values, model)
         return self._sessions[key]
 
     def __call__(self, fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> Any:

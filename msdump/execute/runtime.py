@@ -74,17 +74,20 @@ class Runtime:
         # weakly: the sessions of a network that nobody keeps, and their threads, go with it
         self._sessions: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
 
-    def session(self, model: bytes, shared: Mapping[str, Any] | None = None) -> Any:
+    def session(
+        self, model: bytes, shared: Mapping[str, Any] | None = None, *, has_memory: bool = False
+    ) -> Any:
         """Return a session of a model; while anyone keeps it, equal models share it.
 
-        One with shared initializers is always new.
+        One with shared initializers, or with memory of its runs, is always new.
 
         Args:
             model: A serialised model.
             shared: External initializers: public OrtValues by name, kept by the caller.
+            has_memory: Whether its results depend on how often it has run.
         """
-        if shared:
-            return self._create(model, shared)
+        if shared or has_memory:
+            return self._create(model, shared or {})
         session = self._sessions.get(model)
         if session is None:
             session = self._sessions[model] = self._create(model, {})

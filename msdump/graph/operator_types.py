@@ -31,6 +31,9 @@ RANDOM: Final = frozenset(
 )
 """Operators that draw random numbers."""
 
+WITH_MEMORY: Final = RANDOM | {"Dropout"}
+"""Operators whose kernels remember how often they ran: a seed is that of the first run."""
+
 
 def canonical_domain(domain: str) -> str:
     """Return a domain by the name that it has in a ``Graph``: models write ONNX's own as "" or "ai.onnx".

@@ -40,15 +40,19 @@ class ForwardWriter:
             graph: The model.
             writer: Writes the step graph.
             trainable: Initializers that are trained; None: all that can be.
-            names: Names of the step's inputs by those of the model's, where they differ.
+            names: Names of the step's inputs by those of the model's; one that a value of the model has
+                gets a number.
         """
         self.inputs: list[StepTensor] = []
         self.weights: dict[str, np.ndarray] = {}
         self._graph = graph
         self._op = writer
         self._trainable = trainable
-        self._renamed = dict(names)
         self._op.reserve(name for node in graph.nodes for name in node.outputs)
+        self._op.reserve(graph.weights)
+        self._renamed = {
+            name: chosen if chosen == name else self._op.free_name(chosen) for name, chosen in names.items()
+        }
         for value in graph.inputs:
             self.input(self._typed(value.name))
         settings = roles.settings(graph)
@@ -186,12 +190,13 @@ class ForwardWriter:
         """Add an initializer.
 
         Args:
-            name: Its name.
+            name: Its name; one that a value of the model has gets a number.
             array: Its value.
             is_input: Whether a caller may feed another value.
         """
-        self.weights[name] = array
-        tensor = self._op.declare(StepTensor(name, dtypes.from_numpy(array.dtype), array.shape))
+        own = self._op.free_name(name)
+        self.weights[own] = array
+        tensor = self._op.declare(StepTensor(own, dtypes.from_numpy(array.dtype), array.shape))
         # an initializer that is listed as an input, too, is that input's default
         return self.input(tensor) if is_input else tensor
 

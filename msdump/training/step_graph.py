@@ -183,7 +183,7 @@ class _Step:
             return loss.write(self._op, outputs[0], label), outputs
 
     def _label(self, dtype: DType, shape: Shape) -> StepTensor:
-        return self._forward.input(StepTensor(self._label_name, dtype, shape))
+        return self._forward.input(StepTensor(self._op.free_name(self._label_name), dtype, shape))
 
     def _backward(self, loss: StepTensor, seed: StepTensor) -> Trained:
         """Write the gradients; return the parameters that have one."""

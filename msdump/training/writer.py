@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from msdump.dtypes import DType
 from msdump.errors import GraphError
@@ -191,7 +191,8 @@ class StepWriter(NamedValues):
             names = [self._value_name(op_type) for _ in range(outputs)]
         else:
             names = [tensor.name if tensor else "" for tensor in outputs]
-        node = helper.make_node(op_type, _names(fed), names, domain=domain, **present)
+        settings = {name: _tensor_or_value(value) for name, value in present.items()}
+        node = helper.make_node(op_type, _names(fed), names, domain=domain, **settings)
         title = primitive or primitive_name(op_type, domain, use_of(tensors, present))
         results = self.infer(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
         self._add(node, title, tensors, results, present)
@@ -352,6 +353,11 @@ def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
     """Return an attribute; a tuple may be empty."""
     kind = onnx.AttributeProto.INTS if value == () else None
     return helper.make_attribute(name, value, attr_type=kind)
+
+
+def _tensor_or_value(value: Any) -> Any:
+    """Return the value of an attribute as ONNX has it: an array is a tensor."""
+    return numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
 
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import msdump
 from msdump.training import step_graph
 from tests.training.differences import WEIGHTED, analytic, one_operator, session_of
 
@@ -138,3 +139,14 @@ def test_computed_mode(training):
 
     assert mask.all() == (not training)
     np.testing.assert_allclose(mask / (0.75 if training else 1), gradient, rtol=1e-6)
+
+
+def test_networks_draw_for_themselves():
+    """A network draws the numbers of its seed, whatever other networks of the same operators have drawn."""
+    step = step_graph(one_operator("Dropout", [X, RATIO], {}), WEIGHTED, "sgd:0.0")
+
+    first, second = msdump.load(step), msdump.load(step)
+    losses = [[float(network.train_step(ONES)) for _ in range(2)] for network in (first, second)]
+
+    assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][1]

@@ -22,7 +22,7 @@ from msdump.graph.collectives.calls import call_of
 from msdump.graph.compile.fusion import joined
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import HALVES
-from msdump.graph.operator_types import MINDSPORE_DOMAIN, RANDOM
+from msdump.graph.operator_types import MINDSPORE_DOMAIN, WITH_MEMORY
 from msdump.graph.order import reads
 
 SHORT: Final = 2e-3
@@ -31,9 +31,6 @@ SHORT: Final = 2e-3
 A BERT of twelve layers gains a tenth then, and its session is made in a third of a step; a ResNet-50, whose
 operators take 5 ms, gains nothing.
 """
-
-_WITH_MEMORY: Final = RANDOM | {"Dropout"}
-"""Operators whose kernels remember how often they ran: one kernel alone may run them."""
 
 
 class JoinedStep:
@@ -97,7 +94,7 @@ def can_join(graph: Graph) -> bool:
             kind.kind == "tensor" and kind.dtype is not None and kind.dtype not in HALVES
             for kind in graph.types.values()
         )
-        and _WITH_MEMORY.isdisjoint(node.op_type for each in graph.proto.functions for node in each.node)
+        and WITH_MEMORY.isdisjoint(node.op_type for each in graph.proto.functions for node in each.node)
         and not _has_shared_matrix(graph)
     )
 
@@ -107,7 +104,7 @@ def _is_plain(node: Node) -> bool:
         not node.bodies
         and not node.parts
         and node.domain in {"", MINDSPORE_DOMAIN}
-        and node.op_type not in _WITH_MEMORY
+        and node.op_type not in WITH_MEMORY
         and call_of(node) is None
     )
 

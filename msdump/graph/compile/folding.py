@@ -19,7 +19,7 @@ from msdump import dtypes
 from msdump.errors import MsdumpError
 from msdump.graph.collectives.calls import collective
 from msdump.graph.graph import Graph, Node, Value, ValueType
-from msdump.graph.operator_types import RANDOM
+from msdump.graph.operator_types import WITH_MEMORY
 from msdump.graph.order import reads
 
 _log = logging.getLogger("msdump.graph")
@@ -29,7 +29,6 @@ Compute = Callable[[Graph], Sequence[np.ndarray]]
 
 _LARGEST: Final = 1 << 20  # bytes; a larger result would take memory as long as the network lives
 
-_VARYING: Final = RANDOM | {"Dropout"}
 """Operators that may give other results in the next run."""
 
 _OF_SHAPES: Final[Mapping[str, Callable[[tuple[int, ...], Mapping[str, Any]], Any]]] = {
@@ -116,7 +115,7 @@ class _Search:
 
     def _folds(self, node: Node) -> bool:
         # of operators of other domains it is not known whether they give the same in every run
-        if node.domain or node.op_type in _VARYING or _is_collective(node) or _has_subgraph(node):
+        if node.domain or node.op_type in WITH_MEMORY or _is_collective(node) or _has_subgraph(node):
             return False
         if self._folds_by_shape(node):
             return True

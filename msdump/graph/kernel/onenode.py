@@ -22,6 +22,7 @@ from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import STATUS, Rounding, rounded_operators
+from msdump.graph.operator_types import WITH_MEMORY
 from msdump.graph.order import reads
 
 OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
@@ -80,6 +81,7 @@ class NodeModel:
         shared: (name in the model, value of the graph) for every external initializer.
         outputs: (name in the model, position in the node's outputs) for every used output.
         has_status: Whether the model also gives the device's overflow status, ``STATUS``.
+        has_memory: Whether its results depend on how often its session has run, as random numbers do.
     """
 
     data: bytes
@@ -87,6 +89,7 @@ class NodeModel:
     shared: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, int], ...]
     has_status: bool = False
+    has_memory: bool = False
 
 
 def result_names(outputs: Sequence[tuple[str, int]], *, has_status: bool) -> list[str]:
@@ -132,7 +135,9 @@ def build(
     results = result_names(outputs, has_status=has_status)
     message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in results)
     data = message.SerializeToString(deterministic=True)  # equal bytes, so that equal nodes share a session
-    return NodeModel(data, feeds, shared, outputs, has_status=has_status)
+    inner = (part for function in message.functions for part in function.node)
+    has_memory = any(part.op_type in WITH_MEMORY for part in (*protos, *inner))
+    return NodeModel(data, feeds, shared, outputs, has_status=has_status, has_memory=has_memory)
 
 
 def _model_names(node: Node) -> dict[str, str]:
