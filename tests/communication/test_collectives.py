@@ -185,7 +185,7 @@ def test_calls_of_many_tensors_and_long_names(tmp_path):
     """However long paths, names and lists of tensors are, the ranks compare what counts of them."""
     names = [f"t{number}" for number in range(200)]
     nodes = [helper.make_node("Neg", ["x"], [f"{name}_in"]) for name in names]
-    operator = "\u00e4" * 150
+    operator = "\u00e4" * 700
     nodes.append(
         collective("Broadcast", [f"{name}_in" for name in names], names, name=f"{operator}/bc", root_rank=1)
     )
