@@ -65,7 +65,7 @@ def test_operator_that_cannot_be_compiled(monkeypatch, caplog, error, told):
     """What ran out while an operator is compiled is told; the next run tries again."""
     net = network("Softsign")
     with monkeypatch.context() as patch:
-        patch.setattr(Runtime, "session", lambda *_: (_ for _ in ()).throw(error))
+        patch.setattr(Runtime, "session", lambda *_, **__: (_ for _ in ()).throw(error))
         with pytest.raises(ExecutionError) as caught:
             net.run(X)
 
