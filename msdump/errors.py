@@ -38,7 +38,7 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
     " (did you mean 'input'?)"
     """
     close = difflib.get_close_matches(name, candidates, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return f" (did you mean {str(close[0])!r}?)" if close else ""
 
 
 class MsdumpError(Exception):

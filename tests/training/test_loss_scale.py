@@ -206,6 +206,7 @@ def test_casts_of_the_model_keep_their_meaning(op_type):
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
+        ({"device_target": "GPUs"}, "did you mean 'GPU'"),
         ({"precision": "float8"}, "unknown precision 'float8': allowed are float32, float16, bfloat16"),
         ({"precision": {"fc3": "float16"}}, "layer 'fc3'"),
         ({"loss_scale": 0}, "value is 0.0, allowed is more than 0"),

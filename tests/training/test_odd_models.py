@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import numpy as np
 import onnx
+import pytest
 from onnx import parser
 
 import msdump
+from msdump.errors import ExecutionError, GraphError
 from msdump.training import eval_graph, step_graph
 
 HEAD = '<ir_version: 10, opset_import: ["": 20]>'
@@ -45,6 +49,29 @@ net (float[2,3] x) => (float[2,3] y) <float[3,3] w = {{{DIAGONAL}}}> {{
   y = Add(product, ones)
 }}"""
 
+CALLING = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+net (float[2,3] x) => (float[2,3] y)
+<float[3,3] w = {0.5, 0, 0, 0, 0.5, 0, 0, 0, 0.5}, float[3] b = {0, 1, 0}> {
+  [first] h = own.Dense(x, w, b)
+  [second] y = own.Dense(h, w, b)
+}
+<domain: "own", opset_import: ["": 17]> Dense (x, w, b) => (y) {
+  product = MatMul(x, w)
+  y = Add(product, b)
+}"""
+UNTYPED = """<ir_version: 10, opset_import: ["": 21]>
+net (float[1,2,3,3] x) => (float[1,2,3,3] y)
+<float[2,2,1,1] w = {1, 2, 3, 4}, float[2] gamma = {1, 1}, float[2] beta = {0, 0}> {
+  norm = GroupNormalization<num_groups = 1>(x, gamma, beta)
+  y = Conv(norm, w)
+}"""
+UNREADABLE = {
+    "missing": (lambda _path: None, "model.onnx: the model cannot be read: No such file or directory"),
+    "folder": (pathlib.Path.mkdir, "model.onnx: the model cannot be read: Is a directory"),
+    "empty": (pathlib.Path.touch, "model.onnx: the file is empty; an ONNX model is expected"),
+    "text": (lambda path: path.write_text("127.0.0.1 localhost"), "model.onnx: no protobuf message"),
+}
+
 
 def trained(text):
     """Return the losses and the state of three steps of a model."""
@@ -76,3 +103,63 @@ def test_tensors_in_attributes():
 
     expected = np.mean((X * 0.5 + 1 - T) ** 2)
     np.testing.assert_allclose(expected, losses[0], rtol=1e-6)
+
+
+def test_functions_of_an_old_model():
+    """The functions of a model that is converted to a newer opset are trained operator by operator."""
+    model = parser.parse_model(CALLING)
+    before = model.SerializeToString(deterministic=True)
+
+    network = msdump.load(step_graph(model, "mse"))
+    loss = network.train_step(X, T)
+
+    b = np.array([0, 1, 0])
+    np.testing.assert_allclose(np.mean(((X / 2 + b) / 2 + b - T) ** 2), loss, rtol=1e-6)
+    assert before == model.SerializeToString(deterministic=True)
+    assert ["first", "second"] == [
+        operator.full_name.split("/")[3]
+        for operator in network.operators
+        if operator.full_name.endswith("MatMul-op0") and "Gradients" not in operator.full_name
+    ]
+
+
+@pytest.mark.parametrize("make_graph", [step_graph, eval_graph])
+@pytest.mark.parametrize(("write", "message"), UNREADABLE.values(), ids=UNREADABLE)
+def test_unreadable_model(tmp_path, make_graph, write, message):
+    """A model that cannot be read is an error that names it."""
+    write(tmp_path / "model.onnx")
+
+    with pytest.raises(GraphError, match=message):
+        make_graph(tmp_path / "model.onnx")
+
+
+def test_model_that_cannot_be_converted():
+    """A model of an opset that ONNX cannot convert is told to be exported anew."""
+    model = parser.parse_model(PLAIN.replace('"": 20', '"": 3'))
+
+    with pytest.raises(GraphError, match="has opset 3 and cannot be converted to opset 20"):
+        step_graph(model, "mse")
+
+
+@pytest.mark.parametrize("label", [-1, 3, 2**31 - 1, -(2**31)])
+def test_labels_outside_of_the_classes(label):
+    """A label that is no class is an error, and changes nothing."""
+    network = msdump.load(step_graph(parser.parse_model(PLAIN)))
+    before = network.state()
+
+    with pytest.raises(ExecutionError, match="SparseSoftmaxCrossEntropyWithLogits"):
+        network.train_step(X, np.array([0, label], np.int32))
+
+    after = network.state()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_half_types_behind_values_of_unknown_type():
+    """A Conv that ONNX has not in bfloat16 stays float32 where ONNX infers no type for its input."""
+    step = step_graph(parser.parse_model(UNTYPED), "mse", precision="bfloat16")
+
+    onnx.checker.check_model(step, full_check=True)
+    types = {value.name: value.type.tensor_type.elem_type for value in step.graph.value_info}
+    assert {onnx.TensorProto.FLOAT} == {
+        types[node.output[0]] for node in step.graph.node if node.op_type == "Conv"
+    }

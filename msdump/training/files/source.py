@@ -10,8 +10,9 @@ import onnx
 from onnx import external_data_helper, version_converter
 
 from msdump import reading
-from msdump.graph import validity
-from msdump.graph.message import split_model
+from msdump.errors import GraphError
+from msdump.graph import names, validity
+from msdump.graph.message import functions, split_model
 
 Model = str | os.PathLike[str] | onnx.ModelProto | bytes
 
@@ -23,11 +24,42 @@ OPSET: Final = 20
 
 
 def converted(model: Model) -> Model:
-    """Return a model whose operators are of an opset that bodies and rules are written in."""
-    version = validity.opsets(message_of(model)).get("", 1)
-    if version >= OLDEST_OPSET:
+    """Return a model whose operators are of an opset that bodies and rules are written in.
+
+    One that cannot be read is returned as it is: the loader tells what is wrong with it.
+
+    Raises:
+        GraphError: ONNX cannot convert the model.
+    """
+    try:
+        version = validity.opsets(message_of(model)).get("", 1)
+        if version >= OLDEST_OPSET:
+            return model
+        message = _inlined(whole_message(model))
+    except (OSError, GraphError, onnx.checker.ValidationError):  # the last one: external data
         return model
-    message = whole_message(model)
+    try:
+        return _newer(message)
+    except RuntimeError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise GraphError(
+            f"the model has opset {version} and cannot be converted to opset {OPSET}, which training needs:"
+            f" {reason}; export it with opset {OLDEST_OPSET} or newer"
+        ) from error
+
+
+def _inlined(message: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model without functions of its own, which the converter drops."""
+    if not message.functions:
+        return message
+    copy = onnx.ModelProto()
+    copy.CopyFrom(message)
+    names.name_nodes(copy.graph)  # inner nodes are named after calls
+    return functions.inline(copy)
+
+
+def _newer(message: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in ``OPSET``."""
     metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
     newer = version_converter.convert_version(message, OPSET)
     for node in newer.graph.node:  # the converter forgets where nodes come from

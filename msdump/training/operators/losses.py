@@ -11,7 +11,10 @@ from msdump.training.body import INT64, Body, operator
 def sparse_softmax_cross_entropy(op: Body, logits: str, labels: str, *, is_grad: int) -> str:
     """Return the mean of -log softmax at the labels, or its gradient, (softmax - onehot) / n."""
     if not is_grad:
-        index = op.Unsqueeze(op.Cast(labels, to=INT64), [1])
+        index = op.Cast(labels, to=INT64)
+        # a negative index would count from the last class: one behind them is refused
+        index = op.Where(op.Less(index, 0), op.Gather(op.Shape(logits), 1), index)
+        index = op.Unsqueeze(index, [1])
         taken = op.GatherElements(op.LogSoftmax(logits, axis=-1), index, axis=1)
         return str(op.Neg(op.ReduceMean(taken, [0, 1], keepdims=0)))
     shape = op.Shape(logits)

@@ -8,7 +8,7 @@ what they read is cast in their scope, and what follows goes on in the type that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -136,7 +136,7 @@ class MixedPrecision:
             if variable and item is not None and _is_changeable(item)
         }
         outputs = tuple(
-            replace(item, dtype=element) if variable in changed and _is_changeable(item) else item
+            replace(item, dtype=_written(item, element, variable, changed)) if _is_changeable(item) else item
             for item, variable in zip(node.outputs, writes, strict=True)
         )
         with op.at(node.place):
@@ -164,6 +164,14 @@ class MixedPrecision:
 def _is_changeable(item: StepTensor) -> bool:
     """Tell whether a tensor is of one of the types that mixed precision changes."""
     return item.dtype is FLOAT32 or item.dtype in HALVES
+
+
+def _written(item: StepTensor, element: DType, variable: str, changed: Container[str]) -> DType:
+    """Return the type of an output whose type variable is given, "" where it cannot have the element type."""
+    if variable in changed:
+        return element
+    # an inferred type is that of the inputs as they were before their casts
+    return item.dtype if variable or item.dtype is not element else FLOAT32
 
 
 def _type_variables(node: StepOperator, opset: int, element: DType) -> tuple[Sequence[str], Sequence[str]]:
