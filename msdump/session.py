@@ -17,6 +17,7 @@ from msdump.capture.recorder import Model, Recorder
 from msdump.communication.collectives import Collectives
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.device.ascend import Ascend
+from msdump.device.float_status import float_status_of
 from msdump.device.meter import MemoryUse
 from msdump.errors import ReentryError
 from msdump.execute import feeds
@@ -367,7 +368,8 @@ def _program(
     graph: Graph, device: Ascend | None, context: Context, collectives: Collectives | None
 ) -> Program:
     """Return the program of a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
+    status = float_status_of(graph, context)
     if device is not None:
-        return Program(graph, device.roundings, collectives=collectives)
+        return Program(graph, device.roundings, collectives=collectives, float_status=status)
     on = gpu_runtime() if context.device_target is DeviceTarget.GPU else None
     return Program(graph, on=on, collectives=collectives)

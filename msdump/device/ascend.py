@@ -45,7 +45,7 @@ class Ascend:
             graph: The graph.
             precision: How float32 operators compute.
             overflow: What float16 results beyond the range become.
-            reports: Whether saturation is to be told (``op_debug_mode`` 3).
+            reports: Whether saturation is to be told (``op_debug_mode`` 3, ``NPUGetFloatStatusV2``).
             numbers: Numbers of TransData and Cast operators, which are inserted then (O2, acl).
         """
         # bodies first: the graph takes theirs in, with the operators that the device adds

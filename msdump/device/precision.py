@@ -58,7 +58,7 @@ def rounding(
         primitive: Its MindSpore name.
         mode: The precision mode.
         overflow: The overflow mode.
-        reports: Whether saturation is to be told (``op_debug_mode`` 3).
+        reports: Whether saturation is to be told (``op_debug_mode`` 3, ``NPUGetFloatStatusV2``).
     """
     saturates = overflow is OverflowMode.SATURATION
     # without saturation the results themselves show the overflow: infinities and NaN

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 
 from msdump.device.ascend import Ascend
+from msdump.device.float_status import has_float_status
 from msdump.execute import accelerate
 from msdump.execute.program import Program
 from msdump.graph.compile.compilation import BUILT, ENDED, INSERTED, compile_graph
@@ -44,7 +45,7 @@ def emulated(
         kind,
         precision=configured or PrecisionMode.ALLOW_FP32_TO_FP16,
         overflow=context.overflow_mode,
-        reports=plan is not None and plan.when.trigger is Trigger.OVERFLOW,
+        reports=(plan is not None and plan.when.trigger is Trigger.OVERFLOW) or has_float_status(graph),
     )
     if context.jit_level is not JitLevel.O2:
         return device(fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph)

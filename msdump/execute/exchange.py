@@ -10,6 +10,7 @@ import numpy as np
 from msdump.communication.collectives import Collectives
 from msdump.communication.fingerprints import fingerprint
 from msdump.communication.world import current
+from msdump.device.float_status import FloatStatus
 from msdump.errors import RankError
 from msdump.execute import values
 from msdump.execute.control import Frame
@@ -39,6 +40,7 @@ class Exchange:
         collectives: Collectives,
         read: Read,
         roundings: Sequence[Rounding] | None,
+        float_status: FloatStatus | None,
     ) -> None:
         """Join an operator with the ranks that take part.
 
@@ -49,6 +51,7 @@ class Exchange:
             collectives: The collectives of the network.
             read: Returns a tensor of a frame.
             roundings: The emulated device's arithmetic; of a collective only its saturation counts.
+            float_status: The register that saturation raises; None: none.
         """
         self._position = position
         self._node = node
@@ -57,6 +60,7 @@ class Exchange:
         self._collectives = collectives
         self._read = read
         self._saturates = roundings is not None and roundings[0].saturates
+        self._float_status = float_status
         self.has_status: Final = tells_overflow(roundings)
 
     def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
@@ -83,6 +87,8 @@ class Exchange:
                 observer.failed(self._position, inputs)
             raise
         is_overflown = self._saturates and [_saturated(array) for array in outputs].count(True) > 0
+        if is_overflown and self._float_status is not None:
+            self._float_status.note_saturation()
         results: Frame = [
             made.get(id(array)) or values.owned(array)
             for array, name in zip(outputs, self._node.outputs, strict=False)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from msdump.device.float_status import FloatStatus
 from msdump.errors import UnsupportedOpError
 from msdump.execute import bfloat16, values
 from msdump.execute.fallback import ReferenceRun, kept
@@ -77,6 +78,8 @@ class KernelFactory:
         runtime: Runtime,
         roundings: RoundingsOf,
         distant: Container[str] = frozenset(),
+        *,
+        float_status: FloatStatus | None = None,
     ) -> None:
         """Set the parts that all kernels of the network share.
 
@@ -86,11 +89,13 @@ class KernelFactory:
             runtime: What runs the kernels.
             roundings: The emulated device's arithmetic.
             distant: Weights of a body that the graph around it takes from outside as well.
+            float_status: The register that kernels raise which saturate; None: nobody asks.
         """
         self._graph = graph
         self._weights = weights
         self._runtime = runtime
         self._roundings = roundings
+        self._float_status = float_status
         self._initializers = Initializers(weights, graph.changeable, roundings, distant)
         self._spares: dict[tuple[str, str], Kernel] = {}  # by node and the way that they run it
 
@@ -109,7 +114,7 @@ class KernelFactory:
             return _has_element(node)
         if any(self._may_be_absent(name, value) for name, value in fed.items()):
             return self._optional_kernel(node)
-        return self._present_kernel(node, fed)
+        return self._noted(self._present_kernel(node, fed))
 
     def as_one(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         """Compile the parts of a fused operator to one session, with no other way for them.
@@ -157,8 +162,15 @@ class KernelFactory:
     def _spare(self, node: Node, way: str, make: Callable[[], Kernel]) -> Kernel:
         key = (node.name, way)
         if key not in self._spares:
-            self._spares[key] = make()
+            self._spares[key] = self._noted(make())
         return self._spares[key]
+
+    def _noted(self, kernel: Kernel) -> Kernel:
+        """Return a kernel that raises the device's overflow status, where somebody asks for it."""
+        status = self._float_status
+        if status is None or not kernel.has_status:
+            return kernel
+        return replace(kernel, run=_noting(kernel.run, status))
 
     def _may_be_absent(self, name: str, value: OrtValue | None) -> bool:
         return (
@@ -304,6 +316,19 @@ def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
     # a kernel's model has names of its own, equal for equal operators, which so share a session
     feeds = {inner: fed[name] for inner, name in kernel.feeds}
     return kernel.run(feeds, kernel.results, None)
+
+
+def _noting(run: Run, status: FloatStatus) -> Run:
+    """Raise the device's overflow status after each run whose output ``STATUS`` tells of saturation."""
+
+    def noting(fed: Mapping[str, OrtValue], names: list[str], options: None) -> Any:
+        outputs = run(fed, names, options)
+        saturated = outputs[len(names) - 1]
+        if saturated.numpy():
+            status.note_saturation()
+        return outputs
+
+    return noting
 
 
 def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) -> Run:

@@ -12,17 +12,18 @@ from msdump import dtypes
 from msdump.communication.agreement import Fingerprint
 from msdump.communication.collectives import Collectives
 from msdump.communication.world import current
+from msdump.device.float_status import FloatStatus, check_float_status
 from msdump.device.memory import lifetimes
-from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
 from msdump.execute.control import Control, Frame, RunnableBody, Site, control
 from msdump.execute.exchange import Exchange
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
-from msdump.execute.runtime import OrtValue, Run, Runtime, runtime, short
+from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.collectives.calls import CollectiveCall, call_of
 from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import uses_float_status
 from msdump.graph.order import reads
 from msdump.observer import Array, Observer
 
@@ -87,6 +88,7 @@ class Program:
         on: Runtime | None = None,
         around: Graph | None = None,
         collectives: Collectives | None = None,
+        float_status: FloatStatus | None = None,
     ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
@@ -97,15 +99,19 @@ class Program:
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
             collectives: What exchanges tensors with other ranks; None: as a network that nobody knows.
+            float_status: The device's overflow status; None: nothing raises it.
         """
         self.graph = graph
         self._collectives = collectives
+        self._float_status = float_status
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
         self._weights = WeightStore(graph.weights, copies)
         self._roundings = roundings
         self._runtime = on or runtime()
         distant = graph.outer & around.outer if around is not None else frozenset()
-        self._factory = KernelFactory(graph, self._weights, self._runtime, roundings, distant)
+        self._factory = KernelFactory(
+            graph, self._weights, self._runtime, roundings, distant, float_status=float_status
+        )
         self._status = len(self.slots)
         self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
@@ -121,6 +127,8 @@ class Program:
         call = call_of(node)
         if call is not None:
             return self._exchange(position, node, dead, call)
+        if uses_float_status(node.domain, node.op_type):
+            return self._status_operator(position, node, dead)
         if not node.bodies:
             return _Operator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
@@ -141,10 +149,22 @@ class Program:
             collectives=self._collectives or Collectives(current(), Fingerprint()),
             read=self._tensor,
             roundings=self._roundings(node),
+            float_status=self._float_status,
         )
         status = (self._status,) * exchange.has_status
         slots = tuple(self.slots[name] for name in node.outputs if name)
         return _Operator(position, node, dead + status, results=slots + status, control=exchange)
+
+    def _status_operator(self, position: int, node: Node, dead: tuple[int, ...]) -> _Operator:
+        check_float_status(node, self.graph.type_of(node.inputs[0] if node.inputs else ""))
+        register = self._float_status or FloatStatus()
+        return _Operator(
+            position,
+            node,
+            dead,
+            results=(self.slots[node.outputs[0]],),
+            control=lambda _frame, _observer: [values.owned(register.run(node.op_type))],
+        )
 
     def _bodies(self, node: Node) -> dict[str, RunnableBody]:
         return {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
@@ -159,6 +179,7 @@ class Program:
                 on=self._runtime,
                 around=self.graph,
                 collectives=self._collectives,
+                float_status=self._float_status,
             )
         )
         return self._programs[-1]
@@ -362,12 +383,7 @@ class Program:
         return result
 
     def _failure(self, node: Node, current: Frame, error: Exception) -> Exception:
-        if isinstance(error, MsdumpError):
-            return error
-        shown = ", ".join(_describe(self._tensor(name, current)) for name in node.inputs)
-        lacking = shortage(error)
-        reason = f"{lacking}: {short(error)}" if lacking else short(error)
-        return ExecutionError(node.operator.full_name, f"{reason} (inputs: {shown})")
+        return failure(node.operator.full_name, [self._tensor(name, current) for name in node.inputs], error)
 
 
 def _value_names(graph: Graph) -> Iterator[str]:
@@ -380,9 +396,3 @@ def _value_names(graph: Graph) -> Iterator[str]:
 
 def _picked(outputs: Sequence[OrtValue | None], used: Sequence[int]) -> Frame:
     return [outputs[position] for position in used]
-
-
-def _describe(array: Array) -> str:
-    if array is None:
-        return "none"
-    return f"{dtypes.from_numpy(array.dtype).name}{list(array.shape)}"

@@ -11,15 +11,18 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import onnxruntime
 
+from msdump import dtypes
+from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
 from msdump.graph.kernel import onenode, probe_model
+from msdump.observer import Array
 from msdump.threads import thread_count
 
 OrtValue = Any
@@ -196,3 +199,22 @@ def short(error: Exception) -> str:
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
     text = re.sub(r"/\S+\.(?:cc|h):\d+ .*?\) (?=\S)", "", text)
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def failure(full_name: str, inputs: Sequence[Array], error: Exception) -> MsdumpError:
+    """Return the failure of an operator, with its reason and the types and shapes of what it read.
+
+    One of msdump's own errors is returned as it is.
+    """
+    if isinstance(error, MsdumpError):
+        return error
+    shown = ", ".join(_described(array) for array in inputs)
+    lacking = shortage(error)
+    reason = f"{lacking}: {short(error)}" if lacking else short(error)
+    return ExecutionError(full_name, f"{reason} (inputs: {shown})")
+
+
+def _described(array: Array) -> str:
+    if array is None:
+        return "none"
+    return f"{dtypes.from_numpy(array.dtype).name}{list(array.shape)}"

@@ -34,6 +34,23 @@ RANDOM: Final = frozenset(
 WITH_MEMORY: Final = RANDOM | {"Dropout"}
 """Operators whose kernels remember how often they ran: a seed is that of the first run."""
 
+CLEAR_FLOAT_STATUS: Final = "NPUClearFloatStatusV2"
+"""Lowers the device's overflow status."""
+
+GET_FLOAT_STATUS: Final = "NPUGetFloatStatusV2"
+"""Tells the device's overflow status: whether an operator has saturated since it was lowered."""
+
+
+def uses_float_status(domain: str, op_type: str) -> bool:
+    """Tell whether an operator lowers or reads the device's overflow status.
+
+    No function of ONNX's operators can describe it: what it does depends on the operators that ran before.
+
+    >>> uses_float_status("mindspore.ops", "NPUGetFloatStatusV2"), uses_float_status("", "Relu")
+    (True, False)
+    """
+    return domain == MINDSPORE_DOMAIN and op_type in {CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS}
+
 
 def canonical_domain(domain: str) -> str:
     """Return a domain by the name that it has in a ``Graph``: models write ONNX's own as "" or "ai.onnx".

@@ -67,9 +67,12 @@ class DataParallel:
         ]
 
     def _mean(self, op: StepWriter, gradient: StepTensor) -> StepTensor:
-        total = op.collective("AllReduce", gradient, op="sum", group=self.group)
-        mean: StepTensor = op.Mul(total, 1.0 / self.ranks)
+        mean: StepTensor = op.Mul(self.total(op, gradient), 1.0 / self.ranks)
         return mean
+
+    def total(self, op: StepWriter, tensor: StepTensor) -> StepTensor:
+        """Write the sum of a tensor over the ranks."""
+        return op.without_body("AllReduce", tensor, op="sum", group=self.group)
 
 
 def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None:  # noqa: FBT001 - on, off, or how

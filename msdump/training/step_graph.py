@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
 import onnx
 
+from msdump import env
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph import loader
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget
+from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import roles
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
@@ -23,6 +25,7 @@ from msdump.training.losses import Loss, loss_of
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of
 from msdump.training.precision.loss_scale import LossScale, Rest, loss_scale_of
 from msdump.training.precision.mixed import Layers, layers_of
+from msdump.training.precision.overflow_checks import overflow_check
 from msdump.training.scopes import ROOT, WITH_LOSS
 from msdump.training.symbols import Shape, StepTensor
 from msdump.training.writer import StepWriter
@@ -43,6 +46,7 @@ def step_graph(
     precision: str | Mapping[str, str] | None = None,
     loss_scale: float | str | LossScale | None = None,
     device_target: str = "CPU",
+    overflow_mode: str | None = None,
 ) -> onnx.ModelProto:
     """Return the training step of a model, in MindSpore's operators.
 
@@ -69,21 +73,26 @@ def step_graph(
         device_target: The device whose form the step has. On "CPU" operators of half types that have only
             float32 kernels there read casts; on "Ascend" one operator, AllFinite, checks all gradients for
             overflow, elsewhere operators for each one.
+        overflow_mode: "INFNAN_MODE" or "SATURATION_MODE": what float16 results beyond the range become on
+            Ascend; None: as MS_ASCEND_CHECK_OVERFLOW_MODE says. In SATURATION_MODE a dynamic loss scale asks
+            the device's overflow status, by NPUClearFloatStatusV2 before the first gradient and
+            NPUGetFloatStatusV2 behind the last one. These have no body: msdump alone runs such a step.
 
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
         UnsupportedOpError: An operator without a gradient rule; it is named with scope and source line.
-        InputError: An unknown loss, optimizer, parameter, element type or layer.
+        InputError: An unknown loss, optimizer, parameter, element type, layer, device or overflow mode.
     """
     graph = loader.load(converted(model), sizes=sizes)
     device = _device(device_target)
+    mode = _overflow_mode(overflow_mode, device)
     writer = StepWriter(
         _opset(graph),
         seed=seed,
         batch_statistics=batch_statistics,
         has_wide_kernels=device is DeviceTarget.CPU,
     )
-    choices = _Choices(layers_of(precision), trainable, data_parallel_of(data_parallel), device)
+    choices = _Choices(layers_of(precision), trainable, data_parallel_of(data_parallel), device, mode)
     names = [f"inputs{number}" for number in range(len(graph.inputs) + 1)]
     step = _Step(graph, writer, choices, names)
     return step.model(loss_of(loss), optimizer_of(optimizer), loss_scale_of(loss_scale))
@@ -131,11 +140,23 @@ def _opset(graph: Graph) -> int:
 
 
 def _device(name: str) -> DeviceTarget:
-    if name not in set(DeviceTarget):
-        raise InputError(
-            f"unknown device {name!r}: allowed are {', '.join(DeviceTarget)}{name_hint(name, DeviceTarget)}"
-        )
+    _check(name, DeviceTarget, "device")
     return DeviceTarget(name)
+
+
+def _overflow_mode(name: str | None, device: DeviceTarget) -> OverflowMode:
+    configured = env.read(env.CHECK_OVERFLOW_MODE) if device is DeviceTarget.ASCEND else None
+    # in upper or lower case, as the environment's
+    text = (name or configured or OverflowMode.INFNAN).upper()
+    _check(text, OverflowMode, "overflow mode")
+    return OverflowMode(text)
+
+
+def _check(name: str, choices: type[StrEnum], title: str) -> None:
+    if name not in set(choices):
+        raise InputError(
+            f"unknown {title} {name!r}: allowed are {', '.join(choices)}{name_hint(name, map(str, choices))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +167,7 @@ class _Choices:
     trainable: Sequence[str] | None = None
     parallel: DataParallel | None = None
     device_target: DeviceTarget = DeviceTarget.CPU
+    overflow_mode: OverflowMode = OverflowMode.INFNAN
 
 
 class _Step:
@@ -162,8 +184,9 @@ class _Step:
     def model(self, loss: Loss, optimizer: Optimizer, scale: LossScale) -> onnx.ModelProto:
         """Write the whole step."""
         value, _ = self._loss(loss)
-        trained = self._backward(value, scale.seed(self._op, value, self._forward.state))
-        others = scale.write(self._op, trained, self._rest(optimizer))
+        rest = self._rest(optimizer)
+        trained = self._backward(value, scale.seed(self._op, value, rest))
+        others = scale.write(self._op, trained, rest)
         return self._forward.assembled([value, *others])
 
     def evaluation(self, loss: Loss) -> onnx.ModelProto:
@@ -197,10 +220,11 @@ class _Step:
         return trained
 
     def _rest(self, optimizer: Optimizer) -> Rest:
-        """Return what follows the gradients."""
+        """Return what the step has beside loss and gradients."""
         place = ROOT.inside(("optimizer", optimizer.cell))
         normalizing = roles.scales_and_shifts(self._graph)
-        parallel, state = self._choices.parallel, self._forward.state
+        choices, state = self._choices, self._forward.state
+        parallel = choices.parallel
 
         def reduce(trained: Trained) -> Trained:
             return trained if parallel is None else parallel.write(self._op, trained)
@@ -210,4 +234,5 @@ class _Step:
             with self._op.at(place):
                 optimizer.write(self._op, parameters, state)
 
-        return Rest(reduce, update, place, state, self._choices.device_target is DeviceTarget.ASCEND)
+        check = overflow_check(choices.device_target, choices.overflow_mode, parallel)
+        return Rest(reduce, update, place, state, check)

@@ -277,12 +277,12 @@ class StepWriter(NamedValues):
             StepTensor(name, item.dtype, item.shape) for name, item in zip(node.output, likes, strict=True)
         )
 
-    def collective(self, name: str, tensor: StepTensor, **attributes: Any) -> StepTensor:
-        """Add an operator in which all ranks take part, and which keeps the shape; it has no body.
+    def without_body(self, name: str, tensor: StepTensor, **attributes: Any) -> StepTensor:
+        """Add an operator that no function describes, and which keeps type and shape; return its output.
 
         Args:
-            name: MindSpore's name, ``AllReduce``.
-            tensor: What the rank gives.
+            name: MindSpore's name: a collective (``AllReduce``), or an operator of the overflow status.
+            tensor: Its input.
             attributes: The operator's attributes.
         """
         output = StepTensor(self._value_name(name), tensor.dtype, tensor.shape)

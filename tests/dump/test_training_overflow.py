@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import msdump
+from msdump import env
 from msdump.training import step_graph
 from tests.dump import trees
 from tests.training.mlp import batch, mlp
@@ -15,10 +16,18 @@ CONTEXT = {"device_target": "Ascend", "jit_level": "O0"}
 CHANGES = {"precision_mode": "must_keep_origin_dtype"}
 
 
+def _overflows(array):
+    """Tell whether an array has infinities or NaNs, or what a device that saturates writes in their place."""
+    is_half = array.dtype == np.float16
+    return bool(array.dtype.kind == "f" and not np.isfinite(array).all()) or bool(
+        is_half and (abs(array) == np.finfo(np.float16).max).any()
+    )
+
+
 def train(door, **changes):
     """Train in float16 with a scale that overflows in the steps 0 and 3; return what is dumped of each step.
 
-    That is, by graph and name of every operator, whether an output of it is not finite.
+    That is, by graph and name of every operator, whether an output of it overflows.
     """
     door.configure(**CHANGES, **changes)
     step = step_graph(
@@ -38,14 +47,16 @@ def train(door, **changes):
             for match, path in trees.tensors(graph / str(number)):
                 array = np.load(path)
                 key = (graph.name, match["name"])
-                is_bad = match["io"] == "output" and array.dtype.kind == "f" and not np.isfinite(array).all()
-                steps[number][key] = steps[number].get(key, False) or bool(is_bad)
+                is_bad = match["io"] == "output" and _overflows(array)
+                steps[number][key] = steps[number].get(key, False) or is_bad
     return steps
 
 
+@pytest.mark.parametrize("mode", ["INFNAN_MODE", "SATURATION_MODE"])
 @pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
-def test_dumped_operators_are_those_that_overflow(door, tmp_path, enable):
-    """In the steps that overflow, exactly the operators with an infinity or NaN in an output are dumped."""
+def test_dumped_operators_are_those_that_overflow(door, tmp_path, enable, mode):
+    """In the steps that overflow, exactly the operators with an infinity, NaN or saturation are dumped."""
+    door.monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, mode)
     everything = train(door, enable=enable)
     door.folder = tmp_path / "overflow"
     door.folder.mkdir()
@@ -104,3 +115,50 @@ def test_compiled_step_skips_as_well():
         assert [number in {0, 3}] * 2 == overflows
     for name, array in one.state().items():
         np.testing.assert_allclose(array, two.state()[name], atol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2"])
+def test_saturation_leaves_a_step_out(monkeypatch, level):
+    """Without an infinity the device's status shrinks the scale; weights and moments stay as they are."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
+    scale = "dynamic:1048576,factor=64,window=2"
+    step = step_graph(mlp(), precision="float16", loss_scale=scale, device_target="Ascend")
+    network = msdump.load(step, context=CONTEXT | {"jit_level": level})
+    facts = []
+
+    for number in range(STEPS):
+        before = network.state()
+        overflow = network.train_step(*batch(number))[1]
+        after = network.state()
+        moved = any((before[name] != after[name]).any() for name in ("fc1.weight", "moments.fc1.weight"))
+        facts.append((bool(overflow), moved, float(after["scale_sense"]), int(after["global_step"][0])))
+        assert all(np.isfinite(array).all() for array in after.values())
+
+    assert facts == [
+        (True, False, 2.0**14, 0),
+        (False, True, 2.0**14, 1),
+        (False, True, 2.0**20, 2),
+        (True, False, 2.0**14, 2),
+    ]
+
+
+def test_status_operators_are_dumped_with_their_slots(door):
+    """Lowering and reading have one input and one output; what is read is 1 in the steps that overflow."""
+    door.monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
+    train(door)
+    slots = {}
+    for number in range(STEPS):
+        for match, path in trees.tensors(door.rank / "Net" / "0" / str(number)):
+            if "FloatStatus" in match["name"]:
+                key = (match["name"], match["io"], int(match["slot"]))
+                slots.setdefault(key, []).append(np.load(path).tolist())
+
+    zeros = [[0] * 8] * STEPS
+    assert slots == {
+        ("Default_NPUClearFloatStatusV2-op0", "input", 0): zeros,
+        ("Default_NPUClearFloatStatusV2-op0", "output", 0): zeros,
+        ("Default_NPUGetFloatStatusV2-op0", "input", 0): zeros,
+        ("Default_NPUGetFloatStatusV2-op0", "output", 0): [[1] * 8, [0] * 8, [0] * 8, [1] * 8],
+        ("Default_NPUClearFloatStatusV2-op1", "input", 0): zeros,
+        ("Default_NPUClearFloatStatusV2-op1", "output", 0): zeros,
+    }

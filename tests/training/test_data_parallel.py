@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import msdump
-from msdump import communication
+from msdump import communication, env
 from msdump.errors import InputError
 from msdump.training import step_graph
 from msdump.training.data_parallel import DataParallel
 from sample_nets.build import build
+from tests.training import mlp
 
 STEPS = 3
 BATCH = 8
@@ -80,3 +81,31 @@ def test_numbers_of_ranks(tmp_path):
     """A number of ranks below 1 is refused."""
     with pytest.raises(InputError, match="data_parallel=0: a number of ranks from 1"):
         step_graph(build("lenet", tmp_path, batch=4), data_parallel=0)
+
+
+def _saturating(model):
+    """Train two steps, the second of which saturates on rank 1 alone; return facts of each step."""
+    network = msdump.load(model, context={"device_target": "Ascend", "jit_level": "O0"})
+    facts = []
+    for step in range(2):
+        images, labels = mlp.batch(step)
+        factor = 1000 if (step, communication.get_rank()) == (1, 1) else 1
+        before = network.state()
+        _, overflow = network.train_step(images * np.float32(factor), labels)
+        after = network.state()
+        moved = any((before[name] != after[name]).any() for name in ("fc1.weight", "moments.fc1.weight"))
+        facts.append((bool(overflow), moved, float(after["scale_sense"])))
+    return facts
+
+
+@pytest.mark.timeout(120)
+def test_ranks_leave_a_saturated_step_out_together(monkeypatch):
+    """The overflow status is that of one device: a rank that saturates skips the update of all."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
+    model = step_graph(
+        mlp.mlp(), precision="float16", loss_scale="dynamic:1024", device_target="Ascend", data_parallel=2
+    )
+
+    results = communication.spawn(2, _saturating, model)
+
+    assert [[(False, True, 1024.0), (True, False, 512.0)]] * 2 == results

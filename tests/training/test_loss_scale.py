@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import msdump
+from msdump import env
 from msdump.errors import InputError
 from msdump.training import step_graph
 from msdump.training.precision.loss_scale import DynamicLossScale
@@ -175,6 +176,44 @@ def test_check_for_overflow_has_the_operators_of_the_device():
     )
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_saturation_is_asked_of_the_device(ranks):
+    """The status is lowered behind the loss, read behind the last gradient, and lowered for what follows.
+
+    With several ranks their statuses are added first, so that no AllReduce counts for the next step.
+    """
+    choices = {"loss_scale": "dynamic", "precision": "float16", "device_target": "Ascend"}
+    model = _step(**choices, overflow_mode="saturation_mode", data_parallel=ranks if ranks > 1 else False)
+
+    nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+    order = [node.name for node in nodes]
+    start = order.index("Default/NPUClearFloatStatusV2")
+    loss = max(number for number, node in enumerate(nodes) if model.graph.output[0].name in node.output)
+    assert start == loss + 1
+    assert all(name.startswith("Gradients/") for name in order[start + 1 : order.index("Default/Reciprocal")])
+    end = order.index("Default/NPUGetFloatStatusV2")
+    clear, total = "NPUClearFloatStatusV2", "AllReduce"
+    behind = [clear, "Equal"] if ranks == 1 else [total, "Equal", clear]
+    found = [node.op_type for node in nodes[end + 1 : order.index("Default/If")] if node.name.count("/") == 1]
+    assert [*behind, "ReduceAll", "Not", "Not"] == found
+    assert not any(name.startswith("Gradients/") for name in order[end:])
+
+
+def test_overflow_mode_is_that_of_the_device(monkeypatch):
+    """Without a choice the environment's counts on Ascend, and nowhere else; a static scale asks nothing."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
+    choices = {"loss_scale": "dynamic", "precision": "float16"}
+
+    def checks(**changes):
+        types = {node.op_type for node in _step(**choices | changes).graph.node}
+        return types & {"AllFinite", "IsFinite", "NPUClearFloatStatusV2", "NPUGetFloatStatusV2"}
+
+    assert {"NPUClearFloatStatusV2", "NPUGetFloatStatusV2"} == checks(device_target="Ascend")
+    assert {"AllFinite"} == checks(device_target="Ascend", overflow_mode="INFNAN_MODE")
+    assert {"IsFinite"} == checks(device_target="CPU")
+    assert set() == checks(device_target="Ascend", loss_scale=1024)
+
+
 def test_overflow_is_that_of_all_ranks():
     """A dynamic scale's check follows the mean over the ranks: an infinity of one is one of all."""
     model = _step(precision="float16", loss_scale="dynamic", data_parallel=2)
@@ -213,6 +252,7 @@ def test_casts_of_the_model_keep_their_meaning(op_type):
         ({"loss_scale": "dynamic:1024,factor=1"}, "factor is 1.0, allowed is more than 1"),
         ({"loss_scale": "dynamics"}, "did you mean 'dynamic'"),
         ({"device_target": "TPU"}, "unknown device 'TPU'"),
+        ({"overflow_mode": "SATURATION_MOD"}, "did you mean 'SATURATION_MODE'"),
     ],
 )
 def test_wrong_choices_are_named(choices, words):

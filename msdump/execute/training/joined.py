@@ -22,7 +22,7 @@ from msdump.graph.collectives.calls import call_of
 from msdump.graph.compile.fusion import joined
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import HALVES
-from msdump.graph.operator_types import MINDSPORE_DOMAIN, WITH_MEMORY
+from msdump.graph.operator_types import MINDSPORE_DOMAIN, WITH_MEMORY, uses_float_status
 from msdump.graph.order import reads
 
 SHORT: Final = 2e-3
@@ -106,6 +106,7 @@ def _is_plain(node: Node) -> bool:
         and node.domain in {"", MINDSPORE_DOMAIN}
         and node.op_type not in WITH_MEMORY
         and call_of(node) is None
+        and not uses_float_status(node.domain, node.op_type)
     )
 
 

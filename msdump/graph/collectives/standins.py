@@ -1,4 +1,7 @@
-"""Nodes of ONNX that stand for collectives while types and shapes are inferred: ONNX knows no collectives."""
+"""Nodes of ONNX that stand for operators without a body while types and shapes are inferred.
+
+They are collectives and the operators of the device's overflow status, of which ONNX knows nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from onnx import helper
 
 from msdump import dtypes
 from msdump.graph.collectives.calls import Collective, collective
-from msdump.graph.operator_types import canonical_domain
+from msdump.graph.operator_types import canonical_domain, uses_float_status
 from msdump.graph.order import subgraphs
 
 Nodes = Iterator[onnx.NodeProto]
@@ -20,11 +23,12 @@ _COUNTS: Final = ("rank_size", "group_size", "split_count")
 
 
 def with_standins(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose collectives are replaced by nodes that give the same types; others as they are.
+    """Return a model whose operators without a body are replaced by nodes that give the same types.
 
-    Sizes that follow from a number of ranks which the model does not tell stay unknown.
+    Others stay as they are. Sizes that follow from a number of ranks which the model does not tell stay
+    unknown.
     """
-    if not any(_kind(node) for graph in _graphs(model.graph) for node in graph.node):
+    if not any(_has_no_body(node) for graph in _graphs(model.graph) for node in graph.node):
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -42,16 +46,22 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
             yield from _graphs(inner)
 
 
+def _has_no_body(node: onnx.NodeProto) -> bool:
+    return _kind(node) is not None or uses_float_status(node.domain, node.op_type)
+
+
 def _kind(node: onnx.NodeProto) -> Collective | None:
     return collective(canonical_domain(node.domain), node.op_type)
 
 
 def _standins(node: onnx.NodeProto) -> Nodes:
     kind = _kind(node)
-    if kind is None:
-        yield node
-    else:
+    if kind is not None:
         yield from _STANDINS[kind](node)
+    elif uses_float_status(node.domain, node.op_type):
+        yield from _same(node)
+    else:
+        yield node
 
 
 def _same(node: onnx.NodeProto) -> Nodes:

@@ -17,6 +17,7 @@ from typing import Final
 
 from msdump.graph.bodies import with_bodies
 from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import uses_float_status
 from msdump.graph.order import reads
 from msdump.record import OperatorRef
 
@@ -53,7 +54,8 @@ def _fuse(graph: Graph, taken: set[str]) -> Graph:
 def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
     """Return the operators in chains, each chain at the position of its last operator.
 
-    Inside a chain only values are hidden that one operator alone reads and that are no graph outputs.
+    Inside a chain only values are hidden that one operator alone reads and that are no graph outputs. No
+    chain reaches across an operator of the device's overflow status, which tells of what ran before it.
 
     Args:
         graph: The graph.
@@ -75,6 +77,8 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
                 chain = [*open_chains.pop(end), node]
                 break
         open_chains[node.name] = chain
+        if uses_float_status(node.domain, node.op_type):
+            ends.clear()
         ends |= dict.fromkeys(filter(None, node.outputs), node.name)
     return list(open_chains.values())
 

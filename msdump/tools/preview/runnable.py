@@ -19,6 +19,7 @@ from msdump.execute.runtime import runtime
 from msdump.execute.weights import WeightStore
 from msdump.graph.collectives.calls import collective
 from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import uses_float_status
 from msdump.graph.order import reads
 
 _MOST: Final = 1 << 16  # elements of a stand-in; a larger tensor is stood in for by one of ones
@@ -35,7 +36,8 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
     refusal_of: dict[Hashable, str] = {}
     for inner in graph.walk():
         for node in inner.operators:
-            if collective(node.domain, node.op_type) is not None:  # it has no kernel, and needs none
+            kind = (node.domain, node.op_type)
+            if collective(*kind) is not None or uses_float_status(*kind):  # it has no kernel, and needs none
                 continue
             stand_ins = _stand_ins(inner, node)
             if stand_ins is None:

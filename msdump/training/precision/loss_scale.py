@@ -8,10 +8,10 @@ from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
-from msdump.graph.kernel.emulation import FLOAT32
 from msdump.training import options
 from msdump.training.optimizers import Trained
 from msdump.training.optimizers.parameters import Variables
+from msdump.training.precision.overflow_checks import OverflowCheck
 from msdump.training.scopes import ROOT, Place
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter
@@ -21,27 +21,27 @@ MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCel
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What follows the gradients in a training step, for a loss scale to put itself around it.
+    """What a training step has beside loss and gradients, for a loss scale to put itself around it.
 
     Attributes:
         reduce: Writes the mean of the gradients over all ranks; returns the parameters with it.
         update: Writes the optimizer's operators.
         place: The optimizer's place.
         state: Adds variables.
-        has_all_finite: Whether the device checks all gradients by one operator.
+        check: Finds whether gradients overflow.
     """
 
     reduce: Callable[[Trained], Trained]
     update: Callable[[Trained], None]
     place: Place
     state: Variables
-    has_all_finite: bool
+    check: OverflowCheck
 
 
 class LossScale(Protocol):
     """Scales the loss, which is to say the first gradient, and writes the update with what goes around it."""
 
-    def seed(self, op: StepWriter, loss: StepTensor, state: Variables) -> StepTensor:
+    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:
         """Return the gradient of the loss itself."""
 
     def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
@@ -63,7 +63,7 @@ class StaticLossScale:
         """Refuse what no scale is."""
         options.check(self, self._rules)
 
-    def seed(self, op: StepWriter, loss: StepTensor, state: Variables) -> StepTensor:  # noqa: ARG002 - protocol
+    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:  # noqa: ARG002 - protocol
         """Return the scale, a constant."""
         return op.constant(np.array(self.value, loss.dtype.numpy))
 
@@ -81,8 +81,8 @@ class StaticLossScale:
 class DynamicLossScale:
     """A scale that shrinks when gradients overflow, whose update is left out, and else grows.
 
-    The operators are those of TrainOneStepWithLossScaleCell where infinities and NaNs appear as such
-    (INFNAN_MODE), and of DynamicLossScaleUpdateCell. The scale is the variable ``scale_sense``.
+    The operators are those of TrainOneStepWithLossScaleCell and DynamicLossScaleUpdateCell. The scale is
+    the variable ``scale_sense``.
 
     Attributes:
         value: The first scale.
@@ -103,9 +103,11 @@ class DynamicLossScale:
         """Refuse what no scale is."""
         options.check(self, self._rules)
 
-    def seed(self, op: StepWriter, loss: StepTensor, state: Variables) -> StepTensor:  # noqa: ARG002 - protocol
-        """Return the scale, a variable."""
-        return state("scale_sense", np.array(self.value, np.float32))
+    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:  # noqa: ARG002 - protocol
+        """Begin the check for overflows; return the scale, a variable."""
+        with op.at(ROOT):
+            rest.check.start(op)
+        return rest.state("scale_sense", np.array(self.value, np.float32))
 
     def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
         """Write the finite gradients' update and the scale's; return whether they overflowed."""
@@ -115,8 +117,7 @@ class DynamicLossScale:
             trained = [(variable, op.Mul(gradient, inverse)) for variable, gradient in trained]
         trained = rest.reduce(trained)
         with op.at(ROOT):
-            check = _all_finite if rest.has_all_finite else _finite_one_by_one
-            overflow = check(op, [gradient for _, gradient in trained])
+            overflow = rest.check.overflow(op, [gradient for _, gradient in trained])
             is_finite = op.Not(overflow)
         with op.at(MANAGER):
             self._change(op, scale, overflow, is_finite, rest.state)
@@ -145,24 +146,6 @@ class DynamicLossScale:
         op.bindings[scale.name] = op.call("Assign", scale, new, like=scale)
         following = op.Add(step, np.array(1, np.int32))
         op.bindings[step.name] = op.call("Assign", step, following, like=step)
-
-
-def _finite_one_by_one(op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
-    """Tell whether a gradient is infinite or no number: a flag of each, and their sum."""
-    flags = []
-    for gradient in gradients:
-        finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
-        flag = op.Sub(1.0, op.Cast(finite, to=FLOAT32.onnx))
-        flags.append(op.call("Reshape", flag, shape=(1,)))
-    total = op.Sum(*flags) if len(flags) > 1 else flags[0]
-    overflow: StepTensor = op.LessOrEqual(1.0, op.call("Reshape", total, shape=()))
-    return overflow
-
-
-def _all_finite(op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
-    """Tell the same by one operator of newer Ascend devices."""
-    overflow: StepTensor = op.call("AllFinite", *gradients, count=len(gradients))
-    return overflow
 
 
 def _update_unless(op: StepWriter, overflow: StepTensor, update: Callable[[], None]) -> None:

@@ -1,0 +1,95 @@
+"""The device's overflow status: which operators between lowering and reading raise it."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import msdump
+from msdump import env
+from msdump.errors import GraphError
+from msdump.execute.training.joined import can_join
+from msdump.graph import loader
+from msdump.tools.preview.runnable import unrunnable
+
+CLEAR, GET = "NPUClearFloatStatusV2", "NPUGetFloatStatusV2"
+FITS, TOO_LARGE = np.array([1, 2], np.float32), np.array([1, 1e6], np.float32)
+
+
+def _model(*, inputs=("zeros",), dtype=np.int32, shape=(8,)):
+    """Return: x to float16, the status lowered, relu(x), y to float16, the status read."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["half_x"], name="cast_x", to=TensorProto.FLOAT16),
+        helper.make_node(CLEAR, inputs, ["cleared"], name="clear", domain="mindspore.ops"),
+        helper.make_node("Relu", ["half_x"], ["positive_x"], name="relu"),
+        helper.make_node("Cast", ["y"], ["half_y"], name="cast_y", to=TensorProto.FLOAT16),
+        helper.make_node(GET, ["zeros"], ["status"], name="get", domain="mindspore.ops"),
+    ]
+    floats = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    halves = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2]) for name in ("positive_x", "half_y")
+    ]
+    outputs = [helper.make_tensor_value_info("status", TensorProto.INT32, [8]), *halves]
+    zeros = numpy_helper.from_array(np.zeros(shape, dtype), "zeros")
+    graph = helper.make_graph(nodes, "status", floats, outputs, [zeros])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mindspore.ops", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _statuses(model, **context):
+    """Return the status where nothing saturates, x alone, y alone, and both do, in runs of one network."""
+    network = msdump.load(model, context=context)
+    pairs = [(x, y) for y in (FITS, TOO_LARGE) for x in (FITS, TOO_LARGE)]
+    return [network(x=x, y=y)[0].tolist() for x, y in pairs]
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2"])
+def test_status_tells_of_operators_since_it_was_lowered(monkeypatch, caplog, level):
+    """An operator before the lowering does not count, even where a chain could reach across it."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
+
+    statuses = _statuses(_model(), device_target="Ascend", jit_level=level)
+
+    assert [[0] * 8, [0] * 8, [1] * 8, [1] * 8] == statuses
+    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("target", "mode"), [("Ascend", "INFNAN_MODE"), ("CPU", "INFNAN_MODE"), ("CPU", "SATURATION_MODE")]
+)
+def test_devices_without_status_tell_zeros_and_warn_once(monkeypatch, caplog, target, mode):
+    """Where results become infinite nothing raises the status, which a user is told once."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, mode)
+
+    statuses = _statuses(_model(), device_target=target)
+
+    assert [[0] * 8] * 4 == statuses
+    warnings = [record.getMessage() for record in caplog.records if GET in record.getMessage()]
+    assert 1 == len(warnings)
+    assert "only Ascend in SATURATION_MODE has an overflow status" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"inputs": ("zeros", "x")}, r"node 'clear' \(NPUClearFloatStatusV2\): 2 inputs and 1 outputs"),
+        ({"inputs": ()}, r"node 'clear' \(NPUClearFloatStatusV2\): 0 inputs and 1 outputs"),
+        ({"dtype": np.float32}, r"its input is not int32 of shape \(8,\)"),
+        ({"shape": (4,)}, r"its input is not int32 of shape \(8,\)"),
+    ],
+)
+def test_other_slots_are_refused(changes, words):
+    """An operator of the status has one input and one output, int32 of shape (8,)."""
+    with pytest.raises(GraphError, match=words):
+        msdump.load(_model(**changes))
+
+
+def test_status_needs_no_kernel_but_its_place():
+    """A preview misses no kernel; a graph that asks for the status never runs as one session."""
+    graph = loader.load(_model())
+
+    assert [] == list(unrunnable(graph))
+    assert not can_join(graph)
