@@ -155,7 +155,7 @@ def _overflow_mode(name: str | None, device: DeviceTarget) -> OverflowMode:
 def _check(name: str, choices: type[StrEnum], title: str) -> None:
     if name not in set(choices):
         raise InputError(
-            f"unknown {title} {name!r}: allowed are {', '.join(choices)}{name_hint(name, map(str, choices))}"
+            f"unknown {title} {name!r}: allowed are {', '.join(choices)}{name_hint(name, choices)}"
         )
 
 
