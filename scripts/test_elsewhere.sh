@@ -18,7 +18,7 @@ PYTHONS=$(sed -n 's/.*Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
 QUICK=(
     tests/capture tests/config tests/encode tests/execute tests/graph tests/test_public_api.py
     tests/communication tests/dump/test_golden.py tests/dump/test_modes.py tests/dump/test_o0_keys.py
-    tests/dump/test_processes.py
+    tests/dump/test_processes.py tests/training/test_goldens.py tests/training/test_dense.py
 )
 
 # Older versions of onnxruntime abort where this test runs a whole model of texts in them, to compare with.
