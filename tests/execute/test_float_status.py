@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import msdump
-from msdump import env
+from msdump import communication, env
 from msdump.errors import GraphError
 from msdump.execute.training.joined import can_join
 from msdump.graph import loader
@@ -55,6 +55,24 @@ def test_status_tells_of_operators_since_it_was_lowered(monkeypatch, caplog, lev
 
     assert [[0] * 8, [0] * 8, [1] * 8, [1] * 8] == statuses
     assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def _of_rank(model):
+    network = msdump.load(model, context={"device_target": "Ascend", "jit_level": "O0"})
+    return [network(x=FITS, y=y)[0].tolist() for y in (FITS, np.array([1, 60000], np.float32))]
+
+
+@pytest.mark.timeout(60)
+def test_collective_raises_the_status(monkeypatch):
+    """A sum over ranks that leaves float16's range saturates on every rank, though no rank's part does."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
+    model = _model()
+    reduce = helper.make_node(
+        "AllReduce", ["half_y"], ["total"], name="reduce", domain="mindspore.ops", op="sum"
+    )
+    model.graph.node.insert(len(model.graph.node) - 1, reduce)
+
+    assert [[[0] * 8, [1] * 8]] * 2 == communication.spawn(2, _of_rank, model)
 
 
 @pytest.mark.parametrize(
