@@ -38,7 +38,7 @@ def step_graph(
     loss: str | Loss = "softmax_cross_entropy",
     optimizer: str | Optimizer = "momentum:0.01,0.9",
     *,
-    trainable: Sequence[str] | None = None,
+    trainable: str | Sequence[str] | None = None,
     sizes: Mapping[str, int] = MappingProxyType({}),
     data_parallel: bool | int | DataParallel = False,
     seed: int = 0,
@@ -58,8 +58,8 @@ def step_graph(
         model: A path, an ``onnx.ModelProto``, or a serialised one.
         loss: Name of a loss, or one of one's own.
         optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer.
-        trainable: Initializers that are trained; None: all floating-point ones that the loss depends on,
-            but for moving statistics.
+        trainable: Initializers that are trained, or the one; None: all floating-point ones that the loss
+            depends on, but for moving statistics.
         sizes: Sizes of dynamic dimensions by name.
         data_parallel: Average the gradients over all ranks: True (those of this run), a number of ranks, or
             how they are reduced.
@@ -92,7 +92,8 @@ def step_graph(
         batch_statistics=batch_statistics,
         has_wide_kernels=device is DeviceTarget.CPU,
     )
-    choices = _Choices(layers_of(precision), trainable, data_parallel_of(data_parallel), device, mode)
+    chosen = (trainable,) if isinstance(trainable, str) else trainable
+    choices = _Choices(layers_of(precision), chosen, data_parallel_of(data_parallel), device, mode)
     names = [f"inputs{number}" for number in range(len(graph.inputs) + 1)]
     step = _Step(graph, writer, choices, names)
     return step.model(loss_of(loss), optimizer_of(optimizer), loss_scale_of(loss_scale))

@@ -163,3 +163,18 @@ def test_half_types_behind_values_of_unknown_type():
     assert {onnx.TensorProto.FLOAT} == {
         types[node.output[0]] for node in step.graph.node if node.op_type == "Conv"
     }
+
+
+@pytest.mark.parametrize("trainable", ["w1", ["w1"]])
+def test_one_parameter_is_trained(trainable):
+    """One name trains that parameter, as a list of it does; all others stay as they are."""
+    network = msdump.load(step_graph(parser.parse_model(PLAIN), "mse", "sgd:0.1", trainable=trainable))
+    before = network.state()
+
+    network.train_step(X, T)
+
+    after = network.state()
+    changed = {
+        name for name in after if name.startswith("w") and not np.array_equal(before[name], after[name])
+    }
+    assert {"w1"} == changed
