@@ -9,12 +9,17 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import msdump
+from msdump.record import IO
 from tests import path_warnings
+from tests.communication import launching
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("python", "python3", "python3.11", "python3.12", "python3.13", "python3.14")
@@ -206,11 +211,11 @@ def demo(clone, tmp_path):
     (clone / ".venv" / "ready").write_bytes(key.stdout)
 
     def run(
-        *arguments: str, script: str = "dump_sync_dump.sh", **variables: str
+        *arguments: str, script: str = "dump_sync_dump.sh", launcher: Sequence[str] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
-            ["bash", clone / "scripts" / script, *arguments],
+            [*launcher, "bash", clone / "scripts" / script, *arguments],
             cwd=tmp_path,
             env=environment | variables,
             capture_output=True,
@@ -376,6 +381,51 @@ def test_training_demonstration_learns(demo, tmp_path):
     changes = re.findall(r"^    step (\d): (.+) before, (.+) after$", done.stdout, re.MULTILINE)
     assert ["0", "2", "3"] == [step for step, *_ in changes]
     assert all(before != after for _, before, after in changes)
+
+
+def dumped_steps(rank: Any) -> dict[int, Any]:
+    """Return the records of every dumped step of a rank's training graph."""
+    (network,) = rank.networks.values()
+    return {step: iteration.records for step, iteration in network.graphs[0].iterations.items()}
+
+
+def reduced(records: Any, io: IO) -> dict[str, np.ndarray]:
+    """Return what AllReduce took or made, by operator."""
+    return {
+        record.op_name: record.array
+        for record in records
+        if record.op_type == "AllReduce" and record.io is io
+    }
+
+
+@launching.needs_mpi
+@pytest.mark.timeout(180)
+def test_training_demonstration_runs_on_two_ranks(demo, tmp_path):
+    """Two ranks of the demonstration dump the same averages of different gradients, and learn."""
+    done = demo(
+        str(tmp_path / "dump"),
+        script="dump_train.sh",
+        launcher=[launching.MPIRUN, "-n", "2"],
+        STEPS="12",
+        BATCH="16",
+        **launching.SETTINGS,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    pattern = r"^epoch: 1 step: \d+, loss is (\S+)$"
+    losses = [float(loss) for loss in re.findall(pattern, done.stdout, re.MULTILINE)]
+    assert losses[-1] < losses[0]
+    assert {"rank_0", "rank_1"} == set(re.findall(r"(rank_\d): the backward pass", done.stdout))
+    ranks = msdump.open_dump(tmp_path / "dump/debug_dump").ranks.values()
+    first, second = (dumped_steps(rank) for rank in ranks)
+    assert [0, 2, 3] == list(first) == list(second)
+    for step, records in first.items():
+        averages, others = reduced(records, IO.OUTPUT), reduced(second[step], IO.OUTPUT)
+        assert 8 == len(averages) == len(others)
+        for name, average in averages.items():
+            np.testing.assert_array_equal(average, others[name])
+    one, other = (reduced(side[0], IO.INPUT) for side in (first, second))
+    assert not any(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_training_overflow_demonstration_finds_the_operators(demo, tmp_path):

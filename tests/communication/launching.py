@@ -26,7 +26,7 @@ needs_mpi = pytest.mark.skipif(
 LONGEST = 60  # seconds of any launch; a rank's own limits are far shorter
 
 # a process more than there are cores is allowed, root as well, and nothing leaves the machine
-_SETTINGS = {
+SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_ALLOW_RUN_AS_ROOT": "1",
@@ -52,7 +52,7 @@ class Launch:
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env=os.environ | _SETTINGS | variables,
+            env=os.environ | SETTINGS | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
