@@ -102,15 +102,7 @@ class Capture:
         operator = self._operators[position]
         if self._trigger is not None:
             node = self._graph.nodes[position]
-            refusal = self._trigger.refusal(
-                operator,
-                self._iteration,
-                inputs,
-                outputs,
-                saturated=saturated,
-                names=node.inputs,
-                written=node.update.new_values,
-            )
+            refusal = self._trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
             if refusal is not None:
                 return
         self._write(position, inputs, self._useful(operator, outputs))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
+from msdump.graph.graph import Node
 from msdump.observer import Arrays
 from msdump.reasons import Reason
 from msdump.record import OperatorRef
@@ -66,27 +67,18 @@ class OverflowTrigger:
         self._warned: set[str] = set()
 
     def refusal(
-        self,
-        operator: OperatorRef,
-        step: int,
-        inputs: Arrays,
-        outputs: Arrays,
-        *,
-        saturated: bool,
-        names: Sequence[str] = (),
-        written: Collection[int] = (),
+        self, node: Node, step: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
     ) -> Reason | None:
         """Return why an operator is not dumped; None where it is, and what it did is logged.
 
         Args:
-            operator: The operator.
+            node: The operator; inputs that it writes in place show its results.
             step: Number of the iteration.
             inputs: Its inputs, None for what is absent or no tensor.
             outputs: Its outputs.
             saturated: The device's overflow status after the operator.
-            names: Values that its inputs are, "" for an absent one.
-            written: Slots of the inputs that it writes in place, which show its results.
         """
+        operator, written = node.operator, node.update.new_values
         overflows = self._nonfinite(operator, outputs)
         if saturated:
             overflows.append((0, "saturated"))  # the device's status does not tell which output it was
@@ -96,7 +88,7 @@ class OverflowTrigger:
             return Reason.OVERFLOW_LIMIT
         outputs_text = ", ".join(f"output.{slot} {kinds}" for slot, kinds in overflows)
         read = [None if slot in written else array for slot, array in enumerate(inputs)]
-        read_names = ["" if slot in written else name for slot, name in enumerate(names)]
+        read_names = ["" if slot in written else name for slot, name in enumerate(node.inputs)]
         cause = self._cause(operator, read, read_names)
         _log.warning("overflow: %s in step %d: %s; %s", operator.full_name, step, outputs_text, cause)
         return None

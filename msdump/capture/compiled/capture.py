@@ -119,15 +119,7 @@ class CompiledCapture:
         if self._overflow is not None:
             trigger, op_debug = self._overflow
             node = self._nodes[position]
-            refusal = trigger.refusal(
-                operator,
-                self._iteration,
-                inputs,
-                outputs,
-                saturated=saturated,
-                names=node.inputs,
-                written=node.update.new_values,
-            )
+            refusal = trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
             if refusal is not None:
                 return
             # vendor: a file of its own tells of the overflow, earlier than the operator's
