@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from msdump.errors import UnsupportedOpError
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.training.rules import RULES, Backward
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 
 class BackwardPass:
@@ -63,7 +64,7 @@ class BackwardPass:
         if rule is None:
             raise UnsupportedOpError(_no_rule(node))
         wants = tuple(item is not None and item.name in self._wanted for item in node.inputs)
-        place = node.place.gradients(node.name).inside((f"Grad_{grad_type(node)}", ""))
+        place = node.place.gradients(node.name).inside((f"Grad_{node.primitive}", ""))
         with self._writer.at(place):
             gradients = rule(self._writer, Backward(node, dys, wants))
         for item, is_wanted, gradient in zip(node.inputs, wants, gradients, strict=False):
@@ -80,11 +81,6 @@ class BackwardPass:
                 (total,) = self._writer.emit("Sum", parts[::-1], {})
             parts = self._gradients[tensor.name] = [total]
         return parts[0] if parts else None
-
-
-def grad_type(node: StepOperator) -> str:
-    """Return what stands behind ``Grad_`` in the scope of a forward operator's gradients."""
-    return node.primitive
 
 
 def _no_rule(node: StepOperator) -> str:

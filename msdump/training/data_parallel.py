@@ -14,7 +14,8 @@ from msdump.communication.world import current
 from msdump.errors import InputError
 from msdump.training.optimizers import Trained
 from msdump.training.scopes import ROOT
-from msdump.training.writer import StepTensor, StepWriter
+from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepWriter
 
 PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from msdump.training.writer import StepOperator, StepWriter
+from msdump.training.symbols import StepOperator
+from msdump.training.writer import StepWriter
 
 Lowering = Callable[[StepWriter, StepOperator], None]
 """Writes an operator's replacement; the last operators of it write the outputs of the original."""

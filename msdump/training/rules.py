@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 Gradients = Sequence[StepTensor | None]
 """The gradient of each input, None where it has none or nobody wants it; may end early."""

@@ -24,8 +24,6 @@ from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots
 from msdump.training.value_types.inference import output_types
 from msdump.training.value_types.named_values import NamedValues
 
-__all__ = ["Item", "StepOperator", "StepTensor", "StepWriter"]
-
 
 class StepWriter(NamedValues):
     """Writes operators one behind the other; every operator of ONNX is a method (``Mul(a, b)``).

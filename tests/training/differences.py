@@ -15,7 +15,8 @@ from onnx.reference.op_run import OpRun
 
 from msdump.training import step_graph
 from msdump.training.losses import Loss
-from msdump.training.writer import StepTensor, StepWriter
+from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepWriter
 
 OPSET = 20
 STEP = 1e-5

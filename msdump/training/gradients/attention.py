@@ -5,7 +5,8 @@ from __future__ import annotations
 from msdump.errors import GraphError
 from msdump.training.gradients.shapes import unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
-from msdump.training.writer import StepTensor, StepWriter
+from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepWriter
 
 
 @mindspore_gradient("FlashAttentionScore")

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from msdump.errors import GraphError
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
-from msdump.training.writer import StepTensor, StepWriter
+from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepWriter
 
 
 @mindspore_gradient("BatchNorm")

@@ -8,7 +8,8 @@ import numpy as np
 
 from msdump.training.gradients.windows import unreached, window_pads
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 _ADAPTIVE: Final = {4: "2D", 5: "3D"}
 """Ranks of data for which MindSpore pools the whole input by an adaptive operator."""

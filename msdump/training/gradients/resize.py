@@ -9,7 +9,8 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.writer import Item, StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import Item, StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 _ATTRIBUTES: Final[Mapping[str, Any]] = {
     "mode": "nearest",

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from msdump.training.operators.convolutions import CONVOLUTION, PRODUCTS, SUMS
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 Ints = tuple[int, ...]
 

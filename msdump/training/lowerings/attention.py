@@ -10,7 +10,8 @@ import numpy as np
 from msdump.errors import GraphError
 from msdump.training.lowering import lowering
 from msdump.training.lowerings.dense import multiplied
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 
 def _optional(node: StepOperator, slot: int) -> StepTensor | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.training.lowering import keep, lowering
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 _DEFAULT_RATIO = np.float32(0.5)
 

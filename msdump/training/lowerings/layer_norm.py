@@ -8,7 +8,8 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.lowering import lowering
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 _EPSILON = 1e-5
 

@@ -13,7 +13,8 @@ from typing import Final
 from msdump.errors import GraphError
 from msdump.training.lowering import lowering
 from msdump.training.lowerings.dense import matmul
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 State = tuple["StepTensor | None", "StepTensor | None"]
 """What a cell keeps from step to step: its output and, LSTM alone, its memory."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from msdump.training.lowering import keep, lowering
-from msdump.training.writer import StepOperator, StepWriter
+from msdump.training.symbols import StepOperator
+from msdump.training.writer import StepWriter
 
 
 @lowering("Conv", "ConvTranspose")

@@ -21,8 +21,8 @@ from msdump.training.optimizers.parameters import (
     declare_rate,
     with_decay,
 )
-from msdump.training.symbols import StepTensor
-from msdump.training.writer import Item, StepWriter
+from msdump.training.symbols import Item, StepTensor
+from msdump.training.writer import StepWriter
 
 MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
 
