@@ -53,7 +53,7 @@ def _block(name: str) -> str:
     model = BLOCKS[name]
     rows = ((f"`{key}`", *_field(field)) for key, field in model.model_fields.items())
     head = f"## {name}\n\n{model.__doc__}\n"
-    return f"{head}\n{_table(('key', 'takes', 'default', 'meaning'), rows)}"
+    return f"{head}\n{table(('key', 'takes', 'default', 'meaning'), rows)}"
 
 
 def _field(field: FieldInfo) -> tuple[str, str, str]:
@@ -75,13 +75,13 @@ def _statistics() -> str:
         for each in STATISTICS
     )
     head = "## Statistics\n\nWhat `statistic_category` takes, and the columns of `statistic.csv`:\n"
-    return f"{head}\n{_table(('name', 'column', 'meaning', 'computed by'), rows)}"
+    return f"{head}\n{table(('name', 'column', 'meaning', 'computed by'), rows)}"
 
 
 def _rules() -> str:
     rows = ((_modes(rule), f"`{rule.key}`", _why(rule), _consequence(rule)) for rule in rules.RULES)
     head = "## Rules between keys\n\nWhat depends on the mode or on another key, where it is violated:\n"
-    return f"{head}\n{_table(('mode', 'key', 'why', 'what follows'), rows)}"
+    return f"{head}\n{table(('mode', 'key', 'why', 'what follows'), rows)}"
 
 
 def _modes(rule: rules.Rule) -> str:
@@ -103,10 +103,11 @@ def _consequence(rule: rules.Rule) -> str:
 
 def _variables() -> str:
     rows = ((f"`{variable.name}`", variable.meaning) for variable in env.VARIABLES)
-    return f"## Environment variables\n\n{_table(('variable', 'meaning'), rows)}"
+    return f"## Environment variables\n\n{table(('variable', 'meaning'), rows)}"
 
 
-def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a table of a page; a bar in a cell is escaped."""
     return "".join(_lines(titles, rows))
 
 

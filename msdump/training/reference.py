@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from msdump.config.reference import table
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.graph.primitives import Use, primitive_name
 from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
@@ -49,7 +50,7 @@ ONNX's own operators. Inputs are MindSpore's, in its order; attributes tell func
 
 def reference_text() -> str:
     """Return the page as Markdown."""
-    rules = _table(("operator", "in MindSpore", "rule"), _rules())
+    rules = table(("operator", "in MindSpore", "rule"), _rules())
     bodies = (
         _operator(name, body) for name, body in sorted(OPERATORS.items(), key=lambda item: item[0].lower())
     )
@@ -59,7 +60,7 @@ def reference_text() -> str:
             _RULES,
             rules,
             _OPERATORS,
-            _table(("operator", "inputs", "attributes", "what it does"), bodies),
+            table(("operator", "inputs", "attributes", "what it does"), bodies),
         )
     )
 
@@ -88,10 +89,6 @@ def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
         for is_attribute in (False, True)
     }
     return f"`{name}`", names[False], names[True], (body.build.__doc__ or "").partition("\n")[0]
-
-
-def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (titles, ("---",) * len(titles), *rows))
 
 
 def main(arguments: list[str]) -> None:
