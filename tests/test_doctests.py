@@ -20,7 +20,7 @@ SHOWN_BY_EXAMPLE = (
     "msdump.capture.compiled.model_names",
     "msdump.capture.compiled.model_selection",
     "msdump.capture.statistics.device",
-    "msdump.capture.statistics.passes",
+    "msdump.statistics.passes",
     "msdump.capture.statistics.rows",
     "msdump.capture.steps.sampling",
     "msdump.capture.triggers",

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.statistics.passes import measure
+from msdump.statistics.passes import measure
 from msdump.statistics.totals import StatisticNeed
 from tests.bench.measure import ratio
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.capture.statistics.passes import measure
 from msdump.record import TensorRecord
+from msdump.statistics.passes import measure
 from msdump.statistics.table import Cell
 from msdump.statistics.totals import StatisticNeed
 

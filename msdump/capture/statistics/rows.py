@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from msdump.capture.statistics import passes
 from msdump.capture.statistics.device import DeviceMeasure
 from msdump.dtypes import widen
 from msdump.encode import statistic_csv
 from msdump.encode.statistic_csv import COLUMNS
 from msdump.plan import StatisticSpec
 from msdump.record import OperatorRef, TensorRecord
+from msdump.statistics import passes
 from msdump.statistics.table import BY_CATEGORY, Cell, Statistic
 from msdump.statistics.totals import NOTHING
 from msdump.store import names

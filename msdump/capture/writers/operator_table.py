@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from msdump.capture.statistics.passes import measure
 from msdump.capture.writers import device_tensor
 from msdump.device.tasks import Task
 from msdump.dtypes import DType
 from msdump.encode import operator_csv
 from msdump.plan import OperatorStatistic
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
+from msdump.statistics.passes import measure
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import operator_names
 from msdump.store.names import Style

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.capture.statistics.elements import HALVES
+from msdump.statistics.elements import HALVES
 
 _BLOCK: Final = 1 << 16  # elements; a few float32 blocks fit into a core's cache
 _MOST_CAST: Final = 1 << 24  # elements; larger tensors of other types are cast once for each pass

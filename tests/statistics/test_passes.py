@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from msdump import dtypes, env
-from msdump.capture.statistics import elements, passes
-from msdump.capture.statistics.elements import BLOCK
-from msdump.capture.statistics.passes import measure
 from msdump.capture.statistics.rows import octets_of
+from msdump.statistics import elements, passes
+from msdump.statistics.elements import BLOCK
+from msdump.statistics.passes import measure
 from msdump.statistics.table import BY_CATEGORY
 from msdump.statistics.totals import StatisticNeed
 from tests.capture.statistics.cases import HOST, literal, record

@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from msdump.capture.statistics.elements import (
+from msdump.dtypes import DType
+from msdump.statistics.elements import (
     BLOCK,
     HALVES,
     NUMBERS,
@@ -19,7 +20,6 @@ from msdump.capture.statistics.elements import (
     total,
     total_of_squares,
 )
-from msdump.dtypes import DType
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.threads import spread, thread_count
 
