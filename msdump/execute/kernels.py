@@ -68,6 +68,10 @@ RoundingsOf = Callable[[Node], Sequence[Rounding] | None]
 """Tells how each original operator of a node computes; None: as the model says."""
 
 
+def as_the_model_says(_node: Node) -> None:
+    """Return no roundings: CPU and GPU."""
+
+
 class KernelFactory:
     """Compiles the operators of one network to kernels."""
 
@@ -158,6 +162,11 @@ class KernelFactory:
             raise reason
         spare = self._spare(node, "reference", lambda: self._reference_kernel(node, fed, reason))
         return _applied(spare, fed)
+
+    def forget(self, node: Node) -> None:
+        """Drop the kernels that the factory keeps of an operator."""
+        for key in [key for key in self._spares if key[0] == node.name]:
+            del self._spares[key]
 
     def _spare(self, node: Node, way: str, make: Callable[[], Kernel]) -> Kernel:
         key = (node.name, way)

@@ -17,7 +17,7 @@ from msdump.device.memory import lifetimes
 from msdump.execute import values
 from msdump.execute.control import Control, Frame, RunnableBody, Site, control
 from msdump.execute.exchange import Exchange
-from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf
+from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
@@ -61,10 +61,6 @@ class _Operator:
         self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
 
 
-def _as_the_model_says(_node: Node) -> None:
-    """Round nothing: CPU and GPU."""
-
-
 class Program:
     """A network, or a body in it, that runs operator by operator.
 
@@ -82,7 +78,7 @@ class Program:
     def __init__(
         self,
         graph: Graph,
-        roundings: RoundingsOf = _as_the_model_says,
+        roundings: RoundingsOf = as_the_model_says,
         copies: WeightCopies | None = None,
         *,
         on: Runtime | None = None,

@@ -14,7 +14,7 @@ import numpy as np
 from msdump.dtypes import STRING
 from msdump.errors import UnsupportedOpError
 from msdump.execute import values
-from msdump.execute.kernels import KernelFactory
+from msdump.execute.kernels import KernelFactory, as_the_model_says
 from msdump.execute.runtime import runtime
 from msdump.execute.weights import WeightStore
 from msdump.graph.collectives.calls import collective
@@ -53,22 +53,18 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
 
 def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any]) -> str:
     """Return why an operator cannot be compiled, "" where it can."""
-    weightless = KernelFactory(graph, WeightStore({}), runtime(), _as_the_model_says)
+    weightless = KernelFactory(graph, WeightStore({}), runtime(), as_the_model_says)
     weights = WeightStore(graph.weights)
     try:
         weightless.make(node, stand_ins)
     except UnsupportedOpError:  # it may need its weights
         try:
-            factory = KernelFactory(graph, weights, runtime(), _as_the_model_says)
+            factory = KernelFactory(graph, weights, runtime(), as_the_model_says)
             factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
         except UnsupportedOpError as error:
             # The message names the model and the operator first, which the reader is told anyway.
             return str(error).partition(f"node {node.name!r}: ")[2] or str(error)
     return ""
-
-
-def _as_the_model_says(_node: Node) -> None:
-    """Add no casts: the precision of a device has no part in whether there is a kernel."""
 
 
 def _stand_ins(graph: Graph, node: Node) -> dict[str, Any] | None:

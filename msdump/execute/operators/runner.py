@@ -1,0 +1,146 @@
+"""One operator of a graph as a function of arrays, computed as a run of its network computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import ExecutionError
+from msdump.execute import values
+from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
+from msdump.execute.runtime import OrtValue, Runtime, failure, runtime
+from msdump.execute.weights import WeightCopies, WeightStore
+from msdump.graph.collectives.calls import call_of
+from msdump.graph.graph import Graph, Node
+from msdump.graph.operator_types import WITH_MEMORY, uses_float_status
+from msdump.graph.order import reads
+from msdump.observer import Array
+
+
+class OperatorRunner:
+    """Runs single operators of one graph; the same inputs give the bits that a run of the network gives.
+
+    Weights that are not given are the graph's, packed as in a run. Kernels are kept, by the types of what is
+    given; ``forget`` drops those of an operator that will not run again. Control flow runs as one operator.
+
+    Attributes:
+        graph: The graph.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        roundings: RoundingsOf = as_the_model_says,
+        copies: WeightCopies | None = None,
+        *,
+        on: Runtime | None = None,
+        around: Graph | None = None,
+    ) -> None:
+        """Compile nothing yet: a kernel is made when its operator first runs.
+
+        Args:
+            graph: The graph, or a body in it.
+            roundings: The emulated device's arithmetic, ``Ascend.roundings``; by default as the model says.
+            copies: Values and copies that runners of the same model share of its weights.
+            on: The runtime of the operators; None: the CPU's.
+            around: The graph around a body.
+        """
+        self.graph = graph
+        self._copies = copies or WeightCopies()
+        self._roundings = roundings
+        self._runtime = on or runtime()
+        self._distant = graph.outer & around.outer if around is not None else frozenset[str]()
+        self._factories: dict[frozenset[str], tuple[KernelFactory, WeightStore]] = {}
+        self._kernels: dict[str, dict[tuple[tuple[str, str], ...], Kernel]] = {}
+
+    def needed(self, node: Node) -> tuple[str, ...]:
+        """Return the names of the values that must be given: all that the operator reads but weights."""
+        return tuple(name for name in reads(node) if name not in self.graph.weights)
+
+    def run(self, node: Node, given: Mapping[str, Any]) -> tuple[Array, ...]:
+        """Run an operator once.
+
+        Args:
+            node: An operator of the graph, fused ones included; see ``is_repeatable``.
+            given: What it reads, by the names of values: arrays, lists of arrays (sequences), None (absent
+                optionals). A weight that stands here is fed with this value, and rounded as the graph's is.
+
+        Returns:
+            An array for each output of the node; None for an unused one, and for what is no tensor.
+
+        Raises:
+            ExecutionError: The operator refuses these inputs, or one that it needs is not given.
+            UnsupportedOpError: Nothing can run it.
+        """
+        missing = [name for name in self.needed(node) if name not in given]
+        if missing:
+            raise ExecutionError(node.operator.full_name, f"its input {missing[0]!r} is not given")
+        try:
+            fed = {name: self._value(name, given[name]) for name in reads(node) if name in given}
+            return self._outputs(node, *self._applied(node, fed))
+        except Exception as error:
+            shown = [item if isinstance(item, np.ndarray) else None for item in map(given.get, node.inputs)]
+            raise failure(node.operator.full_name, shown, error) from error
+
+    def forget(self, node: Node) -> None:
+        """Drop the kernels of an operator, and the weights that they packed."""
+        self._kernels.pop(node.name, None)
+        for factory, _ in self._factories.values():
+            factory.forget(node)
+
+    def _factory(self, node: Node, given: Mapping[str, Any]) -> tuple[KernelFactory, WeightStore]:
+        """Return what compiles an operator, and the weights that it takes from the graph."""
+        graph = self.graph
+        # what may change is fed in every run anyway; the session would prefer an initializer to what is given
+        replaced = frozenset(
+            name for name in given if name in graph.weights and name not in graph.changeable
+        ) & set(reads(node))
+        if replaced not in self._factories:
+            arrays = {name: array for name, array in graph.weights.items() if name not in replaced}
+            store = WeightStore(arrays, self._copies)
+            factory = KernelFactory(graph, store, self._runtime, self._roundings, self._distant)
+            self._factories[replaced] = factory, store
+        return self._factories[replaced]
+
+    def _value(self, name: str, item: Any) -> OrtValue | None:
+        if isinstance(item, np.ndarray) and not item.flags.aligned:
+            item = item.copy()  # tensors lie anywhere in a dump file, which kernels do not expect
+        return values.from_python(item, self.graph.type_of(name).dtype or dtypes.DTYPES[0])
+
+    def _applied(self, node: Node, fed: Mapping[str, OrtValue | None]) -> tuple[Kernel, Any]:
+        factory, weights = self._factory(node, fed)
+        # optionals without a value, and maps, have no type to ask for
+        kinds = tuple((name, "" if value is None else values.kind_of(value)) for name, value in fed.items())
+        kernels = self._kernels.setdefault(node.name, {})
+        if kinds not in kernels:
+            kernels[kinds] = factory.make(node, fed)
+        kernel = kernels[kinds]
+        feeds = {inner: fed[name] if name in fed else weights.value(name) for inner, name in kernel.feeds}
+        try:
+            return kernel, kernel.run(feeds, kernel.results, None)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            return kernel, factory.rescue(node, fed, error)
+
+    @staticmethod
+    def _outputs(node: Node, kernel: Kernel, results: Any) -> tuple[Array, ...]:
+        outputs: list[Array] = [None] * len(node.outputs)
+        # not strict: beyond its outputs a kernel may give the overflow status
+        for (_, position), value in zip(kernel.outputs, results):  # noqa: B905 - see execute.program
+            array = values.to_python(value)
+            outputs[position] = array if isinstance(array, np.ndarray) else None
+        return tuple(outputs)
+
+
+def is_repeatable(node: Node) -> bool:
+    """Tell whether an operator gives the same outputs whenever it gets the same inputs.
+
+    Random numbers, collectives, and what lowers or reads the device's overflow status do not.
+    """
+    return not (
+        call_of(node) is not None
+        or uses_float_status(node.domain, node.op_type)
+        or any(part.op_type in WITH_MEMORY for part in node.members)
+    )
