@@ -158,7 +158,7 @@ def test_bias_of_an_operator_that_was_not_dumped(dump):
         == first
     )
     assert "what feeds input 0 differs and lies outside the dump\n" in done.stdout
-    assert {"input:0": "different", "output:0": "equal"} == {row["Tensor"]: row["Verdict"] for row in rows}
+    assert {"input:0": "differs", "output:0": "equal"} == {row["Tensor"]: row["Verdict"] for row in rows}
 
 
 def test_log_in_the_place_of_abs(dump):
@@ -211,5 +211,5 @@ def test_pass_of_a_loop_is_named(dump, target):
         (row["Pass"], row["Verdict"]) for row in rows if row["Type"] == "Add" and row["Tensor"] == "output:0"
     ]
     assert 1 == done.exit_code
-    assert [("0", "equal"), ("1", "different"), ("2", "different")] == adds
+    assert [("0", "equal"), ("1", "differs"), ("2", "differs")] == adds
     assert ", pass 1, operator " in first

@@ -21,11 +21,12 @@ from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.pairing.identities import Identities
 from msdump.tools.compare.verdict import divergence, matching, origins
 from msdump.tools.compare.verdict import report as divergence_report
-from msdump.tools.compare.verdict.limits import COSINE, DISTANCES, Limits
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.origins import Output
-from msdump.tools.compare.verdict.report import DifferenceReport, Located
-from msdump.tools.compare.verdict.verdicts import AGREEING, BAD, Verdict
+from msdump.tools.judge.evidence import OperatorPlace
+from msdump.tools.judge.findings import Finding, Report
+from msdump.tools.judge.limits import COSINE, DISTANCES, Limits
+from msdump.tools.judge.verdicts import AGREEING, BAD, TensorVerdict
 from msdump.tools.scores import algorithms
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
@@ -117,7 +118,7 @@ def command(
         messages.say(f"warning: {path} has no counterpart")
     for fault in report.unreadable:
         messages.say(f"warning: {fault}")
-    table = divergence_report.table(report.operators)
+    table = divergence_report.table(report.findings)
     print(f"written   {reports.write(output, reports.stamped('compare', '.csv'), [table])}")
     if not report.agrees:
         click.get_current_context().exit(FAILED)
@@ -126,11 +127,11 @@ def command(
 def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     """Print the scores of two files and the verdict; exit with 1 where they differ."""
     result = divergence.files(dumped, golden, limits)
-    scores = result.compared.scores  # none where nothing was compared
+    scores = result.evidence.scores  # none where nothing was compared
     for name, score in zip(algorithms.ALL[: len(scores)], scores, strict=True):
         print(f"{name}: {score}")
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
-    if result.verdict in BAD:
+    if result.is_bad:
         click.get_current_context().exit(FAILED)
 
 
@@ -147,7 +148,7 @@ class _Comparison:
 
     execution: int | None
     golden_execution: int | None
-    report: DifferenceReport = field(default_factory=DifferenceReport)
+    report: Report = field(default_factory=Report)
     sources: dict[str, tuple[Folder, Matched]] = field(default_factory=dict)
 
     def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
@@ -160,16 +161,16 @@ class _Comparison:
         matched = matching.match(dumped, golden, identities)
         self.sources[pair.label] = golden, matched
         if not graph:  # a compiled graph lacks the operators that it fused
-            self.report.missing += matched.missing
+            self.report.missing += (OperatorPlace(name, label=pair.label) for name in matched.missing)
         self.report.unreadable += matched.unreadable
         self.report.uneven += matched.uneven
         compared_before = self.report.compared
         with messages.bar("operators", len(matched.executions)) as advance:
-            results = divergence.results(dumped, golden, matched.executions, limits, jobs=jobs)
-            for order, result in enumerate(results, 1):
-                # Results come in the order of the executions, whichever process is done first.
-                time = matched.executions[order - 1].time
-                self.report.add(Located(pair.label, order, result, time))
+            # They come in the order of the executions, whichever process is done first.
+            for finding in divergence.findings(
+                dumped, golden, matched.executions, limits, label=pair.label, jobs=jobs
+            ):
+                self.report.add(finding)
                 advance()
         if pair.label and self.report.compared == compared_before:
             messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
@@ -181,15 +182,15 @@ class _Comparison:
             return
         earlier = self.report.before(first)
         # What was not compared may be where a difference began, so no output can be ruled out.
-        uncompared = [each.result.name for each in earlier if not each.is_compared]
+        uncompared = [each.place.name for each in earlier if not each.is_compared]
         for tensor in first.wrong(IO.INPUT):
-            if tensor.verdict is Verdict.DIFFERENT:
+            if tensor.verdict is TensorVerdict.DIFFERS:
                 yield self._origin(first, tensor.slot, earlier, uncompared)
-        if uncompared and not any(each.verdict in AGREEING | BAD for each in first.result.of(IO.INPUT)):
+        if uncompared and not any(each.verdict in AGREEING | BAD for each in first.of(IO.INPUT)):
             yield f"{uncompared[-1]}, which ran before it, was not compared"
 
     def _origin(
-        self, first: Located, slot: int, earlier: Sequence[Located], uncompared: Sequence[str]
+        self, first: Finding, slot: int, earlier: Sequence[Finding], uncompared: Sequence[str]
     ) -> str:
         golden, execution = self._source(first)
         outputs = (output for each in reversed(earlier) for output in self._outputs(each))
@@ -200,17 +201,17 @@ class _Comparison:
         name, output = origin
         return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
 
-    def _outputs(self, located: Located) -> Iterator[Output]:
+    def _outputs(self, finding: Finding) -> Iterator[Output]:
         """Yield the outputs of an operator that agree."""
-        golden, execution = self._source(located)
-        for tensor in located.result.of(IO.OUTPUT):
+        golden, execution = self._source(finding)
+        for tensor in finding.of(IO.OUTPUT):
             if tensor.verdict in AGREEING:
                 place = execution.counterparts[IO.OUTPUT, tensor.slot]
                 yield Output(execution.name, tensor.slot, golden, place)
 
-    def _source(self, located: Located) -> tuple[Folder, OperatorExecution]:
-        golden, matched = self.sources[located.label]
-        return golden, matched.executions[located.order - 1]
+    def _source(self, finding: Finding) -> tuple[Folder, OperatorExecution]:
+        golden, matched = self.sources[finding.place.label]
+        return golden, matched.executions[finding.place.order - 1]
 
 
 def _why_nothing(pair: FolderPair, graph: str | None) -> str:
@@ -226,10 +227,10 @@ def _why_nothing(pair: FolderPair, graph: str | None) -> str:
 
 def _print(comparison: _Comparison) -> None:
     report = comparison.report
-    shown = report.operators
+    shown = report.findings
     if len(shown) > _SHOWN and not messages.verbosity():
-        shown = sorted(report.bad, key=lambda located: located.time)[:_SHOWN]
+        shown = sorted(report.bad, key=lambda finding: finding.place.time)[:_SHOWN]
     if shown:
-        text.print_table(shown, has_labels=any(located.label for located in report.operators))
+        text.print_table(shown, has_labels=any(finding.place.label for finding in report.findings))
     for line in text.lines(report, len(shown), tuple(comparison.origins())):
         print(line)

@@ -12,9 +12,9 @@ from msdump.cli import messages
 from msdump.tools import reports
 from msdump.tools.compare.pairing import dump_folders
 from msdump.tools.compare.verdict import statistic_rows
-from msdump.tools.compare.verdict.limits import Limits
 from msdump.tools.compare.verdict.statistic_rows import RowResult, RowSide
-from msdump.tools.compare.verdict.verdicts import AGREEING, BAD, Verdict
+from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.verdicts import AGREEING, BAD, TensorVerdict
 
 _SHOWN: Final = 30  # tensors; of more only those that differ are printed
 _TITLES: Final = (
@@ -44,7 +44,7 @@ def run(
     for pair in pairs.pairs:
         dumped_rows, golden_rows = _read(pair.dumped, executions[0]), _read(pair.golden, executions[1])
         results += statistic_rows.compare(pair.label, dumped_rows, golden_rows, limits)
-    compared = [result for result in results if result.verdict is not Verdict.ALONE]
+    compared = [result for result in results if result.verdict is not TensorVerdict.UNCHECKED]
     if not compared:
         messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
         return None
@@ -71,14 +71,15 @@ def _lines(results: Sequence[RowResult]) -> Iterator[str]:
         yield f"{_name(result):<64}{result.difference:>10.1e}  {result.verdict}{reason}"
     yield f"first     {_name(bad[0]) if bad else 'nothing differs'}"
     counts = Counter(result.verdict for result in results)
+    failed = counts[TensorVerdict.SHAPE] + counts[TensorVerdict.UNREADABLE]
     agreeing = sum(counts[verdict] for verdict in AGREEING)
     yield (
-        f"compared  {len(results) - counts[Verdict.ALONE]:,} rows of statistics: {agreeing:,} agree"
-        f" ({counts[Verdict.EQUAL]:,} equal), {counts[Verdict.DIFFERENT]:,} differ,"
-        f" {counts[Verdict.FAILED]:,} failed"
+        f"compared  {len(results) - counts[TensorVerdict.UNCHECKED]:,} rows of statistics: {agreeing:,} agree"
+        f" ({counts[TensorVerdict.EQUAL]:,} equal), {counts[TensorVerdict.DIFFERS]:,} differ,"
+        f" {failed:,} failed"
     )
-    if counts[Verdict.ALONE]:
-        yield f"alone     {counts[Verdict.ALONE]:,} rows without a counterpart"
+    if counts[TensorVerdict.UNCHECKED]:
+        yield f"alone     {counts[TensorVerdict.UNCHECKED]:,} rows without a counterpart"
 
 
 def _name(result: RowResult) -> str:

@@ -17,17 +17,26 @@ from msdump.tools.compare.cann import two_files as file_compare
 from msdump.tools.compare.pairing import counterparts, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
-from msdump.tools.compare.verdict import agreement
-from msdump.tools.compare.verdict.limits import Limits
 from msdump.tools.compare.verdict.matching import OperatorExecution, Place
-from msdump.tools.compare.verdict.verdicts import Compared, Judge, OperatorResult, TensorResult, Verdict
+from msdump.tools.judge import errors
+from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
+from msdump.tools.judge.findings import Finding, TensorResult
+from msdump.tools.judge.judging import Judge
+from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms
 
 
-def results(
-    dumped: Folder, golden: Folder, executions: Sequence[OperatorExecution], limits: Limits, *, jobs: int = 0
-) -> Iterator[OperatorResult]:
+def findings(
+    dumped: Folder,
+    golden: Folder,
+    executions: Sequence[OperatorExecution],
+    limits: Limits,
+    *,
+    label: str = "",
+    jobs: int = 0,
+) -> Iterator[Finding]:
     """Yield the verdicts on executions of operators, in their order.
 
     Args:
@@ -35,6 +44,7 @@ def results(
         golden: The directory that it is compared with.
         executions: The executions of the examined side, from ``matching.match``.
         limits: What counts as agreement.
+        label: Label of the two directories.
         jobs: Number of processes, 0: one for each core.
     """
     # The listing of a directory is large and of no use to the processes that get it.
@@ -43,11 +53,21 @@ def results(
     # Other processes measure, this one judges: a limit depends on all tensors that came before.
     judge = Judge(limits)
     compared = parallel.each(work, executions, amount=amount, jobs=jobs)
-    for execution, tensors in zip(executions, compared, strict=True):
-        last = execution.files[-1]
-        yield OperatorResult(
-            last.op_name, last.op_type, judge.results(tensors), execution.number, execution.replaces
-        )
+    for order, (execution, tensors) in enumerate(zip(executions, compared, strict=True), 1):
+        place = _place(execution, label, order)
+        yield judge.finding(OperatorEvidence(place, tensors, replaces=execution.replaces))
+
+
+def _place(execution: OperatorExecution, label: str, order: int) -> OperatorPlace:
+    last = execution.files[-1]
+    return OperatorPlace(
+        last.op_name,
+        last.op_type,
+        pass_number=execution.number,
+        label=label,
+        order=order,
+        time=execution.time,
+    )
 
 
 def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
@@ -65,34 +85,42 @@ def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     dumped_dtype, golden_dtype = (
         dtypes.from_numpy(array.dtype).name for array in (dumped_array, golden_array)
     )
-    compared = Compared(IO.OUTPUT, 0, dumped_array.shape, dumped_dtype, golden_dtype)
+    compared = TensorEvidence(IO.OUTPUT, 0, dumped_array.shape, dumped_dtype, golden_dtype)
     if dumped_array.shape != golden_array.shape:
         compared = replace(
-            compared, fault=Verdict.FAILED, note=f"shape {dumped_array.shape} beside {golden_array.shape}"
+            compared,
+            fault=TensorVerdict.SHAPE,
+            note=f"shape {dumped_array.shape} beside {golden_array.shape}",
         )
     else:
         compared = _measured(compared, dumped_array, golden_array)
     return Judge(limits).results((compared,))[0]
 
 
-def _compared_execution(dumped: Folder, golden: Folder, execution: OperatorExecution) -> tuple[Compared, ...]:
+def _compared_execution(
+    dumped: Folder, golden: Folder, execution: OperatorExecution
+) -> tuple[TensorEvidence, ...]:
     """Return an execution's tensors beside their counterparts; runs in a process of its own."""
     places = execution.counterparts
-    compared: list[Compared] = []
+    compared: list[TensorEvidence] = []
     for files in _separate(dumped, execution.files):
         try:
             tensors = operands.read(dumped, files)
         except DumpReadError as error:
             file = files[-1]
             compared.append(
-                Compared(file.io or IO.OUTPUT, file.slot, fault=Verdict.UNREADABLE, note=str(error))
+                TensorEvidence(
+                    file.io or IO.OUTPUT, file.slot, fault=TensorVerdict.UNREADABLE, note=str(error)
+                )
             )
             continue
         compared += (
             _compared_tensor(each, golden, places.get((each.io, each.index)), execution) for each in tensors
         )
     compared.sort(key=lambda each: (each.io, each.slot))
-    return tuple(compared) or (Compared(IO.OUTPUT, 0, fault=Verdict.ALONE, note="no tensors"),)
+    return tuple(compared) or (
+        TensorEvidence(IO.OUTPUT, 0, fault=TensorVerdict.UNCHECKED, note="no tensors"),
+    )
 
 
 def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[NamedFile, ...]]:
@@ -108,20 +136,24 @@ def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[Na
 
 def _compared_tensor(
     dumped: DumpedOperand, folder: Folder, place: Place | None, execution: OperatorExecution
-) -> Compared:
-    compared = Compared(dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype)
+) -> TensorEvidence:
+    compared = TensorEvidence(dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype)
     if place is None:
-        return replace(compared, fault=Verdict.ALONE)
+        return replace(compared, fault=TensorVerdict.UNCHECKED)
     try:
         golden = _golden(folder, place)
         dumped_array, golden_array = _in_one_layout(dumped, golden, folder)
         return _measured(replace(compared, golden_dtype=golden.dtype), dumped_array, golden_array)
     except DumpReadError as error:
-        return replace(compared, fault=Verdict.UNREADABLE, note=str(error))
+        return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
     except (FormatError, ToolError) as error:
         if execution.replaces and getattr(error, "code", None) == ReturnCode.SHAPE:
-            return replace(compared, fault=Verdict.ALONE)  # what stands in its place does something else
-        return replace(compared, fault=Verdict.FAILED, note=str(error))
+            return replace(
+                compared, fault=TensorVerdict.UNCHECKED
+            )  # what stands in its place does something else
+        # Layouts that do not fit are a ToolError, elements that cannot be read a FormatError.
+        fault = TensorVerdict.SHAPE if isinstance(error, ToolError) else TensorVerdict.UNREADABLE
+        return replace(compared, fault=fault, note=str(error))
 
 
 def _golden(folder: Folder, place: Place) -> DumpedOperand:
@@ -138,8 +170,8 @@ def _in_one_layout(
     return counterparts.alike(dumped, golden)
 
 
-def _measured(compared: Compared, dumped: np.ndarray, golden: np.ndarray) -> Compared:
-    """Return a tensor with its scores and its agreement.
+def _measured(compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray) -> TensorEvidence:
+    """Return a tensor with its scores and how far it is from its counterpart.
 
     Raises:
         FormatError: The arrays hold text or differ in their number of elements.
@@ -148,9 +180,7 @@ def _measured(compared: Compared, dumped: np.ndarray, golden: np.ndarray) -> Com
     if dumped.dtype == golden.dtype == np.bool_:
         dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
     scores = tuple(score.text for score in algorithms.compare(dumped, golden))
-    return replace(
-        compared, scores=scores, agreement=agreement.measure(dumped, golden), note=_note(dumped, golden)
-    )
+    return replace(compared, scores=scores, error=errors.measure(dumped, golden), note=_note(dumped, golden))
 
 
 def _note(dumped: np.ndarray, golden: np.ndarray) -> str:

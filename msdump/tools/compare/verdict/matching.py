@@ -13,6 +13,7 @@ from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.identities import Identify, Identities, Identity
 from msdump.tools.compare.verdict import replacements
+from msdump.tools.judge.findings import Uneven
 
 Place = tuple[NamedFile, IO, int]
 """Where a tensor stands: its file, whether it is an input or an output, and its number."""
@@ -43,21 +44,6 @@ class OperatorExecution:
     def time(self) -> int:
         """Time at which it ran: microseconds since the epoch, 0 where its files' names do not hold it."""
         return self.files[-1].timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class Uneven:
-    """An operator of a loop that ran more often on one side.
-
-    Attributes:
-        name: The operator as the names of files have it.
-        dumped: Number of its executions on the side that is examined.
-        golden: Number of its executions on the golden side.
-    """
-
-    name: str
-    dumped: int
-    golden: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from msdump.statistics.table import STATISTICS, Nature
 from msdump.store.read import timeline
 from msdump.store.read.cells import Cell, Row
 from msdump.store.read.reader import open_iteration
-from msdump.tools.compare.verdict.limits import Limits
-from msdump.tools.compare.verdict.verdicts import Verdict
+from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.verdicts import TensorVerdict
 
 Place = tuple[str, str, int, int]
 """The tensor of a row: operator, "input" or "output", its number, and the number of the operator's pass."""
@@ -43,7 +43,7 @@ class RowResult:
     label: str
     place: Place
     op_type: str
-    verdict: Verdict
+    verdict: TensorVerdict
     difference: float = math.nan
     note: str = ""
 
@@ -114,24 +114,26 @@ def compare(label: str, dumped: RowSide, golden: RowSide, limits: Limits) -> Ite
 
 
 def _alone(label: str, place: Place, row: Row, side: str) -> RowResult:
-    return RowResult(label, place, str(row.get("Op Type")), Verdict.ALONE, note=f"{side} has no such row")
+    return RowResult(
+        label, place, str(row.get("Op Type")), TensorVerdict.UNCHECKED, note=f"{side} has no such row"
+    )
 
 
 def _result(label: str, place: Place, dumped: Row, golden: Row, limits: Limits) -> RowResult:
     op_type = str(dumped.get("Op Type"))
     if dumped.get("Shape") != golden.get("Shape"):
         note = f"shape {dumped.get('Shape')} beside {golden.get('Shape')}"
-        return RowResult(label, place, op_type, Verdict.FAILED, note=note)
+        return RowResult(label, place, op_type, TensorVerdict.SHAPE, note=note)
     types = (str(dumped.get("Data Type")), str(golden.get("Data Type")))
     shared = _statistics(dumped, golden)
     if not shared:
-        return RowResult(label, place, op_type, Verdict.FAILED, note="no statistic in common")
+        return RowResult(label, place, op_type, TensorVerdict.UNREADABLE, note="no statistic in common")
     same = all(_is_same(*cells) for cells in shared.values()) and types[0] == types[1]
     if same:
-        return RowResult(label, place, op_type, Verdict.EQUAL, 0.0)
+        return RowResult(label, place, op_type, TensorVerdict.EQUAL, 0.0)
     difference, title = max((_relative_difference(title, shared), title) for title in shared)
     allowed = limits.allowed(types, limits.precision)
-    verdict = Verdict.CLOSE if difference <= max(allowed or 0.0, _PRINTED) else Verdict.DIFFERENT
+    verdict = TensorVerdict.AGREES if difference <= max(allowed or 0.0, _PRINTED) else TensorVerdict.DIFFERS
     return RowResult(label, place, op_type, verdict, difference, title if difference else "")
 
 

@@ -20,39 +20,39 @@ class TestVerdicts:
         ("dumped", "golden", "verdict"),
         [
             (SHORT, SHORT, "equal"),
-            (SHORT, SHORT * np.float32(1.00001), "close"),
-            (SHORT, SHORT * np.float32(1.001), "different"),
-            (SHORT * np.float32(1e-8), SHORT * np.float32(1.02e-8), "different"),
-            (SHORT * np.float32(1e-9), SHORT * np.float32(1.00001e-9), "close"),
-            (SHORT.astype("f8"), SHORT.astype("f8") * 1.000001, "different"),
-            (SHORT.astype("f2"), (SHORT * 1.002).astype("f2"), "close"),
-            (SHORT.astype("f2"), (SHORT * 1.02).astype("f2"), "different"),
-            (SHORT.astype("i4"), SHORT.astype("i4") + 1, "different"),
-            (np.int64([10**12]), np.int64([10**12 + 1]), "different"),
-            (SHORT.astype("i4"), SHORT.astype("i8"), "close"),
-            (np.float32([0.0, 1]), np.float32([-0.0, 1]), "close"),
-            (SHORT, SHORT * 1.1, "different"),
-            (SHORT, -SHORT, "different"),
-            (SHORT, SHORT[::-1].copy(), "different"),
+            (SHORT, SHORT * np.float32(1.00001), "agrees"),
+            (SHORT, SHORT * np.float32(1.001), "differs"),
+            (SHORT * np.float32(1e-8), SHORT * np.float32(1.02e-8), "differs"),
+            (SHORT * np.float32(1e-9), SHORT * np.float32(1.00001e-9), "agrees"),
+            (SHORT.astype("f8"), SHORT.astype("f8") * 1.000001, "differs"),
+            (SHORT.astype("f2"), (SHORT * 1.002).astype("f2"), "agrees"),
+            (SHORT.astype("f2"), (SHORT * 1.02).astype("f2"), "differs"),
+            (SHORT.astype("i4"), SHORT.astype("i4") + 1, "differs"),
+            (np.int64([10**12]), np.int64([10**12 + 1]), "differs"),
+            (SHORT.astype("i4"), SHORT.astype("i8"), "agrees"),
+            (np.float32([0.0, 1]), np.float32([-0.0, 1]), "agrees"),
+            (SHORT, SHORT * 1.1, "differs"),
+            (SHORT, -SHORT, "differs"),
+            (SHORT, SHORT[::-1].copy(), "differs"),
             (SHORT * 0, SHORT * 0, "equal"),
-            (SHORT * 0, SHORT * 0 + np.float32(1e-4), "different"),
-            (SHORT * 0 + np.float32(1e-9), SHORT * 0, "different"),
-            (SHORT * 0, SHORT, "different"),
+            (SHORT * 0, SHORT * 0 + np.float32(1e-4), "differs"),
+            (SHORT * 0 + np.float32(1e-9), SHORT * 0, "differs"),
+            (SHORT * 0, SHORT, "differs"),
             (np.float32([1, np.nan]), np.float32([1, np.nan]), "equal"),
-            (np.float32([1, np.nan]), np.float32([1.00001, np.nan]), "close"),
-            (np.float32([1, np.nan]), np.float32([1.1, np.nan]), "different"),
-            (np.float32([1, np.inf]), np.float32([1, -np.inf]), "different"),
-            (np.float32([1, 2]), np.float32([1, np.nan]), "different"),
+            (np.float32([1, np.nan]), np.float32([1.00001, np.nan]), "agrees"),
+            (np.float32([1, np.nan]), np.float32([1.1, np.nan]), "differs"),
+            (np.float32([1, np.inf]), np.float32([1, -np.inf]), "differs"),
+            (np.float32([1, 2]), np.float32([1, np.nan]), "differs"),
             (np.array([True, False]), np.array([True, False]), "equal"),
-            (np.array([True, False]), np.array([True, True]), "different"),
-            (np.float32(3), np.float32(3.0001), "close"),
-            (np.complex64([1 + 2j]), np.complex64([1 - 2j]), "different"),
-            (np.float32(3), np.float32(-3), "different"),
+            (np.array([True, False]), np.array([True, True]), "differs"),
+            (np.float32(3), np.float32(3.0001), "agrees"),
+            (np.complex64([1 + 2j]), np.complex64([1 - 2j]), "differs"),
+            (np.float32(3), np.float32(-3), "differs"),
             (np.empty((0, 3), "f4"), np.empty((0, 3), "f4"), "equal"),
-            (SHORT, SHORT[:3], "failed"),
-            (SHORT, SHORT.reshape(2, 3), "failed"),
+            (SHORT, SHORT[:3], "shape"),
+            (SHORT, SHORT.reshape(2, 3), "shape"),
             (SHORT.reshape(1, 6), SHORT, "equal"),
-            (SHORT.astype("f2"), SHORT, "close"),
+            (SHORT.astype("f2"), SHORT, "agrees"),
         ],
         ids=[
             "same",
@@ -100,11 +100,11 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("options", "verdict"),
         [
-            (("--distance", 0.2), "close"),
-            (("--distance", 0.2, "--cosine", 0.99999), "different"),
-            (("--precision", "float8_e4m3fn"), "close"),
-            (("--precision", "float16"), "different"),
-            ((), "different"),
+            (("--distance", 0.2), "agrees"),
+            (("--distance", 0.2, "--cosine", 0.99999), "differs"),
+            (("--precision", "float8_e4m3fn"), "agrees"),
+            (("--precision", "float16"), "differs"),
+            ((), "differs"),
         ],
         ids=["distance", "cosine", "coarse", "finer", "default"],
     )
@@ -139,7 +139,7 @@ class TestTensors:
         ("forms", "verdict", "note"),
         [
             (("NC1HWC0", "NC1HWC0"), "equal", ""),
-            (("NC1HWC0", "FRACTAL_Z"), "failed", "shape"),
+            (("NC1HWC0", "FRACTAL_Z"), "shape", "shape"),
         ],
         ids=["same", "other"],
     )
@@ -162,7 +162,7 @@ class TestTensors:
 
         run(tmp_path / "mine", tmp_path / "golden")
 
-        assert {("a", "output:0"): "different"} == verdicts(tmp_path)
+        assert {("a", "output:0"): "differs"} == verdicts(tmp_path)
 
     def test_reshape_that_was_optimised_away(self, tmp_path, run):
         """A golden tensor of as many elements is compared in their order, and its shape is told."""
@@ -186,7 +186,7 @@ class TestTensors:
 
         run(tmp_path / "mine", tmp_path / "golden")
 
-        assert ["equal", "equal", "equal", "alone"] == [row["Verdict"] for row in table(tmp_path)]
+        assert ["equal", "equal", "equal", "unchecked"] == [row["Verdict"] for row in table(tmp_path)]
 
     def test_golden_tensors_by_name(self, tmp_path, run):
         """Golden tensors meet operators of the same name, whatever their layout."""
@@ -204,12 +204,12 @@ class TestTensors:
         found = verdicts(tmp_path)
         assert 0 == done.exit_code
         assert (
-            "close"
+            "agrees"
             == found["conv1relu1", "output:0"]
             == found["trans", "input:0"]
             == found["part_1", "output:0"]
         )
-        assert "alone" == found["conv1relu1", "input:1"]
+        assert "unchecked" == found["conv1relu1", "input:1"]
 
     def test_records_of_overflows_are_no_operators(self, tmp_path, run):
         """Opdebug files take no part."""
@@ -374,17 +374,17 @@ class TestFiles:
 
         assert 1 == done.exit_code
         assert "CosineSimilarity: 0.992362\n" in done.stdout
-        assert done.stdout.endswith("Verdict: different\n")
+        assert done.stdout.endswith("Verdict: differs\n")
         assert 11 == len(done.stdout.splitlines())
 
     @pytest.mark.parametrize(
         ("golden", "options", "code", "verdict"),
         [
             (SHORT, (), 0, "equal"),
-            (SHORT * np.float32(1.00001), (), 0, "close"),
-            (SHORT * np.float32(1.1), ("--distance", 0.2), 0, "close"),
-            (SHORT.reshape(2, 3), (), 1, "failed (shape (6,) beside (2, 3))"),
-            (SHORT > 2, (), 1, "different (float32 beside bool)"),
+            (SHORT * np.float32(1.00001), (), 0, "agrees"),
+            (SHORT * np.float32(1.1), ("--distance", 0.2), 0, "agrees"),
+            (SHORT.reshape(2, 3), (), 1, "shape (shape (6,) beside (2, 3))"),
+            (SHORT > 2, (), 1, "differs (float32 beside bool)"),
         ],
         ids=["same", "rounded", "distance", "shape", "types"],
     )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from msdump import dtypes
-from msdump.tools.compare.verdict.agreement import Agreement, measure
-from msdump.tools.compare.verdict.limits import DISTANCES, Limits, coarser
+from msdump.tools.judge.errors import TensorError, measure
+from msdump.tools.judge.limits import DISTANCES, Limits, coarser
 
 _SHAPES = arrays.array_shapes(max_dims=3, max_side=5)
 _VALUES = st.floats(-100, 100, width=16)
@@ -26,14 +26,14 @@ def test_numbers_are_those_of_numpy(shape, data, dtype):
     one, other = (data.draw(arrays.arrays("f4", shape, elements=_VALUES)).astype(dtype) for _ in range(2))
     x, y = one.astype("f8").reshape(-1), other.astype("f8").reshape(-1)
 
-    agreement = measure(one, other)
+    error = measure(one, other)
 
     norms = np.linalg.norm(x) * np.linalg.norm(y)
-    assert np.abs(x - y).max() == agreement.largest
+    assert np.abs(x - y).max() == error.largest
     if y.any():
-        assert np.linalg.norm(x - y) / np.linalg.norm(y) == pytest.approx(agreement.distance, rel=1e-12)
+        assert np.linalg.norm(x - y) / np.linalg.norm(y) == pytest.approx(error.distance, rel=1e-12)
     if norms:
-        assert x @ y / norms == pytest.approx(agreement.cosine, rel=1e-12, abs=1e-12)
+        assert x @ y / norms == pytest.approx(error.cosine, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_scale_does_not_matter(dtype, scale):
     golden = np.array([1, -2, 3, 4], dtype)
     dumped = golden * np.array([1.25, 1, 1, 1], dtype)
 
-    agreement = measure(dumped * np.array(scale, dtype), golden * np.array(scale, dtype))
+    error = measure(dumped * np.array(scale, dtype), golden * np.array(scale, dtype))
 
-    assert 0.25 / math.sqrt(30) == pytest.approx(agreement.distance, rel=1e-6)
-    assert measure(dumped, golden).cosine == pytest.approx(agreement.cosine, rel=1e-6)
+    assert 0.25 / math.sqrt(30) == pytest.approx(error.distance, rel=1e-6)
+    assert measure(dumped, golden).cosine == pytest.approx(error.cosine, rel=1e-6)
 
 
 def test_every_block_counts():
@@ -57,10 +57,10 @@ def test_every_block_counts():
     dumped = golden.copy()
     dumped[-1] = 3
 
-    agreement = measure(dumped, golden)
+    error = measure(dumped, golden)
 
-    assert 2 == agreement.largest
-    assert 2 / math.sqrt(200_001) == pytest.approx(agreement.distance)
+    assert 2 == error.largest
+    assert 2 / math.sqrt(200_001) == pytest.approx(error.distance)
 
 
 @pytest.mark.parametrize(
@@ -86,25 +86,25 @@ def test_same_means_bit_for_bit(dumped, golden, is_same):
 @pytest.mark.parametrize(
     ("dumped", "golden", "expected"),
     [
-        ([np.nan, 1, 2], [np.nan, 1, 4], Agreement(False, 2 / math.sqrt(17), 9 / math.sqrt(85), 2.0)),
-        ([np.nan, 3, 4], [1, 3, 4], Agreement(False, math.inf, math.nan, math.inf, 1)),
+        ([np.nan, 1, 2], [np.nan, 1, 4], TensorError(False, 2 / math.sqrt(17), 9 / math.sqrt(85), 2.0)),
+        ([np.nan, 3, 4], [1, 3, 4], TensorError(False, math.inf, math.nan, math.inf, 1)),
         (
             [np.inf, -np.inf, 3, 4],
             [np.inf, np.inf, 3, 4],
-            Agreement(False, math.inf, math.nan, math.inf, 1),
+            TensorError(False, math.inf, math.nan, math.inf, 1),
         ),
-        ([1e30, np.inf, 1], [np.inf, np.nan, 1], Agreement(False, math.inf, math.nan, math.inf, 2)),
+        ([1e30, np.inf, 1], [np.inf, np.nan, 1], TensorError(False, math.inf, math.nan, math.inf, 2)),
     ],
     ids=["same_places", "nan", "sign", "mixed"],
 )
 def test_elements_that_are_not_finite(dumped, golden, expected):
     """NaN and infinities are counted where they differ; the same ones have no part in the numbers."""
-    agreement = measure(np.float32(dumped), np.float32(golden))
+    error = measure(np.float32(dumped), np.float32(golden))
 
-    assert expected.misplaced == agreement.misplaced
-    assert expected.distance == pytest.approx(agreement.distance)
-    assert expected.cosine == pytest.approx(agreement.cosine, nan_ok=True)
-    assert expected.largest == agreement.largest
+    assert expected.misplaced == error.misplaced
+    assert expected.distance == pytest.approx(error.distance)
+    assert expected.cosine == pytest.approx(error.cosine, nan_ok=True)
+    assert expected.largest == error.largest
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_elements_that_are_not_finite(dumped, golden, expected):
 )
 def test_tensors_of_zeros(dumped, golden, distance):
     """A tensor of zeros is all of its counterpart's scale away, however small that is."""
-    agreement = measure(np.float32(dumped) * np.float32(1e-20), np.float32(golden) * np.float32(1e-20))
+    error = measure(np.float32(dumped) * np.float32(1e-20), np.float32(golden) * np.float32(1e-20))
 
-    assert distance == pytest.approx(agreement.distance)
+    assert distance == pytest.approx(error.distance)
 
 
 def test_each_float_has_a_limit_that_a_noisy_weight_passes():

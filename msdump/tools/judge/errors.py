@@ -17,7 +17,7 @@ _BLOCK: Final = 1 << 15  # elements; a few float64 blocks fit into a core's cach
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class TensorError:
     """How far two tensors are apart.
 
     Attributes:
@@ -37,11 +37,11 @@ class Agreement:
     misplaced: int = 0
 
 
-def measure(dumped: np.ndarray, golden: np.ndarray) -> Agreement:
+def measure(dumped: np.ndarray, golden: np.ndarray) -> TensorError:
     """Return how far two tensors are apart.
 
-    >>> agreement = measure(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 5]]))
-    >>> agreement.is_same, agreement.largest, round(agreement.distance, 4), round(agreement.cosine, 4)
+    >>> error = measure(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 5]]))
+    >>> error.is_same, error.largest, round(error.distance, 4), round(error.cosine, 4)
     (False, 1.0, 0.1715, 0.9947)
 
     Args:
@@ -51,12 +51,12 @@ def measure(dumped: np.ndarray, golden: np.ndarray) -> Agreement:
     x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
     # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
     if all(_has_same_bits(a, b) for a, b in _blocks(x, y)):
-        return Agreement(is_same=True)
+        return TensorError(is_same=True)
     sums = _Sums(_scale(x, y), min(len(x), _BLOCK))
     with np.errstate(all="ignore"):
         for a, b in _blocks(x, y):
             sums.add(a, b)
-    return sums.agreement()
+    return sums.error()
 
 
 def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -140,11 +140,11 @@ class _Sums:
         self._misplaced += int(np.count_nonzero(~finite & ~alike))
         x[~finite] = y[~finite] = 0
 
-    def agreement(self) -> Agreement:
-        """Return the agreement of all elements that were added."""
+    def error(self) -> TensorError:
+        """Return how far all elements that were added are apart."""
         if self._misplaced:  # one NaN on one side outweighs all distances
-            return Agreement(False, math.inf, math.nan, math.inf, self._misplaced)
-        return Agreement(
+            return TensorError(False, math.inf, math.nan, math.inf, self._misplaced)
+        return TensorError(
             is_same=False,
             distance=_ratio(self._difference, self._golden),
             cosine=self._cosine(),

@@ -1,0 +1,121 @@
+"""What is known of an operator before it is judged: where it ran, its tensors, its own error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msdump.record import IO
+from msdump.tools.judge.errors import TensorError
+from msdump.tools.judge.verdicts import TensorVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlace:
+    """Which operator it is, and where and when it ran.
+
+    Attributes:
+        name: The operator as the names of files have it.
+        op_type: Its type, "" where it is not known.
+        full_name: Its name with its scope, "" where only files tell it.
+        onnx_name: Name of its node in the model, "" where it is not known.
+        scope: Its scope, ``Default/fc1-Dense``; "" where it is not known.
+        source: Its line in the source, ``net.py:12: x = self.fc(x)``; "" where it is not known.
+        iteration: Number of the iteration, None where it is not known.
+        rank: Number of the rank, None where it is not known.
+        pass_number: Which of its runs in the iteration it is, from 0; None where it ran once.
+        execution: Number of the execution, where several left files in one place; else None.
+        label: Label of its directory, "" where there is only one.
+        order: Place in the execution of its directory, from 1.
+        time: Microseconds since the epoch, 0 where it is not known. It orders operators of different
+            directories, which may overlap, as those of a loop do.
+    """
+
+    name: str
+    op_type: str = ""
+    full_name: str = ""
+    onnx_name: str = ""
+    scope: str = ""
+    source: str = ""
+    iteration: int | None = None
+    rank: int | None = None
+    pass_number: int | None = None
+    execution: int | None = None
+    label: str = ""
+    order: int = 0
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEvidence:
+    """A tensor beside its counterpart, before a verdict.
+
+    Attributes:
+        io: Input or output.
+        slot: Number of the input or output.
+        shape: Shape of the tensor on the host, where it is known.
+        dtype: Element type, "" where it is not known.
+        golden_dtype: Element type of the counterpart, "" where there is none.
+        scores: Texts of all algorithms; none where nothing was compared.
+        error: How far the two are apart, None where nothing was compared.
+        fault: Why nothing was compared, None where it was.
+        note: What the numbers do not tell, "" for nothing.
+        name: Name of the value or the parameter, "" where it is not known.
+        is_weight: Whether it is a weight or a constant of the model.
+        nonfinite: Number of its elements that are NaN or infinite.
+    """
+
+    io: IO
+    slot: int
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    golden_dtype: str = ""
+    scores: tuple[str, ...] = ()
+    error: TensorError | None = None
+    fault: TensorVerdict | None = None
+    note: str = ""
+    name: str = ""
+    is_weight: bool = False
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnError:
+    """An output beside the one that the operator gives when it runs again on the examined side's inputs.
+
+    Attributes:
+        slot: Number of the output.
+        error: How far the two are apart.
+        allowed: Relative distance that rounding explains.
+        is_explained: Whether the error is no more than that.
+        arithmetic: What it ran again in: ``float32``, ``Ascend:force_fp16``, ``float64``.
+        note: What the numbers do not tell, "" for nothing.
+    """
+
+    slot: int
+    error: TensorError
+    allowed: float
+    is_explained: bool
+    arithmetic: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEvidence:
+    """All that is known of one execution of an operator.
+
+    Attributes:
+        operator: The operator.
+        tensors: Its tensors, inputs first.
+        own: Its own error, by output; empty where it did not run again.
+        propagated: Relative distance from the golden output to that of the operator when it runs again on
+            the examined side's inputs: what their errors become. None where it did not run again.
+        wiring: In words, which input is not what its producer wrote; "" where all are.
+        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+    """
+
+    operator: OperatorPlace
+    tensors: tuple[TensorEvidence, ...]
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+    wiring: str = ""
+    replaces: str = ""
