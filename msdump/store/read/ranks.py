@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,8 @@ from msdump.store import names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
 from msdump.store.read.executions import GraphFacts, Timeline
+from msdump.store.read.graphs import ir
+from msdump.store.read.graphs.operator_graph import OperatorGraph, connected
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing
@@ -52,6 +54,20 @@ class Rank:
         """
         paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
         return frozenset().union(*(texts.read_called(path) for path in paths if path is not None))
+
+    @cached_property
+    def operator_graphs(self) -> Mapping[int, OperatorGraph]:
+        """The graphs that have an .ir file, by number: operators in execution order, callers of bodies.
+
+        Raises:
+            DumpReadError: A graph file or a list of operators cannot be read.
+        """
+        paths = ((number, self.graph_file(PathKind.IR, number)) for number in self.compiled_graphs)
+        return connected(
+            replace(ir.read(path), number=number).in_order(self.execution_order(number))
+            for number, path in paths
+            if path is not None
+        )
 
     @cached_property
     def listed_graphs(self) -> frozenset[int]:
@@ -180,6 +196,11 @@ class RankGraph:
     def execution_order(self) -> tuple[str, ...] | None:
         """Full names of its operators in order, None where there is no list; may DumpReadError."""
         return self._rank.execution_order(self.number)
+
+    @cached_property
+    def operator_graph(self) -> OperatorGraph | None:
+        """Its operators and what each of them reads, None without a graph file; may DumpReadError."""
+        return self._rank.operator_graphs.get(self.number)
 
     @cached_property
     def iterations_run(self) -> tuple[int, ...] | None:

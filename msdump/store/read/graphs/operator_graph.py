@@ -1,0 +1,242 @@
+"""A graph of operators as files of a dump tell it: names, types, source lines, who reads whose outputs."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from msdump.store import names
+
+if TYPE_CHECKING:
+    from msdump.graph.graph import SourceLine
+
+_LIBRARIES: Final = re.compile(
+    r"/(?:site|dist)-packages/|(?:^|/)torch/(?:nn|fx|_\w+)/|(?:^|/)mindspore/(?:nn|ops)/"
+)
+"""Files of installed packages; exporters of PyTorch shorten their paths to ``torch/nn/modules/conv.py``."""
+_DEFINITION: Final = re.compile(r"\s*(?:async def|def|class) .*:\s*$")
+
+
+class SourceKind(enum.StrEnum):
+    """What gives an operator one of its inputs."""
+
+    OPERATOR = "operator"
+    WEIGHT = "weight"
+    INPUT = "input"
+    CONSTANT = "constant"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSource:
+    """Where an input of an operator, or an output of a graph, comes from.
+
+    Attributes:
+        kind: What gives it.
+        name: Full name of the operator; plain name of the weight or graph input; a constant as the file
+            shows it; "" for an optional input that is not there.
+        slot: Number of the operator's output, 0 for everything else.
+    """
+
+    kind: SourceKind
+    name: str = ""
+    slot: int = 0
+
+
+ABSENT: Final = ValueSource(SourceKind.ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueForm:
+    """Element type and shape of a value.
+
+    Attributes:
+        dtype: MindSpore's lower-case name of the element type, "" where it is not known.
+        shape: Its dimensions; -1 where only the run tells one, None where not even their number is known.
+    """
+
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOperator:
+    """An operator of a graph.
+
+    Attributes:
+        full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``.
+        op_type: Primitive name.
+        inputs: What it reads, by the number of the input.
+        outputs: Element types and shapes of its outputs.
+        onnx_names: Names of the ONNX nodes that it was made of, in order; none where the file does not
+            tell. One name for an operator that is not fused.
+        label: Name of its first output in the program of the file.
+        attributes: Its arguments as the file shows them.
+        source: The lines of the program that made it, outermost call first; of a gradient operator those
+            of its forward operator.
+        bodies: Numbers of the graphs that it runs, by attribute: of control flow, which has no files itself.
+    """
+
+    full_name: str
+    op_type: str
+    inputs: tuple[ValueSource, ...] = ()
+    outputs: tuple[ValueForm, ...] = ()
+    onnx_names: tuple[str, ...] = ()
+    label: str = field(default="", repr=False)
+    attributes: str = field(default="", repr=False)
+    source: tuple[SourceLine, ...] = field(default=(), repr=False)
+    bodies: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def scope(self) -> str:
+        """Full name without its last component."""
+        return self.full_name.rpartition("/")[0]
+
+    @property
+    def file_name(self) -> str:
+        """The full name as the names of files hold it."""
+        return names.sanitize(self.full_name)
+
+    @property
+    def onnx_name(self) -> str:
+        """Name of the ONNX node, those of a fused operator joined by ``+``, "" where it is not known."""
+        return "+".join(self.onnx_names)
+
+    @property
+    def source_line(self) -> str:
+        """The user's own line that made it, ``net.py:12: x = self.fc(x)``, "" where it is not known.
+
+        That is the innermost call outside of installed packages, or else the innermost one.
+        """
+        calls = [line for line in self.source if not _DEFINITION.match(line.code)] or self.source
+        own = [line for line in calls if not _LIBRARIES.search(line.file)]
+        line = next(reversed(own or calls), None)
+        if line is None:
+            return ""
+        file = line.file.rpartition("/")[2] or line.file
+        return f"{file}:{line.line}: {line.code.strip()}"
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """The operators of one graph, and the values between them.
+
+    Attributes:
+        operators: Operators and control flow by full name, in the order of execution where it is known.
+        inputs: The graph inputs by name; of a branch or a body also the values of outer graphs that it reads.
+        weights: The weights by name.
+        outputs: What the graph returns.
+        number: Number of the graph in its dump.
+        caller: Full name of the control flow operator whose branch or body it is, "" for a main graph.
+        branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
+    """
+
+    operators: Mapping[str, GraphOperator] = field(repr=False)
+    inputs: Mapping[str, ValueForm] = field(default_factory=dict, repr=False)
+    weights: Mapping[str, ValueForm] = field(default_factory=dict, repr=False)
+    outputs: tuple[ValueSource, ...] = field(default=(), repr=False)
+    number: int = 0
+    caller: str = ""
+    branch: str = ""
+
+    def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
+        """Return the graph with its operators in the order of execution; those that it lacks come last.
+
+        Args:
+            order: Full names in the order of execution, None where it is not known.
+        """
+        if order is None:
+            return self
+        listed = {name: self.operators[name] for name in order if name in self.operators}
+        return replace(self, operators={**listed, **self.operators})
+
+    def find(self, name: str) -> GraphOperator | None:
+        """Return an operator by its full name, or by its name as files spell it; None where there is none.
+
+        Files of the ``classic`` generation hold the last component of the full name alone: it finds the
+        operator where no other operator of the graph has the same.
+        """
+        return self.operators.get(name) or self._by_file_name.get(name)
+
+    def inputs_from(self, full_name: str) -> tuple[GraphOperator, ...]:
+        """Return the operators whose outputs an operator reads, in the order of its inputs."""
+        operator = self.operators.get(full_name)
+        sources = () if operator is None else operator.inputs
+        producers = (each.name for each in sources if each.kind is SourceKind.OPERATOR)
+        return tuple(self.operators[name] for name in dict.fromkeys(producers) if name in self.operators)
+
+    def used_by(self, full_name: str, slot: int | None = None) -> tuple[GraphOperator, ...]:
+        """Return the operators that read an operator's outputs, in the graph's order.
+
+        Args:
+            full_name: Full name of the operator.
+            slot: Number of the output that they read, None: any.
+        """
+        readers = self._readers.get(full_name, ())
+        chosen = dict.fromkeys(name for name, output in readers if slot in {None, output})
+        return tuple(self.operators[name] for name in chosen)
+
+    def readers_of(self, name: str) -> tuple[GraphOperator, ...]:
+        """Return the operators that read a weight or a graph input, by its plain name."""
+        return tuple(
+            operator
+            for operator in self.operators.values()
+            if any(
+                each.name == name and each.kind in {SourceKind.WEIGHT, SourceKind.INPUT}
+                for each in operator.inputs
+            )
+        )
+
+    def form_of(self, source: ValueSource) -> ValueForm:
+        """Return element type and shape of what an operator reads."""
+        if source.kind is SourceKind.OPERATOR:
+            operator = self.operators.get(source.name)
+            outputs = () if operator is None else operator.outputs
+            return outputs[source.slot] if source.slot < len(outputs) else ValueForm()
+        return self.weights.get(source.name) or self.inputs.get(source.name) or ValueForm()
+
+    def is_output(self, full_name: str) -> bool:
+        """Tell whether the graph returns an output of an operator."""
+        return any(each.kind is SourceKind.OPERATOR and each.name == full_name for each in self.outputs)
+
+    @cached_property
+    def _readers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Full name of the reader and number of the output, by full name of the operator that is read."""
+        readers: dict[str, list[tuple[str, int]]] = {}
+        for operator in self.operators.values():
+            for source in operator.inputs:
+                if source.kind is SourceKind.OPERATOR:
+                    readers.setdefault(source.name, []).append((operator.full_name, source.slot))
+        return {name: tuple(each) for name, each in readers.items()}
+
+    @cached_property
+    def _by_file_name(self) -> Mapping[str, GraphOperator]:
+        pairs = [*self._file_names()]
+        counts = Counter(name for name, _ in pairs)
+        return {name: operator for name, operator in pairs if counts[name] == 1}
+
+    def _file_names(self) -> Iterator[tuple[str, GraphOperator]]:
+        for operator in self.operators.values():
+            last_component = names.sanitize(operator.full_name.rpartition("/")[2])
+            for name in {operator.file_name, last_component}:
+                yield name, operator
+
+
+def connected(graphs: Iterable[OperatorGraph]) -> dict[int, OperatorGraph]:
+    """Return graphs by number, branches and bodies with the operator that runs them."""
+    by_number = {graph.number: graph for graph in graphs}
+    callers = {
+        number: (operator.full_name, attribute)
+        for graph in by_number.values()
+        for operator in graph.operators.values()
+        for attribute, number in operator.bodies.items()
+    }
+    for number, (caller, branch) in callers.items():
+        if number in by_number:
+            by_number[number] = replace(by_number[number], caller=caller, branch=branch)
+    return by_number
