@@ -6,19 +6,25 @@ which tell too little: they cast to float32 and hide what differs beyond the six
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
 
+import ml_dtypes
 import numpy as np
 
-_BLOCK: Final = 1 << 15  # elements; a few float64 blocks fit into a core's cache
+from msdump import dtypes
+from msdump.errors import FormatError
+from msdump.tools.judge import lanes
+from msdump.tools.judge.sums import Sums, Unit, blocks
 
 
 @dataclass(frozen=True, slots=True)
 class TensorError:
     """How far two tensors are apart.
+
+    Masked lanes (``lanes``) have no part in the numbers, nor elements that are NaN or the same infinity
+    on both sides.
 
     Attributes:
         is_same: Whether every element has the same bits, once the narrower type is widened.
@@ -27,7 +33,15 @@ class TensorError:
         cosine: Cosine similarity; NaN where one of the two is zero, and where elements are misplaced.
         largest: Largest absolute difference of two elements; infinite where elements are misplaced.
         misplaced: Number of elements that are NaN or infinite on one side, and not the same on the
-            other. Those that are NaN or the same infinity on both have no part in the numbers.
+            other.
+        nonfinite: How many of these are NaN or infinite on the examined side.
+        norm: Norm of the difference; infinite where elements are misplaced.
+        scaled: Largest difference, divided by the largest golden element; infinite as the distance is.
+        ulps: Largest difference in units of the last place: those of the coarser type, at the golden
+            element's own magnitude, but at least at the type's epsilon of the largest element; 0 of
+            integers and truth values.
+        masked: Number of elements in masked lanes.
+        changed: Number of elements that differ, of integers and truth values; else 0.
     """
 
     is_same: bool
@@ -35,28 +49,38 @@ class TensorError:
     cosine: float = 1.0
     largest: float = 0.0
     misplaced: int = 0
+    nonfinite: int = 0
+    norm: float = 0.0
+    scaled: float = 0.0
+    ulps: float = 0.0
+    masked: int = 0
+    changed: int = 0
 
 
-def measure(dumped: np.ndarray, golden: np.ndarray) -> TensorError:
+def measure(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> TensorError:
     """Return how far two tensors are apart.
 
     >>> error = measure(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 5]]))
     >>> error.is_same, error.largest, round(error.distance, 4), round(error.cosine, 4)
     (False, 1.0, 0.1715, 0.9947)
+    >>> measure(np.float32([1, 2]), np.nextafter(np.float32([1, 2]), np.float32(3))).ulps
+    1.0
 
     Args:
         dumped: The tensor that is examined; any numeric or truth type.
         golden: The tensor that it is compared with; as many elements, in the same order.
+        dtype: The coarser element type of the two, whose units ``ulps`` counts; "": that of the arrays.
     """
+    unit = _unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype)
     x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
     # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
-    if all(_has_same_bits(a, b) for a, b in _blocks(x, y)):
+    if all(_has_same_bits(a, b) for a, b in blocks(x, y)):
         return TensorError(is_same=True)
-    sums = _Sums(_scale(x, y), min(len(x), _BLOCK))
+    sums = Sums(lanes.read(x, y), unit, len(x))
     with np.errstate(all="ignore"):
-        for a, b in _blocks(x, y):
+        for a, b in blocks(x, y):
             sums.add(a, b)
-    return sums.error()
+    return _error(sums)
 
 
 def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,92 +103,53 @@ def _real(vector: np.ndarray) -> np.ndarray:
     return vector.view(vector.real.dtype) if vector.dtype.kind == "c" else vector
 
 
-def _blocks(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for start in range(0, len(x), _BLOCK):
-        yield x[start : start + _BLOCK], y[start : start + _BLOCK]
-
-
 def _has_same_bits(x: np.ndarray, y: np.ndarray) -> bool:
     # As integers: equal NaN are the same bits although they differ as numbers, and -0 is not 0.
     bits = f"u{x.dtype.itemsize}"
     return bool(np.array_equal(x.view(bits), y.view(bits)))
 
 
-def _scale(x: np.ndarray, y: np.ndarray) -> float:
-    """Return a power of two near the largest finite element of float64 tensors, 1 for all other types.
+@functools.cache
+def _unit(dtype: str) -> Unit | None:
+    """Return the unit of an element type by its name, None of one that is not rounded or not known."""
+    try:
+        return _unit_of(dtypes.from_name(dtype).numpy) if dtype else None
+    except FormatError:
+        return None
 
-    Elements are divided by it because squares of float64 could overflow or vanish; squares of all other
-    types fit into float64.
-    """
-    if x.dtype.kind != "f" or x.dtype.itemsize < np.dtype(np.float64).itemsize:
-        return 1.0
-    largest = max(
-        float(np.abs(side, where=np.isfinite(side), out=np.zeros_like(side)).max())
-        for pair in _blocks(x, y)
-        for side in pair
+
+def _unit_of(dtype: np.dtype) -> Unit | None:
+    if dtype.kind == "c":
+        dtype = np.dtype(f"f{dtype.itemsize // 2}")
+    try:
+        numbers = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return None
+    return Unit(float(numbers.eps), float(numbers.smallest_subnormal))
+
+
+def _unit_of_arrays(*kinds: np.dtype) -> Unit | None:
+    units = [unit for unit in map(_unit_of, kinds) if unit is not None]
+    return max(units, key=lambda unit: unit.epsilon, default=None)
+
+
+def _error(sums: Sums) -> TensorError:
+    """Return the numbers of the elements that were added."""
+    error = TensorError(
+        is_same=False,
+        distance=sums.distance,
+        cosine=sums.cosine,
+        largest=sums.largest,
+        misplaced=sums.misplaced,
+        nonfinite=sums.nonfinite,
+        norm=sums.norm,
+        scaled=sums.scaled,
+        ulps=sums.ulps,
+        masked=sums.masked,
+        changed=sums.changed,
     )
-    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
-
-
-class _Sums:
-    """Sums over the elements that are finite on both sides."""
-
-    def __init__(self, scale: float, length: int) -> None:
-        self._scale = scale
-        self._memory = np.empty((2, length))
-        self._dumped = self._golden = self._product = self._difference = 0.0
-        self._largest = 0.0
-        self._misplaced = 0
-
-    def add(self, dumped: np.ndarray, golden: np.ndarray) -> None:
-        """Add the elements of a block to the sums."""
-        x, y = self._memory[:, : len(dumped)]
-        for block, values in ((x, dumped), (y, golden)):
-            np.copyto(block, values)
-            if self._scale != 1:
-                np.divide(block, self._scale, out=block)
-        # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
-        if not math.isfinite(_product(x, x) + _product(y, y)):
-            self._clear(x, y)
-        self._dumped += _product(x, x)
-        self._golden += _product(y, y)
-        self._product += _product(x, y)
-        x -= y  # last, and in place: the blocks stay in the core's cache
-        self._difference += _product(x, x)
-        self._largest = max(self._largest, float(x.max()), -float(x.min()))
-
-    def _clear(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Set elements that are not finite on both sides to zero, and count those that are not the same."""
-        finite = np.isfinite(x) & np.isfinite(y)
-        alike = (x == y) | (np.isnan(x) & np.isnan(y))
-        self._misplaced += int(np.count_nonzero(~finite & ~alike))
-        x[~finite] = y[~finite] = 0
-
-    def error(self) -> TensorError:
-        """Return how far all elements that were added are apart."""
-        if self._misplaced:  # one NaN on one side outweighs all distances
-            return TensorError(False, math.inf, math.nan, math.inf, self._misplaced)
-        return TensorError(
-            is_same=False,
-            distance=_ratio(self._difference, self._golden),
-            cosine=self._cosine(),
-            largest=self._largest * self._scale,
-        )
-
-    def _cosine(self) -> float:
-        norms = math.sqrt(self._dumped) * math.sqrt(self._golden)  # a product of squares could overflow
-        if norms:
-            return min(1.0, max(-1.0, self._product / norms))
-        # Two zero tensors have the same direction, a zero tensor and another one have none in common.
-        return 1.0 if self._dumped == self._golden else math.nan
-
-
-def _ratio(difference: float, golden: float) -> float:
-    if not difference:
-        return 0.0
-    return math.sqrt(difference / golden) if golden else math.inf
-
-
-def _product(x: np.ndarray, y: np.ndarray) -> float:
-    # Not np.dot: BLAS would wake threads, which get in the way of the other processes.
-    return float(np.einsum("i,i->", x, y))
+    if not sums.misplaced:
+        return error
+    # one NaN on one side outweighs all distances
+    far = math.inf
+    return replace(error, distance=far, cosine=math.nan, largest=far, norm=far, scaled=far, ulps=far)

@@ -151,3 +151,71 @@ def test_given_distance_beats_every_type():
     assert 0.5 == Limits(distance=0.5).allowed(("int32", "int32"), "float16")
     assert "bfloat16" == coarser("float32", "bfloat16", "int8")
     assert not coarser("int8", "")
+
+
+@pytest.mark.parametrize(
+    ("dumped", "golden", "dtype", "ulps"),
+    [
+        (np.nextafter(np.float32(1), np.float32(2)), np.float32(1), "", 1),
+        (np.nextafter(np.float32(8), np.float32(9)), np.float32(8), "", 1),
+        (np.float32([1, 3 + 2**-7]), np.float32([1, 3]), "bfloat16", 0.5),
+        (np.float16([1, 2]), np.float32([1, 2.001953125]), "", 1),
+        (np.float16([0, 6e-8]), np.float16([0, 1.2e-7]), "", 1),
+        (np.float64([1, 1 + 2**-52]), np.float64([1, 1]), "", 1),
+        (np.float32([1, 1e-20]), np.float32([1, 2e-20]), "", 1e-20 / 2**-46),
+        (np.int32([1, 5]), np.int32([1, 9]), "", 0),
+    ],
+    ids=["float32", "power", "bfloat16", "coarser", "denormal", "float64", "beside_large", "integers"],
+)
+def test_units_of_the_last_place(dumped, golden, dtype, ulps):
+    """Units are those of the coarser type at the golden element, and not lost beside large elements."""
+    assert ulps == pytest.approx(measure(np.atleast_1d(dumped), np.atleast_1d(golden), dtype).ulps, rel=0.05)
+
+
+@pytest.mark.parametrize("mask", [-1e4, -65504, -1e9, np.finfo("f4").min, -np.inf])
+def test_masked_lanes_do_not_drown_the_rest(mask):
+    """Scores beside masked ones are as far apart as they are by themselves, whatever the mask."""
+    golden = np.float32([1, -2, 3, 4])
+    dumped = golden * np.float32([1.25, 1, 1, 1])
+    lanes = np.float32([mask, mask])
+
+    error = measure(np.append(dumped, lanes + np.float32(0.5)), np.append(golden, lanes))
+
+    assert (2, 0) == (error.masked, error.misplaced)
+    assert measure(dumped, golden).distance == pytest.approx(error.distance)
+    assert 0.25 / 4 == pytest.approx(error.scaled)
+
+
+@pytest.mark.parametrize(
+    ("dumped", "golden", "masked"),
+    [
+        ([-np.inf, 1, 2.5], [-65504, 1, 2], 1),
+        ([-65504, 1, 2.5], [np.finfo("f4").min, 1, 2], 1),
+        ([-1e4, 1, 2.5], [-65504, 1, 2], 0),
+        ([-1e4, 1, 2], [3, 1, 2], 0),
+        ([-1e4, 6e3, 2], [-1e4, 6e3, 3], 0),
+        ([-1e4, 0, 1], [-1e4, 0, 0], 0),
+    ],
+    ids=["infinity", "rounded", "milder", "one_side", "large_numbers", "mask_itself"],
+)
+def test_what_is_no_masked_lane(dumped, golden, masked):
+    """Both sides must mask an element alike, and it must lie far below all others."""
+    error = measure(np.float32(dumped), np.float32(golden))
+
+    assert masked == error.masked
+    assert 0 == error.misplaced
+    assert not error.is_same
+
+
+def test_elements_of_types_that_are_not_rounded_are_counted():
+    """Integers and truth values that differ are counted, floats are not."""
+    assert 2 == measure(np.int64([1, 2, 3]), np.int64([1, 3, 4])).changed
+    assert 1 == measure(np.array([True, False]), np.array([True, True])).changed
+    assert 0 == measure(np.float32([1, 2]), np.float32([1, 3])).changed
+
+
+def test_elements_that_are_not_finite_on_the_examined_side():
+    """Of misplaced elements those of the examined side are told apart."""
+    error = measure(np.float32([np.nan, 1, np.inf, 2]), np.float32([1, np.nan, -np.inf, 2]))
+
+    assert (3, 2) == (error.misplaced, error.nonfinite)

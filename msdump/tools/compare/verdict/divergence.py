@@ -22,7 +22,7 @@ from msdump.tools.judge import errors
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.judging import Judge
-from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.limits import Limits, coarser
 from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms
@@ -180,7 +180,8 @@ def _measured(compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray) 
     if dumped.dtype == golden.dtype == np.bool_:
         dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
     scores = tuple(score.text for score in algorithms.compare(dumped, golden))
-    return replace(compared, scores=scores, error=errors.measure(dumped, golden), note=_note(dumped, golden))
+    error = errors.measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
+    return replace(compared, scores=scores, error=error, note=_note(dumped, golden))
 
 
 def _note(dumped: np.ndarray, golden: np.ndarray) -> str:

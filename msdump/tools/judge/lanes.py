@@ -1,0 +1,96 @@
+"""Masked lanes: elements that a mask has pushed so far down that softmax makes nothing of them.
+
+Attention adds -1e4, -65504, -3.4e38 or -inf to the scores of tokens that are not there. Such elements
+outweigh all others in a norm, so that nothing else would count beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+_MASK: Final = -8192.0
+"""Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
+
+_BOTTOM: Final = -65000.0
+"""Below, a lane is masked whatever its number: float16 turns -3.4e38 into -inf, or -65504 by saturation."""
+
+_BLOCK: Final = 1 << 16  # elements; a block of float32 fits into a core's cache
+_GAP: Final = 16.0  # other elements are at least so many times smaller; else large numbers are what they are
+_NEAR: Final = 2.0**-6  # an element of a masked lane differs at most as much as bfloat16 rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the elements of a golden tensor are measured by.
+
+    Attributes:
+        largest: Largest finite magnitude outside of masked lanes.
+        is_masked: Whether it has masked lanes.
+        power: A power of two near the largest element of either tensor of float64, else 1. Elements are
+            divided by it because squares of float64 could overflow or vanish; squares of all other types
+            fit into float64.
+    """
+
+    largest: float
+    is_masked: bool = False
+    power: float = 1.0
+
+
+def read(dumped: np.ndarray, golden: np.ndarray) -> Scale:
+    """Return the scale of a golden tensor.
+
+    Args:
+        dumped: The elements of the tensor that is examined, at least one.
+        golden: Those of the golden tensor, in the same type.
+    """
+    power = _power(dumped, golden)
+    if golden.dtype.kind in "iub":
+        return Scale(max(-float(golden.min()), float(golden.max())), power=power)
+    low, high = _extremes(golden)
+    if math.isfinite(low) and math.isfinite(high) and low > _MASK:
+        return Scale(max(-low, high), power=power)
+    finite = np.isfinite(golden)
+    largest = _largest(golden, finite)
+    if not np.any(golden <= _MASK):
+        return Scale(largest, power=power)
+    outside = _largest(golden, finite & ~masked(dumped, golden))
+    is_masked = 0 < outside * _GAP <= -_MASK
+    return Scale(outside if is_masked else largest, is_masked, power)
+
+
+def _extremes(elements: np.ndarray) -> tuple[float, float]:
+    """Return the least and the greatest element, NaN where one is."""
+    parts = (elements[start : start + _BLOCK] for start in range(0, len(elements), _BLOCK))
+    # numpy compares elements of 16 bits one by one; a cast of a block costs a tenth of that
+    single = np.dtype(np.float32)
+    fast = (part if part.itemsize >= single.itemsize else part.astype(single) for part in parts)
+    lows, highs = zip(*((part.min(), part.max()) for part in fast), strict=True)
+    return float(np.min(lows)), float(np.max(highs))
+
+
+def _power(x: np.ndarray, y: np.ndarray) -> float:
+    if x.dtype != np.float64:
+        return 1.0
+    largest = max(_largest(side, np.isfinite(side)) for side in (x, y))
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
+
+
+def masked(dumped: np.ndarray, golden: np.ndarray) -> np.ndarray:
+    """Return which elements lie in masked lanes on both sides.
+
+    >>> masked(np.float32([-9999, -65504, 1]), np.float32([-1e4, -np.inf, -1e4])).tolist()
+    [True, True, False]
+    """
+    with np.errstate(all="ignore"):
+        are_near = np.abs(dumped - golden) <= np.abs(golden) * _NEAR
+        are_low = (dumped <= _MASK) & (golden <= _MASK)
+        are_lost = (dumped <= _BOTTOM) & (golden <= _BOTTOM)
+        return np.asarray(are_low & (are_near | are_lost))
+
+
+def _largest(elements: np.ndarray, chosen: np.ndarray) -> float:
+    return float(np.abs(elements, where=chosen, out=np.zeros_like(elements)).max(initial=0))
