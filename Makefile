@@ -17,5 +17,5 @@ bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async convert o2 
 soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
-schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md && $(PYTHON) -m msdump.training.reference docs/reference/gradients.md
+schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md && $(PYTHON) -m msdump.training.reference docs/reference/gradients.md && $(PYTHON) -m msdump.cli.documents.schemas docs/schema
 check: lint type test

@@ -33,6 +33,7 @@ READS_WHAT_IS_OPEN = {
     "cli/closed_pipe.py",  # /dev/null, to write to
 }
 MAINS = {
+    "cli/documents/schemas.py",
     "config/schema.py",
     "config/reference.py",
     "training/reference.py",

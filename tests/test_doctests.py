@@ -28,6 +28,7 @@ SHOWN_BY_EXAMPLE = (
     "msdump.config.acl.models",
     "msdump.config.grammar",
     "msdump.config.regex.character_classes",
+    "msdump.cli.documents.document",
     "msdump.config.regex.ecmascript",
     "msdump.config.regex.escapes",
     "msdump.config.root",

@@ -10,6 +10,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.counts import plural
+from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
@@ -78,6 +79,7 @@ def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
     help="What tensors are written as.",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
+@documents.option
 @messages.verbose_in_full  # vendor: -v is the version of the files
 def command(
     *,
@@ -118,6 +120,11 @@ def command(
 def _report(conversion: tool.Conversion, target: Target) -> None:
     for line in _errors(conversion):
         messages.say(f"error: {line}")
+    if documents.wanted():
+        from msdump.cli.documents.convert import document
+
+        documents.put(document(conversion))
+        return
     converted = plural(sum(bool(result.files) for result in conversion.results), "dump file")
     written = plural(conversion.files, "file")
     print(f"converted {converted} to {written}, {conversion.size:,} bytes")

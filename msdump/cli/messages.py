@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,10 +24,13 @@ class _Lines(logging.Handler):
         say_once(f"{record.levelname.lower()}: {record.getMessage()}")
 
 
+_ERROR: Final = re.compile(r"(rank \d+: )?(error: |internal error: |interrupted)")
+
 _speaker = ""
 
 _lines: Final = _Lines()
 _said: Final[set[str]] = set()
+_blamed: Final[list[str]] = []
 
 
 def start() -> None:
@@ -115,7 +119,24 @@ def speak_as(speaker: str) -> None:
 
 def say(message: str) -> None:
     """Print a message in the program's name."""
+    blame(message)
     show(f"msdump: {_speaker}{message}")
+
+
+def blame(message: str) -> None:
+    """Remember a message that tells of an error, for the document of ``--json``."""
+    if _ERROR.match(message):
+        _blamed.append(f"{_speaker}{message}".removeprefix("error: "))
+
+
+def blamed() -> tuple[str, ...]:
+    """Return the messages so far that told of errors."""
+    return tuple(_blamed)
+
+
+def forget() -> None:
+    """Forget the errors of a command that ran before in this process."""
+    _blamed.clear()
 
 
 def say_once(message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from msdump.cli import messages
+from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED
 from msdump.tools import reports
 from msdump.tools.overflow import records as overflow_records
@@ -30,6 +31,7 @@ _NONE = (
 @click.option(
     "-n", "--top", type=click.IntRange(min=1), help="Only so many overflows, oldest first (default: all)."
 )
+@documents.option
 @messages.verbose
 def command(*, directory: str, output: str, top: int | None) -> None:
     """Tell which operators overflowed, from the Opdebug files in DIRECTORY and below.
@@ -41,12 +43,24 @@ def command(*, directory: str, output: str, top: int | None) -> None:
     records = overflow_records.find(directory)
     if not records:
         messages.say(_NONE.format(directory))
+        if documents.wanted():
+            _put(tool.OverflowReport(), None)
         return
     report = tool.analyse(records, output, top or 0)
     for error in report.errors:
         messages.say(f"error: {error}")
-    print("".join(report.blocks), end="")
+    if not documents.wanted():
+        print("".join(report.blocks), end="")
     path = reports.write(output, reports.stamped("overflow_summary", ".txt"), report.blocks)
-    print(f"{len(report.blocks)} of {len(records)} overflows, written to {path}")
+    if documents.wanted():
+        _put(report, path)
+    else:
+        print(f"{len(report.blocks)} of {len(records)} overflows, written to {path}")
     if report.errors:
         click.get_current_context().exit(FAILED)
+
+
+def _put(report: tool.OverflowReport, path: str | None) -> None:
+    from msdump.cli.documents.overflow import document
+
+    documents.put(document(report, path))

@@ -19,6 +19,7 @@ import click
 
 import msdump
 from msdump.cli import closed_pipe, messages
+from msdump.cli.documents import output
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, name_hint
 
 FAILED: Final = 1
@@ -87,6 +88,10 @@ class CommandGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; an exception becomes one message and an exit code."""
+        with output.one_document(ctx, ctx.args):
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from msdump.cli import messages
+from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, REFUSED
 from msdump.tools import dump_tree
 
 
 @click.command(name="show")
 @click.argument("dump", type=click.Path())
+@documents.option
 @messages.verbose
 def command(*, dump: str) -> None:
     """Print the tree of the dump DUMP and read its first output, or some statistics, back.
@@ -25,10 +27,22 @@ def command(*, dump: str) -> None:
     if not os.path.isdir(folder):
         messages.say(f"error: {dump}: no dump here")
         click.get_current_context().exit(REFUSED)
+    output, statistics = dump_tree.first_output(folder), dump_tree.first_statistics(folder)
+    if documents.wanted():
+        from msdump.cli.documents.show import document
+
+        documents.put(document(folder))
+    else:
+        _print(folder, output, statistics)
+    if output is None and statistics is None:
+        messages.say(f"error: {dump}: no tensor of an operator's output was dumped")
+        click.get_current_context().exit(FAILED)
+
+
+def _print(folder: Path, output: Path | None, statistics: Path | None) -> None:
     print(f"{folder}/")
     for line in dump_tree.lines(folder, "    "):
         print(line)
-    output, statistics = dump_tree.first_output(folder), dump_tree.first_statistics(folder)
     parts = (
         None if output is None else dump_tree.tensor(output),
         None if statistics is None else dump_tree.statistics(statistics),
@@ -37,6 +51,3 @@ def command(*, dump: str) -> None:
         print()
         for line in part:
             print(line)
-    if output is None and statistics is None:
-        messages.say(f"error: {dump}: no tensor of an operator's output was dumped")
-        click.get_current_context().exit(FAILED)

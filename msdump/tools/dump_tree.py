@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +14,9 @@ from msdump.encode import npy
 from msdump.store.layouts import STATISTICS
 from msdump.store.read import mapped, texts
 
-_SHOWN: Final = 6  # files of one folder that are listed by name
+SHOWN: Final = 6
+"""Elements of a tensor, rows of a table and files of one folder that are shown."""
+
 _FIELDS: Final = 5  # fields of a name, up to the timestamp
 _KIBI: Final = 1024
 
@@ -24,10 +28,43 @@ def lines(folder: Path, indent: str = "") -> Iterator[str]:
     for entry in entries[: len(entries) - len(files)]:
         yield f"{indent}{entry.name}/"
         yield from lines(entry, indent + "    ")
-    shown = files if len(files) <= _SHOWN + 1 else files[:_SHOWN]
-    yield from (f"{indent}{file.name}  {_size(_bytes(file))}" for file in shown)
+    shown = files if len(files) <= SHOWN + 1 else files[:SHOWN]
+    yield from (f"{indent}{file.name}  {_size(size(file))}" for file in shown)
     if hidden := files[len(shown) :]:
-        yield f"{indent}... and {len(hidden)} more files, {_size(sum(map(_bytes, hidden)))}"
+        yield f"{indent}... and {len(hidden)} more files, {_size(sum(map(size, hidden)))}"
+
+
+def folders(root: Path) -> Iterator[tuple[str, list[Path]]]:
+    """Yield each folder with files by its path below a root, "" for the root, and the files in order."""
+    for folder, below, files in os.walk(root):
+        below.sort()  # in place: os.walk goes on in this order
+        # Links to folders are shown as files, and not followed.
+        links = [name for name in below if not _is_folder(Path(folder, name))]
+        if files or links:
+            path = os.path.relpath(folder, root)
+            yield (
+                "" if path == "." else path,
+                sorted((Path(folder, name) for name in (*files, *links)), key=_order),
+            )
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file, of a link those of itself."""
+    return path.lstat().st_size
+
+
+def elements(path: Path) -> np.ndarray:
+    """Return the tensor in a file; DumpReadError where it cannot be read."""
+    return npy.decode(mapped.load(str(path)), str(path))
+
+
+def rows(path: Path) -> list[list[str]]:
+    """Return the lines of a table of statistics, titles first, as cells; DumpReadError as for a tensor."""
+    return [*csv.reader(_table(path))]
+
+
+def _table(path: Path) -> list[str]:
+    return texts.read_bytes(str(path)).decode(errors="replace").splitlines()
 
 
 def first_output(folder: Path) -> Path | None:
@@ -47,9 +84,9 @@ def tensor(path: Path) -> Iterator[str]:
     Raises:
         DumpReadError: It cannot be read.
     """
-    array = npy.decode(mapped.load(str(path)), str(path))
+    array = elements(path)
     yield f"numpy.load({path.name!r})"
-    yield f"{array.dtype} {array.shape}: {np.array2string(array.ravel()[:6], precision=5)} ..."
+    yield f"{array.dtype} {array.shape}: {np.array2string(array.ravel()[:SHOWN], precision=5)} ..."
 
 
 def statistics(path: Path) -> Iterator[str]:
@@ -60,18 +97,14 @@ def statistics(path: Path) -> Iterator[str]:
     """
     table = texts.read_bytes(str(path)).decode(errors="replace").splitlines()
     yield str(path)
-    yield from table[: _SHOWN + 1]
-    if len(table) > _SHOWN + 1:
-        yield f"... and {len(table) - _SHOWN - 1} more rows"
+    yield from table[: SHOWN + 1]
+    if len(table) > SHOWN + 1:
+        yield f"... and {len(table) - SHOWN - 1} more rows"
 
 
 def _is_folder(entry: Path) -> bool:
     # A link is shown as a file and not followed: it may lead back up.
     return entry.is_dir() and not entry.is_symlink()
-
-
-def _bytes(path: Path) -> int:
-    return path.lstat().st_size
 
 
 def _order(path: Path) -> tuple[str, str]:

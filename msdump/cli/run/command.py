@@ -11,6 +11,7 @@ import click
 
 from msdump import env
 from msdump.cli import messages, options
+from msdump.cli.documents import output
 from msdump.cli.program import INTERRUPTED, mark_started
 from msdump.cli.run import report
 from msdump.cli.run.model_run import ModelRun, RunRequest, load
@@ -38,6 +39,7 @@ from msdump.frontends import mindspore
     help="Run N ranks in this process; {rank} in paths stands for the number of each.",
 )
 @click.option("--config", type=click.Path(), metavar="FILE.json", help="In place of $MINDSPORE_DUMP_CONFIG.")
+@output.option
 @options.context
 def command(
     *,
@@ -117,6 +119,4 @@ def _reported(run: ModelRun, *, has_config: bool) -> Iterator[None]:
     finally:
         seconds = time.perf_counter() - started
         mindspore.finish()  # files may still wait in a queue: the numbers below hold when they are written
-        speaker = f"rank {run.rank}: " if current().identity.size > 1 else ""
-        told = report.lines(run, seconds, has_config=has_config)
-        print("\n".join(f"{speaker}{line}" for line in told))  # at once: other ranks print, too
+        report.tell([run], seconds, has_config=has_config, has_speakers=current().identity.size > 1)

@@ -9,7 +9,7 @@ import click
 from msdump.cli import messages
 from msdump.cli.program import FAILED, INTERRUPTED, mark_started, message_of
 from msdump.cli.run import report
-from msdump.cli.run.model_run import ModelRun, RunRequest, load
+from msdump.cli.run.model_run import RunRequest, load
 from msdump.communication.spawning import Outcome, RankThreads, first_failure
 from msdump.communication.world import current
 from msdump.frontends import mindspore
@@ -48,14 +48,8 @@ def run_ranks(request: RunRequest, ranks: int, *, has_config: bool) -> None:
         messages.say("interrupted; files that were written are complete")
         click.get_current_context().exit(INTERRUPTED)
     finally:
-        _print(runs, time.perf_counter() - started, has_config=has_config)
+        report.tell(runs, time.perf_counter() - started, has_config=has_config, has_speakers=True)
     _end(outcomes)
-
-
-def _print(runs: list[ModelRun], seconds: float, *, has_config: bool) -> None:
-    for run in runs:
-        for line in report.lines(run, seconds, has_config=has_config):
-            print(f"rank {run.rank}: {line}")
 
 
 def _end(outcomes: list[Outcome]) -> None:

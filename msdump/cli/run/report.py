@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msdump import env
 from msdump.cli import messages
+from msdump.cli.documents import output
 from msdump.cli.run.model_run import ModelRun
 from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, Tree
@@ -14,6 +15,26 @@ from msdump.session import Network
 from msdump.store.layouts import Key, PathKind
 
 _MOST_LOSSES: Final = 10
+
+
+def tell(runs: Sequence[ModelRun], seconds: float, *, has_config: bool, has_speakers: bool) -> None:
+    """Print what runs did, or put the document of it.
+
+    Args:
+        runs: The runs of this process, one for each of its ranks; their files are written.
+        seconds: How long they took.
+        has_config: Whether a configuration was given.
+        has_speakers: Whether each line names its rank.
+    """
+    if output.wanted():
+        from msdump.cli.documents.run import document
+
+        output.put(document(runs, seconds, has_config=has_config))
+        return
+    for run in runs:
+        speaker = f"rank {run.rank}: " if has_speakers else ""
+        told = lines(run, seconds, has_config=has_config)
+        print("\n".join(f"{speaker}{line}" for line in told))  # at once: other processes print, too
 
 
 def lines(run: ModelRun, seconds: float, *, has_config: bool) -> Iterator[str]:
@@ -42,18 +63,19 @@ def _dump_lines(run: ModelRun, *, has_config: bool) -> Iterator[str]:
     """Yield lines on the files that the dump wrote, skipped and lost."""
     plan, summary = run.network.plan, run.network.summary
     if plan is None or summary is None:
-        yield f"no dump: {_why_none(run.network, has_config=has_config)}"
+        yield f"no dump: {why_none(run.network, has_config=has_config)}"
         return
     dumped_iterations = _iterations([number for number in run.completed if number in plan.when.iterations])
     yield f"dumped   {dumped_iterations}: {summary.files} files, {summary.bytes:,} bytes"
-    yield f"into     {_place(plan, run.rank)}"
+    yield f"into     {place(plan, run.rank)}"
     if summary.skipped:
         yield f"skipped  {_counts(summary.skipped, 'tensor')}"
     if summary.lost:
         yield f"lost     {_counts(summary.lost, 'file')}"
 
 
-def _place(plan: DumpPlan, rank: int) -> str:
+def place(plan: DumpPlan, rank: int) -> str:
+    """Return the directory of the files that a rank dumps."""
     root = plan.files.path.rstrip("/")
     return (
         f"{root}/{Key(PathKind.NETWORK, rank, plan.files.net_name).path}"
@@ -62,7 +84,8 @@ def _place(plan: DumpPlan, rank: int) -> str:
     )
 
 
-def _why_none(network: Network, *, has_config: bool) -> str:
+def why_none(network: Network, *, has_config: bool) -> str:
+    """Return why a network that dumps nothing does not."""
     if not has_config:
         return f"neither --config nor {env.DUMP_CONFIG} is given"
     if not network.graph.nodes:

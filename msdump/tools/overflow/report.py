@@ -16,7 +16,6 @@ and the name is followed by the number of the pass: ``[Mul] Default/Mul-op9, pas
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -35,10 +34,9 @@ from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.convert.file import convert_file
 from msdump.tools.convert.result import Source, Target
 from msdump.tools.overflow import records as overflow_records
+from msdump.tools.overflow.overflows import OperatorOverflow, TensorSummary
 from msdump.tools.overflow.records import OverflowFile, OverflowUnit
 from msdump.tools.return_codes import ReturnCode
-
-_BAR: Final = "=" * 49
 
 
 @dataclass(slots=True)
@@ -46,16 +44,21 @@ class OverflowReport:
     """The report on overflows.
 
     Attributes:
-        blocks: A text for each record that could be read.
+        overflows: What each record that could be read tells, oldest first.
         errors: Messages about the others, and about files that could not be converted.
         code: Return code of the first error.
         record_count: Number of records that there are.
     """
 
-    blocks: list[str] = field(default_factory=list)
+    overflows: list[OperatorOverflow] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     code: ReturnCode = ReturnCode.DONE
     record_count: int = 0
+
+    @property
+    def blocks(self) -> list[str]:
+        """The text of each overflow."""
+        return [overflow.text(number) for number, overflow in enumerate(self.overflows, 1)]
 
     def fail(self, code: ReturnCode, message: str) -> None:
         """Add an error."""
@@ -75,14 +78,13 @@ def analyse(records: list[OverflowFile], output: str, count: int = 0) -> Overflo
     report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_folder)
     for record in records[: count or None]:
         try:
-            block = _block(record, results, folder_of(str(Path(record.path).parent)))
+            overflow = _overflow(record, results, folder_of(str(Path(record.path).parent)))
         except ToolError as error:
             report.fail(ReturnCode(error.code), str(error))
         except (DumpReadError, FormatError) as error:
             report.fail(ReturnCode.PARSE, str(error))
         else:
-            title = f"{_BAR}[{len(report.blocks) + 1}]={_BAR}"
-            report.blocks.append("".join(f"{line}\n" for line in (title, *block)))
+            report.overflows.append(overflow)
     # A tensor that cannot be converted does not spoil the block of its operator.
     for failure in results.failures:
         report.fail(*failure)
@@ -114,22 +116,25 @@ class _Results:
             self.failures.append((ReturnCode(failure.code), f"{path}: {failure.tensor}: {failure.message}"))
 
 
-def _block(record: OverflowFile, results: _Results, folder: Folder | None) -> list[str]:
+def _overflow(record: OverflowFile, results: _Results, folder: Folder | None) -> OperatorOverflow:
     faults = overflow_records.faults(record, record.as_json())
-    lines = [f" {fault}" for fault in faults] + [f" [timestamp:{record.timestamp}]"]
     if not record.is_json:  # a JSON form is what a conversion would write
         results.convert(record.path)
     runs = [] if folder is None else _runs(folder, faults[-1])
     if folder is None or not runs:
-        return lines
+        return OperatorOverflow(faults, record.timestamp)
     # In a loop the operator left files of several passes.
     files = _files_of_record(runs, record.timestamp)
     if folder.kind is FolderKind.DUMPS:
         results.convert(files[-1].path)
-    number = f", pass {files[-1].pass_number}" if len(runs) > 1 else ""
-    head = f"[{files[-1].op_type}] {_full_name(folder, files[-1])}{number}"
-    tensors = operands.read(folder, files)
-    return [head, *lines, *(line for tensor in tensors for line in _tensor_lines(folder, results, tensor))]
+    return OperatorOverflow(
+        faults,
+        record.timestamp,
+        files[-1].op_type,
+        _full_name(folder, files[-1]),
+        files[-1].pass_number if len(runs) > 1 else None,
+        tuple(_summary(folder, results, tensor) for tensor in operands.read(folder, files)),
+    )
 
 
 def _folder(path: str) -> Folder | None:
@@ -188,23 +193,28 @@ def _full_name(folder: Folder, file: NamedFile) -> str:
     return header.op_name or file.op_name
 
 
-def _tensor_lines(folder: Folder, results: _Results, tensor: DumpedOperand) -> Iterator[str]:
+def _summary(folder: Folder, results: _Results, tensor: DumpedOperand) -> TensorSummary:
+    file = Path(tensor.path).name
     if folder.kind is FolderKind.DUMPS:
-        yield f" {results.place(tensor.path)}.{tensor.io}.{tensor.index}.npy"
-    else:
-        yield f" {Path(tensor.path).name}"
+        file = f"{results.place(tensor.path)}.{tensor.io}.{tensor.index}.npy"
     try:
-        yield f" -[Format: {tensor.format}] {_summary(tensor)}"
+        # Widened, because numpy's mean of float16 overflows and ml_dtypes' types have no such sums.
+        raw = tensor.array
+        array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
     except (DumpReadError, FormatError) as error:
-        yield f" -[{error}]"
+        return TensorSummary(file, tensor.io, tensor.index, tensor.format, fault=str(error))
+    dtype = str(array.dtype)
+    return TensorSummary(
+        file,
+        tensor.io,
+        tensor.index,
+        tensor.format,
+        array.shape,
+        dtype,
+        _extremes(array) if array.size else None,
+    )
 
 
-def _summary(tensor: DumpedOperand) -> str:
-    # Widened, because numpy's mean of float16 overflows and ml_dtypes' types have no such sums.
-    raw = tensor.array
-    array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
-    head = f"[Shape: {array.shape}] [Dtype: {array.dtype}]"
-    if not array.size:
-        return f"{head} [no elements]"
+def _extremes(array: np.ndarray) -> tuple[np.generic, np.generic, np.generic]:
     with np.errstate(all="ignore"):
-        return f"{head} [Max: {array.max()!s}] [Min: {array.min()!s}] [Mean: {array.mean()!s}]"
+        return array.max(), array.min(), array.mean()

@@ -20,9 +20,14 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 def describe(plan: DumpPlan) -> str:
     """Return the description of a plan, lines ``subject: words``; settings at their default have none."""
-    lines = ((subject, words(plan)) for subject, words in _SUBJECTS)
     width = max(len(subject) for subject, _ in _SUBJECTS) + 2
-    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in lines if words)
+    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in subjects(plan).items())
+
+
+def subjects(plan: DumpPlan) -> dict[str, str]:
+    """Return the words of the description of a plan by their subject, such as "iterations"."""
+    words_by_subject = {subject: words(plan) for subject, words in _SUBJECTS}
+    return {subject: words for subject, words in words_by_subject.items() if words}
 
 
 def _state(plan: DumpPlan) -> str:
