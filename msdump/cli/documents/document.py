@@ -55,8 +55,8 @@ def text(document: Part) -> str:
 
     Bytes of a file's name that are no UTF-8 have no form in JSON: they stand as ``\xff``.
 
-    >>> text(ErrorDocument(error="no caf\u00e9, no \udcff"))
-    '{\n  "error": "no caf\\u00e9, no \\\\xff"\n}\n'
+    >>> text(ErrorDocument(error="\u00e9 and \udcff"))
+    '{\n  "error": "\\u00e9 and \\\\xff"\n}\n'
     """
     printed = json.dumps(document.model_dump(mode="json"), indent=2, allow_nan=False, ensure_ascii=False)
     return _NOT_ASCII.sub(_escaped, printed) + "\n"
