@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msdump.cli.check.checked import ModelCheck
-from msdump.cli.documents.document import Document, Part
+from msdump.cli.documents.document import JsonDocument, Part
 from msdump.record import OperatorRef
 from msdump.tools.preview.forecast import Amount, Forecast
 
@@ -135,7 +135,7 @@ class FoundOperators(Part):
     """Operators whose names contain the text."""
 
 
-class CheckDocument(Document):
+class CheckDocument(JsonDocument):
     """What a dump configuration does."""
 
     plan: dict[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msdump.cli.documents.document import Document, Part
+from msdump.cli.documents.document import JsonDocument, Part
 from msdump.tools.convert.conversion import Conversion
 from msdump.tools.convert.result import ConvertFailure, FileResult
 
@@ -39,7 +39,7 @@ class ConvertedFile(Part):
     """What was not converted."""
 
 
-class ConvertDocument(Document):
+class ConvertDocument(JsonDocument):
     """What ``msdump convert`` did."""
 
     output: str

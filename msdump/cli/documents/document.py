@@ -36,7 +36,7 @@ class Part(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", frozen=True)
 
 
-class Document(Part):
+class JsonDocument(Part):
     """What a command prints with ``--json``."""
 
     error: str | None = None

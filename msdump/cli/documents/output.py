@@ -24,7 +24,7 @@ import click
 from msdump.cli import messages
 
 if TYPE_CHECKING:
-    from msdump.cli.documents.document import Document
+    from msdump.cli.documents.document import JsonDocument
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ def wanted() -> bool:
     return is_wanted
 
 
-def put(document: Document) -> None:
+def put(document: JsonDocument) -> None:
     """Set the document that is printed at the end; a later one takes its place."""
     click.get_current_context().meta[_DOCUMENT] = document
 

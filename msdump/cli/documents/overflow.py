@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from msdump.cli.documents.document import Document, Number, Part
+from msdump.cli.documents.document import JsonDocument, Number, Part
 from msdump.tools.overflow.overflows import OperatorOverflow, TensorSummary
 from msdump.tools.overflow.report import OverflowReport
 
@@ -74,7 +74,7 @@ class OperatorOverflowed(Part):
     """The operator's tensors, inputs first."""
 
 
-class OverflowDocument(Document):
+class OverflowDocument(JsonDocument):
     """The operators of a dump that overflowed."""
 
     records: int

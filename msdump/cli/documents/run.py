@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msdump.cli.documents.document import Document, Number, Part
+from msdump.cli.documents.document import JsonDocument, Number, Part
 from msdump.cli.run import report
 from msdump.cli.run.model_run import ModelRun
 
@@ -53,7 +53,7 @@ class RankRun(Part):
     """Why nothing is dumped; null where something is."""
 
 
-class RunDocument(Document):
+class RunDocument(JsonDocument):
     """What ``msdump run`` did; iterations before an error count."""
 
     seconds: float

@@ -14,12 +14,12 @@ from pydantic import TypeAdapter
 
 from msdump.cli.documents.check import CheckDocument
 from msdump.cli.documents.convert import ConvertDocument
-from msdump.cli.documents.document import Document, ErrorDocument
+from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
 from msdump.cli.documents.run import RunDocument
 from msdump.cli.documents.show import ShowDocument
 
-DOCUMENTS: Final[dict[str, type[Document]]] = {
+DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "check": CheckDocument,
     "convert": ConvertDocument,
     "overflow": OverflowDocument,

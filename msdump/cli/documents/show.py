@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msdump.cli.documents.document import Document, Number, Part
+from msdump.cli.documents.document import JsonDocument, Number, Part
 from msdump.tools import dump_tree
 
 
@@ -60,7 +60,7 @@ class FirstStatistics(Part):
     """Number of all rows."""
 
 
-class ShowDocument(Document):
+class ShowDocument(JsonDocument):
     """The tree of a dump, and a tensor or some statistics of it."""
 
     path: str

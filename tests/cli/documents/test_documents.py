@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.cli import main
-from msdump.cli.documents.document import Document, Number, text
+from msdump.cli.documents.document import JsonDocument, Number, text
 from msdump.encode import dump_data, op_debug
 from msdump.encode.op_debug import DebugRecord, Unit
 from tests.tools import dumped
@@ -22,7 +22,7 @@ MINI = str(GRAPHS / "mini.onnx")
 START = 1612439563338030
 
 
-class Measured(Document):
+class Measured(JsonDocument):
     """A document with numbers."""
 
     numbers: list[Number | None]
