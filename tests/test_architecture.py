@@ -162,7 +162,7 @@ def test_files_are_read_through_one_door():
 @pytest.mark.parametrize(
     ("library", "room"),
     [
-        ("pydantic", "config/"),
+        ("pydantic", ("config/", "cli/documents/")),
         ("onnxruntime", "execute/"),
         ("onnx", ("graph/", "training/")),
         ("click", "cli/"),
