@@ -144,7 +144,7 @@ class Settings:
         self._values |= {key: block[key] for key in keys}
         for key in _required(model):
             if key not in keys:
-                report.error((name, key), f"is missing: must be {_allowed(model, key).text}")
+                report.error((name, key), f"is missing: must be {allowed_of(model, key).text}")
         for fault in _faults(name, model, block):
             self.give_up(fault.key.removesuffix("[]"))
             self.faults.append(fault)
@@ -154,7 +154,8 @@ def _required(model: type[Section]) -> list[str]:
     return [key for key, field in model.model_fields.items() if field.is_required()]
 
 
-def _allowed(model: type[Section], key: str) -> Allowed:
+def allowed_of(model: type[Section], key: str) -> Allowed:
+    """Return what a field takes, in the words of its error message."""
     return next(note for note in model.model_fields[key].metadata if isinstance(note, Allowed))
 
 
@@ -177,19 +178,19 @@ def _fault(name: str, model: type[Section], location: Path, value: Any) -> Field
         value: The wrong value.
     """
     key, *index = location
-    allowed = _allowed(model, str(key))
+    allowed = allowed_of(model, str(key))
     expected, suffix = (allowed.item, "[]") if index else (allowed.text, "")
     annotation = model.model_fields[str(key)].annotation
     # a value that should be a list has no one choice that it could have meant
     is_scalar = bool(index) or typing.get_origin(annotation) is not list
-    hint = did_you_mean(value, _choices(annotation)) if is_scalar else ""
+    hint = did_you_mean(value, choices(annotation)) if is_scalar else ""
     return FieldFault(f"{key}{suffix}", (name, *location), f"= {show(value)}: must be {expected}{hint}")
 
 
-def _choices(annotation: Any) -> tuple[Any, ...]:
+def choices(annotation: Any) -> tuple[Any, ...]:
     """Return the literal values of an annotation, however deep it holds them."""
     if annotation is bool:
         return (True, False)
     if typing.get_origin(annotation) is typing.Literal:
         return typing.get_args(annotation)
-    return tuple(choice for part in typing.get_args(annotation) for choice in _choices(part))
+    return tuple(choice for part in typing.get_args(annotation) for choice in choices(part))

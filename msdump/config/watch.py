@@ -1,0 +1,297 @@
+"""Watch rules: their models, which derive from the table of conditions, and what a list of rules means.
+
+A rule is an object: a condition, its parameters, and which tensors it looks at.
+
+    {"condition": "tensor_too_large", "max_gt": 1000, "role": "gradient", "scope": "fc1"}
+
+The keys that select tensors are those of ``RuleSettings``; what is not given selects nothing away.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError, create_model
+
+from msdump.config import source
+from msdump.config.faults import FaultReport, GrammarError, choice, did_you_mean, show
+from msdump.config.grammar import parse_iterations, parse_kernel
+from msdump.config.models import Allowed, Section
+from msdump.config.settings import allowed_of, choices
+from msdump.config.source import Path
+from msdump.iterations import IterationSet
+from msdump.record import IO
+from msdump.selector import KernelPattern
+from msdump.watch.conditions import CONDITIONS, Condition, Domain, Role
+from msdump.watch.quantities import SHARE_WITHIN
+from msdump.watch.rules import Limit, WatchRule, WatchTarget
+
+GIVER: Final = "--rules"
+_FILE_TEXT: Final = 'the file must hold a list of rules, {"watch": [...]}, or a dump configuration with one'
+
+
+class RuleSettings(Section):
+    """Which tensors a rule looks at, and what its hits are told under."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80), Allowed("a text of 1 to 80 characters")] = ""
+    """What hits are told under; the condition's name where there is none."""
+
+    operators: Annotated[
+        list[str], Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)")
+    ] = Field(default_factory=list)
+    """Operators, as `kernels` selects them: full names, types, or "name-regex(expression)"; none: all."""
+
+    types: Annotated[list[str], Allowed("a list of texts", "a text: an operator type")] = Field(
+        default_factory=list
+    )
+    """Operator types, exactly but for the case; none: all."""
+
+    scope: Annotated[str, Allowed("a text: a scope or a module's path")] = ""
+    """A scope of the full name, whole or in part, with class names or without: "Default/fc1-Dense", "h.3"."""
+
+    role: Annotated[
+        Literal["weight", "gradient", "activation", "loss", "any"],
+        Allowed("'weight', 'gradient', 'activation', 'loss' or 'any'"),
+    ] = "any"
+    """What the tensor is to a training; conditions on weights or gradients have one already."""
+
+    io: Annotated[Literal["input", "output", "all"], Allowed("'input', 'output' or 'all'")] = "all"
+    """Side of the operator."""
+
+    slot: Annotated[int, Field(ge=0), Allowed("a whole number from 0")] = 0
+    """Index among the operator's inputs or outputs; without it all of them."""
+
+    iterations: Annotated[str, Allowed("a text such as '0|5-8|100-120' or 'all'")] = "all"
+    """Iterations in which the rule looks."""
+
+
+_KINDS: Final[Mapping[Domain, Any]] = {
+    Domain.NUMBER: Annotated[float, Field(allow_inf_nan=False)],
+    Domain.NOT_NEGATIVE: Annotated[float, Field(ge=0, allow_inf_nan=False)],
+    Domain.POSITIVE: Annotated[float, Field(gt=0, allow_inf_nan=False)],
+    Domain.PERCENT: Annotated[float, Field(ge=0, le=100)],
+    Domain.COUNT: Annotated[int, Field(ge=1, le=10_000)],
+    Domain.TRUTH: bool,
+}
+
+
+def _parameters(condition: Condition) -> Iterator[tuple[str, Domain, float | None, str]]:
+    """Yield name, domain, default and meaning of a condition's parameters, limits first."""
+    for name, limit in condition.limits.items():
+        meaning = f"A hit where {limit.quantity.text} is {limit.comparison.value} this."
+        yield name, limit.domain, limit.default, meaning
+    for name, setting in condition.settings.items():
+        yield name, setting.domain, setting.default, f"{setting.meaning[0].upper()}{setting.meaning[1:]}."
+
+
+def _model(condition: Condition) -> type[RuleSettings]:
+    fields: dict[str, Any] = {
+        "condition": (
+            Annotated[Literal[condition.name], Allowed(f"'{condition.name}'")],
+            Field(description=condition.meaning),
+        )
+    }
+    for name, domain, default, meaning in _parameters(condition):
+        kind = _KINDS[domain] | None
+        value = bool(default) if domain is Domain.TRUTH else default
+        allowed = Allowed(f"{domain.value}, or null for none")
+        fields[name] = (Annotated[kind, allowed], Field(default=value, description=meaning))
+    title = "".join(part.capitalize() for part in condition.name.split("_"))
+    return create_model(f"{title}WatchRule", __base__=RuleSettings, __doc__=condition.meaning, **fields)
+
+
+@functools.cache
+def models() -> Mapping[str, type[RuleSettings]]:
+    """Return the model of a rule by the name of its condition."""
+    return {name: _model(condition) for name, condition in CONDITIONS.items()}
+
+
+def rule_schema() -> dict[str, Any]:
+    """Return the JSON Schema of one rule: one of those of all conditions."""
+    return {"oneOf": [model.model_json_schema(by_alias=True) for model in models().values()]}
+
+
+def read(path: str) -> tuple[WatchRule, ...]:
+    """Return the rules of a file.
+
+    Raises:
+        ConfigSyntaxError: The file cannot be read, or is not JSON.
+        ConfigValueError: It holds no rules, or faulty ones; all faults are told.
+    """
+    document = source.parse(source.read(path, GIVER), path)
+    report = FaultReport(document)
+    place = _place(document.value)
+    if place is None:
+        report.error((), f"= {show(document.value)}: {_FILE_TEXT}")
+    items = [] if place is None else functools.reduce(lambda value, key: value[key], place, document.value)
+    if place is not None and not items:
+        report.error(place, "holds no rule; add one")
+    rules = parse(items, place or (), report)
+    for duplicate in document.duplicates:
+        report.warn_of_key(duplicate, "stands more than once in its object; the last one counts")
+    report.close()
+    return rules
+
+
+def _place(value: Any) -> Path | None:
+    """Return where a document holds its list of rules, None where it holds none."""
+    for path in ((), ("watch",), ("rules",), ("msdump", "watch")):
+        inner = value
+        for key in path:
+            inner = inner.get(key) if isinstance(inner, dict) else None
+        if isinstance(inner, list):
+            return path
+    return None
+
+
+def parse(items: Sequence[Any], path: Path, report: FaultReport) -> tuple[WatchRule, ...]:
+    """Return the rules of a list; faulty ones are reported, and left out.
+
+    Args:
+        items: The list.
+        path: Where it stands.
+        report: Takes every fault.
+    """
+    rules: list[WatchRule] = []
+    unnamed: Counter[str] = Counter()
+    for index, item in enumerate(items):
+        rule = _rule(item, (*path, index), report)
+        if rule is None:
+            continue
+        name = rule.name
+        if not name:
+            unnamed[rule.condition] += 1
+            number = unnamed[rule.condition]
+            name = rule.condition if number == 1 else f"{rule.condition} {number}"
+        if any(name == other.name for other in rules):
+            report.error((*path, index), f"two rules are named {name!r}: give each a name of its own")
+        rules.append(
+            WatchRule(name, rule.condition, rule.limits, rule.settings, rule.target, rule.is_first_only)
+        )
+    return tuple(rules)
+
+
+def _rule(item: Any, path: Path, report: FaultReport) -> WatchRule | None:
+    if not isinstance(item, dict):
+        report.error(path, f"= {show(item)}: must be an object with a condition")
+        return None
+    name = item.get("condition")
+    if not isinstance(name, str) or name not in CONDITIONS:
+        text = did_you_mean(name, CONDITIONS) or f": there are {choice(CONDITIONS, last='and')}"
+        is_given = "condition" in item
+        fault = f"= {show(name)} is no condition{text}" if is_given else f"is missing{text}"
+        report.error((*path, "condition"), fault)
+        return None
+    condition, model = CONDITIONS[name], models()[name]
+    faults = [*_unknown(item, model, path), *_wrong(item, model, path)]
+    for place, message in faults:
+        report.error(place, message)
+    if faults:
+        return None
+    values = model.model_validate(item)
+    limits, settings = _limits(condition, values), _settings(condition, values)
+    message = _missing(condition, limits, settings)
+    if message:
+        report.error(path, message)
+        return None
+    target = _target(condition, item, values, path, report)
+    if target is None:
+        return None
+    return WatchRule(values.name, name, limits, settings, target, condition.is_first_only)
+
+
+def _unknown(item: Mapping[str, Any], model: type[RuleSettings], path: Path) -> Iterator[tuple[Path, str]]:
+    known = tuple(model.model_fields)
+    for key in item:
+        if key not in known:
+            yield (*path, key), f"is unknown{did_you_mean(key, known) or f': there are {choice(known)}'}"
+
+
+def _wrong(item: Mapping[str, Any], model: type[RuleSettings], path: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        model.model_validate(item)
+    except ValidationError as error:
+        seen: set[Path] = set()  # a value that may be of two types has a fault for either
+        for detail in error.errors(include_url=False, include_context=False):
+            key, *index = detail["loc"]
+            is_item = bool(index) and isinstance(item[str(key)], list)
+            place = (*path, key, index[0]) if is_item else (*path, key)
+            if place in seen:
+                continue
+            seen.add(place)
+            allowed = allowed_of(model, str(key))
+            value = item[str(key)][index[0]] if is_item else item[str(key)]
+            hint = did_you_mean(value, choices(model.model_fields[str(key)].annotation))
+            yield place, f"= {show(value)}: must be {allowed.item if is_item else allowed.text}{hint}"
+
+
+def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
+    limits = [
+        Limit(name, limit.quantity, limit.comparison, float(value))
+        for name, limit in condition.limits.items()
+        if (value := getattr(values, name)) is not None
+    ]
+    if condition.fixed is not None:
+        limits.append(Limit("", *condition.fixed))
+    return tuple(limits)
+
+
+def _settings(condition: Condition, values: RuleSettings) -> dict[str, float]:
+    given = {name: getattr(values, name) for name in condition.settings}
+    return {name: float(value) for name, value in given.items() if value is not None}
+
+
+def _missing(condition: Condition, limits: Sequence[Limit], settings: Mapping[str, float]) -> str:
+    """Return what a rule lacks, "" where it is whole."""
+    if not limits:
+        return f"limits nothing: give {choice(condition.limits)}"
+    lacking = [name for name in condition.settings if name not in settings]
+    if condition.settings and lacking:
+        needs_range = any(limit.quantity is SHARE_WITHIN for limit in limits)
+        has_default = [name for name in lacking if condition.settings[name].default is not None]
+        if needs_range or has_default:
+            return f"lacks {choice(lacking, last='and')}, by which it measures"
+    start, end = settings.get("range_start_inclusive"), settings.get("range_end_inclusive")
+    if start is not None and end is not None and start > end:
+        return f"its range runs backwards, from {start:g} to {end:g}"
+    return ""
+
+
+def _target(
+    condition: Condition, item: Mapping[str, Any], values: RuleSettings, path: Path, report: FaultReport
+) -> WatchTarget | None:
+    patterns: list[KernelPattern] = []
+    iterations = IterationSet()
+    is_sound = True
+    for index, text in enumerate(values.operators):
+        try:
+            pattern = parse_kernel(text, searches=False)
+        except GrammarError as error:
+            report.error_in_text((*path, "operators", index), error)
+            is_sound = False
+        else:
+            patterns += [pattern] if pattern else []
+    try:
+        iterations = parse_iterations(values.iterations)
+    except GrammarError as error:
+        report.error_in_text((*path, "iterations"), error)
+        is_sound = False
+    types = condition.types if "types" not in item else values.types
+    role = condition.role if "role" not in item else _role(values.role)
+    target = WatchTarget(
+        tuple(patterns),
+        frozenset(each.lower() for each in types),
+        values.scope,
+        role,
+        None if values.io == "all" else IO(values.io),
+        values.slot if "slot" in item else None,
+        iterations,
+    )
+    return target if is_sound else None
+
+
+def _role(text: str) -> Role | None:
+    return None if text == "any" else Role(text)

@@ -1,0 +1,240 @@
+"""Checks rules step after step, and keeps what they need of the steps before."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import numpy as np
+
+from msdump.watch.known import Bounds, exactly
+from msdump.watch.quantities import Past, Seen
+from msdump.watch.rules import Limit, WatchRule
+from msdump.watch.subjects import WatchedTensor
+
+Remember = Callable[[Seen, bool], Seen]
+"""Returns a tensor as it is kept for the next step; told whether its elements are needed then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """When and where a tensor was seen.
+
+    Attributes:
+        iteration: Number of the iteration.
+        rank: Number of the rank.
+        pass_number: Which run of its operator within the iteration, from 0.
+        time: Microseconds since the epoch, 0 where that is not known.
+    """
+
+    iteration: int
+    rank: int = 0
+    pass_number: int = 0
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A limit that a tensor has passed.
+
+    Attributes:
+        rule: The rule.
+        limit: Its limit.
+        subject: The tensor.
+        moment: When.
+        measured: What was measured, bounds where statistics alone told that the limit was passed.
+    """
+
+    rule: WatchRule
+    limit: Limit
+    subject: WatchedTensor
+    moment: Sighting
+    measured: Bounds
+
+    def __str__(self) -> str:
+        """Return what was measured, and the limit: ``the largest element is 7, above max_gt 5``."""
+        limit, value = self.limit, f"{self.limit.value:g}"
+        name = f"{limit.parameter} " if limit.parameter else ""
+        return f"{limit.quantity.text} is {self.measured} ({limit.comparison.value} {name}{value})"
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A rule that could not be checked on a tensor.
+
+    Attributes:
+        rule: The rule.
+        subject: The tensor.
+        moment: When.
+        reason: Why.
+    """
+
+    rule: WatchRule
+    subject: WatchedTensor
+    moment: Sighting
+    reason: str
+
+
+Finding = Hit | Undecided
+
+
+class _UndecidedError(Exception):
+    """A limit that what is known of a tensor does not decide."""
+
+
+class RuleWatch:
+    """Checks rules on tensors, in the order in which they were made.
+
+    What it keeps is bounded: of each tensor that a rule compares with the step before the last one, and of
+    each running median the values in its window.
+    """
+
+    def __init__(self, rules: Sequence[WatchRule], remember: Remember | None = None) -> None:
+        """Start with nothing seen.
+
+        Args:
+            rules: The rules.
+            remember: Gives what is kept of a tensor; None: the tensor as it was seen, whose elements can
+                then be loaded again.
+        """
+        self.rules = tuple(rules)
+        self._remember = remember or (lambda seen, _: seen)
+        self._before: dict[Hashable, Seen] = {}
+        self._trails: dict[Hashable, deque[float]] = {}
+        self._begun: set[Hashable] = set()
+
+    def rules_for(self, subject: WatchedTensor) -> tuple[WatchRule, ...]:
+        """Return the rules that look at a tensor, those that compare ranks included."""
+        return tuple(rule for rule in self.rules if rule.target.takes(subject))
+
+    def check(
+        self,
+        rules: Sequence[WatchRule],
+        subject: WatchedTensor,
+        moment: Sighting,
+        seen: Seen,
+        place: Hashable = None,
+    ) -> list[Finding]:
+        """Return the limits that a tensor has passed, and the rules that could not be checked.
+
+        Args:
+            rules: The rules that look at it, from ``rules_for``.
+            subject: The tensor.
+            moment: When it was seen.
+            seen: What it holds.
+            place: Tells tensors of the same operator and slot apart, such as those of two networks.
+        """
+        key = (place, subject.name, subject.io, subject.slot, moment.rank, moment.pass_number)
+        before = self._before.get(key)
+        findings: list[Finding] = []
+        for rule in rules:
+            if rule.compares_ranks or moment.iteration not in rule.target.iterations:
+                continue
+            if rule.is_first_only and (rule.name, key) in self._begun:
+                continue
+            findings += self._findings(rule, subject, moment, (seen, before), key)
+            if rule.is_first_only:
+                self._begun.add((rule.name, key))
+        self._keep(rules, key, seen)
+        return findings
+
+    def _findings(
+        self,
+        rule: WatchRule,
+        subject: WatchedTensor,
+        moment: Sighting,
+        pair: tuple[Seen, Seen | None],
+        key: Hashable,
+    ) -> Iterator[Finding]:
+        for limit in rule.limits:
+            try:
+                measured = self._passed(rule, limit, pair, key)
+            except _UndecidedError as error:
+                yield Undecided(rule, subject, moment, str(error))
+            else:
+                if measured is not None:
+                    yield Hit(rule, limit, subject, moment, measured)
+
+    def _passed(
+        self, rule: WatchRule, limit: Limit, pair: tuple[Seen, Seen | None], key: Hashable
+    ) -> Bounds | None:
+        """Return what was measured where a limit is passed, else None."""
+        seen, before = pair
+        past = limit.quantity.past
+        if past is Past.TENSOR and before is None:
+            return None
+        bounds = limit.quantity.bounds(seen, before, rule.settings)
+        if past is Past.VALUES:
+            growth = self._growth(rule, limit, key, bounds)
+            if growth is None:
+                return None
+            bounds = growth
+        passes = limit.comparison.holds(bounds, limit.value)
+        if passes is None or (passes and not bounds.is_exact):
+            exact = _exact(rule, limit, seen, before)
+            if exact is None and passes is None:
+                raise _UndecidedError(_what_it_needs(limit, seen))
+            if exact is not None:
+                bounds = exactly(exact)
+                passes = limit.comparison.holds(bounds, limit.value)
+        return bounds if passes else None
+
+    def _growth(self, rule: WatchRule, limit: Limit, key: Hashable, bounds: Bounds) -> Bounds | None:
+        """Return a quantity divided by the median of the last steps; None where too few have passed."""
+        if not bounds.is_exact:
+            raise _UndecidedError(_what_it_needs(limit, None))
+        value, window = bounds.low, int(rule.settings["window"])
+        trail = self._trails.setdefault(
+            (rule.name, limit.quantity.text, limit.parameter, key), deque(maxlen=window)
+        )
+        median = statistics.median(trail) if len(trail) >= rule.settings["after"] else None
+        if isfinite(value):  # what is no number must not become what later steps are measured by
+            trail.append(value)
+        if median is None:
+            return None
+        if not isfinite(value):
+            return exactly(inf)
+        # a loss below zero has no growth: as far above the median as that is from zero counts as twice it
+        return exactly((value - median) / abs(median) + 1) if median else exactly(inf if value > 0 else 1)
+
+    def _keep(self, rules: Sequence[WatchRule], key: Hashable, seen: Seen) -> None:
+        is_compared = any(limit.quantity.past is Past.TENSOR for rule in rules for limit in rule.limits)
+        if is_compared:
+            self._before.pop(key, None)  # first, so that its memory counts as free
+            self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
+
+
+def _exact(rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None) -> float | None:
+    """Return a quantity from the elements, None where they are not there."""
+    exact = limit.quantity.exact
+    if exact is None or seen.elements is None:
+        return None
+    if limit.quantity.past is not Past.TENSOR:
+        return _quietly(exact, seen.elements(), None, rule)
+    if before is None or before.elements is None:
+        return None
+    array, old = seen.elements(), before.elements()
+    if array.shape != old.shape:
+        raise _UndecidedError(f"its shape was {_shape(old)} in the step before and is {_shape(array)}")
+    return _quietly(exact, array, old, rule)
+
+
+def _quietly(
+    exact: Callable[..., float], array: np.ndarray, before: np.ndarray | None, rule: WatchRule
+) -> float:
+    with np.errstate(all="ignore"):
+        return exact(array, before, rule.settings)
+
+
+def _shape(array: np.ndarray) -> str:
+    return f"({','.join(map(str, array.shape))})"
+
+
+def _what_it_needs(limit: Limit, seen: Seen | None) -> str:
+    columns = " and ".join(limit.quantity.columns)
+    if limit.quantity.past is Past.TENSOR and seen is not None and seen.elements is not None:
+        return f"{limit.quantity.text} needs the elements of the step before, which were not kept"
+    return f"{limit.quantity.text} needs the elements{f', or the statistics {columns}' if columns else ''}"
