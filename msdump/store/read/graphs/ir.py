@@ -93,6 +93,7 @@ class _Sources:
             onnx_names=onnx_names,
             label=statement.label,
             attributes=statement.attributes,
+            held=statement.held,
             source=tuple(statement.source),
             bodies={attribute: int(number) for attribute, number in bodies},
         )

@@ -77,6 +77,7 @@ class GraphOperator:
             tell. One name for an operator that is not fused.
         label: Name of its first output in the program of the file.
         attributes: Its arguments as the file shows them.
+        held: Element types in which a device holds its inputs and outputs; none where the file does not tell.
         source: The lines of the program that made it, outermost call first; of a gradient operator those
             of its forward operator.
         bodies: Numbers of the graphs that it runs, by attribute: of control flow, which has no files itself.
@@ -89,6 +90,7 @@ class GraphOperator:
     onnx_names: tuple[str, ...] = ()
     label: str = field(default="", repr=False)
     attributes: str = field(default="", repr=False)
+    held: frozenset[str] = field(default=frozenset(), repr=False)
     source: tuple[SourceLine, ...] = field(default=(), repr=False)
     bodies: Mapping[str, int] = field(default_factory=dict, repr=False)
 

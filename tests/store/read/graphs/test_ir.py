@@ -206,3 +206,20 @@ def test_large_graphs_take_no_time(tmp_path):
 
     assert len(graph.operators) == 5000
     assert time.process_time() - start < 1.5
+
+
+@pytest.mark.parametrize(
+    ("types", "held"),
+    [
+        ("(<Float16xFRACTAL_NZ[const vector]{3, 8}>) -> (<Int64xND>)", {"float16", "int64"}),
+        ("(<BFloat16xNCHW[const vector][4]>) -> (<BoolxNCHW>)", {"bfloat16", "bool"}),
+        ("(<Tensor[Float32], (3, 8)>) -> (<Tensor[Float32], (3, 4)>)", set()),
+    ],
+)
+def test_types_that_the_device_holds(tmp_path, types, held):
+    """Behind the host's types stand those of the device, which tell what an operator computes in."""
+    path = tmp_path / "graph.ir"
+    old = "(<Float32xDefaultFormat[const vector]{3, 8}>) -> (<Float32xDefaultFormat[const vector]{3, 4}>)"
+    path.write_text(MINDSPORE.replace(old, types), encoding="utf-8")
+
+    assert held == ir.read(str(path)).operators["Default/Split-op0"].held
