@@ -38,6 +38,7 @@ class OperatorRunner:
         *,
         on: Runtime | None = None,
         around: Graph | None = None,
+        is_quiet: bool = False,
     ) -> None:
         """Compile nothing yet: a kernel is made when its operator first runs.
 
@@ -47,7 +48,9 @@ class OperatorRunner:
             copies: Values and copies that runners of the same model share of its weights.
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
+            is_quiet: Do not warn where ONNX's reference computes an operator.
         """
+        self._is_quiet = is_quiet
         self.graph = graph
         self._copies = copies or WeightCopies()
         self._roundings = roundings
@@ -101,7 +104,9 @@ class OperatorRunner:
         if replaced not in self._factories:
             arrays = {name: array for name, array in graph.weights.items() if name not in replaced}
             store = WeightStore(arrays, self._copies)
-            factory = KernelFactory(graph, store, self._runtime, self._roundings, self._distant)
+            factory = KernelFactory(
+                graph, store, self._runtime, self._roundings, self._distant, is_quiet=self._is_quiet
+            )
             self._factories[replaced] = factory, store
         return self._factories[replaced]
 
