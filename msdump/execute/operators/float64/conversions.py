@@ -9,7 +9,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.device.precision import numpy_cast
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 HALVES: Final = (dtypes.from_name("float16"), dtypes.BFLOAT16)
 _WIDE: Final = (dtypes.from_name("float32"), dtypes.from_name("float64"))
@@ -40,8 +40,8 @@ def _like(call: Call) -> tuple[Array]:
     return (call[0].astype(call[1].dtype),)
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    "Cast": Rule(_cast, Kind.EXACT),
-    "CastLike": Rule(_like, Kind.EXACT),
+DEFINITIONS: Final[Mapping[str, Definition]] = {
+    "Cast": Definition(_cast, Kind.EXACT),
+    "CastLike": Definition(_like, Kind.EXACT),
 }
 """Operators that change element types."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 _erf = np.frompyfunc(math.erf, 1, 1)  # numpy has no error function
 _SQRT_HALF: Final = math.sqrt(0.5)
@@ -160,10 +160,13 @@ _SMOOTH: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {
     "HardSigmoid": _shaped(lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), alpha=0.2, beta=0.5),
 }  # fmt: skip
 
-RULES: Final[Mapping[str, Rule]] = {
-    **{name: Rule(compute, Kind.EXACT) for name, compute in _EXACT.items()},
-    **{name: Rule(compute, Kind.ROUNDED) for name, compute in _ROUNDED.items()},
-    **{name: Rule(compute, Kind.LINEAR, lambda call: len(call.inputs)) for name, compute in _LINEAR.items()},
-    **{name: Rule(compute, Kind.SMOOTH) for name, compute in _SMOOTH.items()},
+DEFINITIONS: Final[Mapping[str, Definition]] = {
+    **{name: Definition(compute, Kind.EXACT) for name, compute in _EXACT.items()},
+    **{name: Definition(compute, Kind.ROUNDED) for name, compute in _ROUNDED.items()},
+    **{
+        name: Definition(compute, Kind.LINEAR, lambda call: len(call.inputs))
+        for name, compute in _LINEAR.items()
+    },
+    **{name: Definition(compute, Kind.SMOOTH) for name, compute in _SMOOTH.items()},
 }
 """The operators of ONNX whose every element depends on one element of each input."""

@@ -16,23 +16,23 @@ from msdump.device.precision import numpy_cast, rounded
 from msdump.errors import MsdumpError, UnsupportedOpError
 from msdump.execute.operators.float64 import conversions, elementwise, normalizations, products, windows
 from msdump.execute.operators.float64.conversions import doubled
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 from msdump.execute.operators.float64.noise import Noise
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
 from msdump.execute.operators.runner import OperatorRunner
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, MOVES, Rounding
 from msdump.graph.kernel.expansion import Expansion, expanded
 from msdump.graph.order import reads
 
-_RULES: Final[Mapping[str, Rule]] = {
-    **elementwise.RULES,
-    **windows.RULES,
-    **products.RULES,
-    **normalizations.RULES,
-    **conversions.RULES,
+_DEFINITIONS: Final[Mapping[str, Definition]] = {
+    **elementwise.DEFINITIONS,
+    **windows.DEFINITIONS,
+    **products.DEFINITIONS,
+    **normalizations.DEFINITIONS,
+    **conversions.DEFINITIONS,
 }
 _CHOICES: Final = frozenset({"ArgMax", "ArgMin", "TopK", "IsInf", "Hardmax", "Mod", "NonMaxSuppression"})
-"""Operators without a rule that choose among their inputs, as ``MOVES`` do."""
+"""Operators without a definition that choose among their inputs, as ``MOVES`` do."""
 
 
 class Float64Runner:
@@ -117,8 +117,8 @@ class Float64Runner:
             expansion.opsets.get("", 1),
             max((slot + 1 for slot, name in enumerate(step.outputs) if name), default=0),
         )
-        rule = _RULES.get(step.op_type) if not step.domain else None
-        for way in filter(None, (rule, self._other_rule(step, expansion))):
+        definition = _DEFINITIONS.get(step.op_type) if not step.domain else None
+        for way in filter(None, (definition, self._other_definition(step, expansion))):
             try:
                 results = way.compute(call)
             except (NotImplementedError, MsdumpError):
@@ -128,8 +128,8 @@ class Float64Runner:
             return {name: array for name, array in zip(step.outputs, results, strict=False) if name}
         raise UnsupportedOpError(f"{step.operator.full_name}: {step.op_type} cannot run in float64")
 
-    def _other_rule(self, step: Node, expansion: Expansion) -> Rule:
-        """Return a rule that runs an operator in the runtime, or else in ONNX's reference."""
+    def _other_definition(self, step: Node, expansion: Expansion) -> Definition:
+        """Return a definition that runs an operator in the runtime, or else in ONNX's reference."""
         empty: Mapping[str, Any] = {}
         graph = replace(self._graph, weights=empty, types=empty, opsets=expansion.opsets)
 
@@ -140,7 +140,7 @@ class Float64Runner:
             return tuple(np.zeros(0) if array is None else doubled(array) for array in results)
 
         is_exact = step.op_type in MOVES or step.op_type in _CHOICES
-        return Rule(compute, Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
+        return Definition(compute, Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
 
 
 def _width(call: Call) -> float:

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 SINGLE: Final = 2.0**-24
 """Half the distance of float32 numbers around 1."""
@@ -47,40 +47,40 @@ class Noise:
         """Begin with the first sign."""
         object.__setattr__(self, "_generator", np.random.default_rng(self.seed))
 
-    def added(self, rule: Rule, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
+    def added(self, definition: Definition, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
         """Return results of an operator as a kernel might give them.
 
         Args:
-            rule: The operator.
+            definition: The operator.
             call: What it was given.
             results: Its exact results.
         """
-        match rule.kind:
+        match definition.kind:
             case Kind.EXACT:
                 return results
             case Kind.ROUNDED:
                 return tuple(self._disturbed(array, self.unit * np.abs(array)) for array in results)
             case Kind.LINEAR:
-                return self._sums(rule, call, results)
+                return self._sums(definition, call, results)
             case Kind.SMOOTH:
-                return self._steps(rule, call, results)
+                return self._steps(definition, call, results)
 
-    def _sums(self, rule: Rule, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
-        magnitudes = rule.compute(replace(call, inputs=[_magnitude(array) for array in call.inputs]))
-        share = self.inner * (_ROUNDINGS + np.sqrt(rule.terms(call)))
+    def _sums(self, definition: Definition, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
+        magnitudes = definition.compute(replace(call, inputs=[_magnitude(array) for array in call.inputs]))
+        share = self.inner * (_ROUNDINGS + np.sqrt(definition.terms(call)))
         return tuple(
             self._disturbed(array, share * np.abs(size) + self.unit * np.abs(array))
             for array, size in zip(results, magnitudes, strict=True)
         )
 
-    def _steps(self, rule: Rule, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
-        share = self.inner * (1 + _PARTIAL * np.sqrt(rule.terms(call)))
-        data = call.inputs[: rule.disturbed]
+    def _steps(self, definition: Definition, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
+        share = self.inner * (1 + _PARTIAL * np.sqrt(definition.terms(call)))
+        data = call.inputs[: definition.disturbed]
         inputs = [
             *(None if array is None else self._disturbed(array, share * np.abs(array)) for array in data),
             *call.inputs[len(data) :],
         ]
-        moved = rule.compute(replace(call, inputs=inputs))
+        moved = definition.compute(replace(call, inputs=inputs))
         own = self.unit + _APPROXIMATION * self.inner
         return tuple(
             self._disturbed(other, own * np.abs(array)) for array, other in zip(results, moved, strict=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 _SOFTMAX_ALONG_ONE_AXIS: Final = 13
 _EPSILON: Final = 1e-5
@@ -127,19 +127,19 @@ def _behind(call: Call) -> float:
     return float(math.prod(x.shape[call.attribute("axis", -1) % x.ndim :]))
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    "BatchNormalization": Rule(
+DEFINITIONS: Final[Mapping[str, Definition]] = {
+    "BatchNormalization": Definition(
         _batch_normalization,
         Kind.SMOOTH,
         lambda call: _image(call) if call.attribute("training_mode", 0) else 1.0,
     ),
-    "LayerNormalization": Rule(_layer_normalization, Kind.SMOOTH, _behind),
-    "RMSNormalization": Rule(_rms_normalization, Kind.SMOOTH, _behind),
-    "InstanceNormalization": Rule(_instance_normalization, Kind.SMOOTH, _image),
-    "GroupNormalization": Rule(_group_normalization, Kind.SMOOTH, _image),
-    "LRN": Rule(_local_response, Kind.SMOOTH, lambda call: float(call.attribute("size"))),
-    "LpNormalization": Rule(_lp_normalization, Kind.SMOOTH, _last),
-    "Softmax": Rule(_softmax, Kind.SMOOTH, _last),
-    "LogSoftmax": Rule(_log_softmax, Kind.SMOOTH, _last),
+    "LayerNormalization": Definition(_layer_normalization, Kind.SMOOTH, _behind),
+    "RMSNormalization": Definition(_rms_normalization, Kind.SMOOTH, _behind),
+    "InstanceNormalization": Definition(_instance_normalization, Kind.SMOOTH, _image),
+    "GroupNormalization": Definition(_group_normalization, Kind.SMOOTH, _image),
+    "LRN": Definition(_local_response, Kind.SMOOTH, lambda call: float(call.attribute("size"))),
+    "LpNormalization": Definition(_lp_normalization, Kind.SMOOTH, _last),
+    "Softmax": Definition(_softmax, Kind.SMOOTH, _last),
+    "LogSoftmax": Definition(_log_softmax, Kind.SMOOTH, _last),
 }
 """Operators that bring tensors to a scale."""

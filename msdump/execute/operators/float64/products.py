@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 _AXES_ARE_INPUTS: Final = {"ReduceSum": 13}
 _AXES_ARE_INPUTS_SINCE: Final = 18
@@ -84,18 +84,18 @@ _REDUCTIONS: Final[Mapping[str, tuple[Reduce, Kind]]] = {
 }
 
 
-def _rule(name: str) -> Rule:
+def _rule(name: str) -> Definition:
     reduce, kind = _REDUCTIONS[name]
     compute, terms = _reduction(name, reduce)
-    return Rule(compute, kind, terms)
+    return Definition(compute, kind, terms)
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    "MatMul": Rule(
+DEFINITIONS: Final[Mapping[str, Definition]] = {
+    "MatMul": Definition(
         lambda call: (np.asarray(call[0] @ call[1]),), Kind.LINEAR, lambda call: float(call[0].shape[-1])
     ),
-    "Gemm": Rule(_gemm, Kind.LINEAR, _gemm_terms),
-    "Einsum": Rule(_einsum, Kind.LINEAR, _einsum_terms),
+    "Gemm": Definition(_gemm, Kind.LINEAR, _gemm_terms),
+    "Einsum": Definition(_einsum, Kind.LINEAR, _einsum_terms),
     **{name: _rule(name) for name in _REDUCTIONS},
 }
 """Operators that add up products, or the elements along axes."""

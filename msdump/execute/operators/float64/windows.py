@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.execute.operators.float64.rules import Array, Call, Kind, Rule
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 _ROWS: Final = 1 << 22  # elements of unrolled windows at a time
 
@@ -207,19 +207,19 @@ def _transpose_terms(call: Call) -> float:
     return float(call[1].shape[0] / call.attribute("group", 1) * math.prod(call[1].shape[2:]))
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    "Conv": Rule(conv, Kind.LINEAR, _conv_terms),
-    "ConvTranspose": Rule(conv_transpose, Kind.LINEAR, _transpose_terms),
-    "AveragePool": Rule(
+DEFINITIONS: Final[Mapping[str, Definition]] = {
+    "Conv": Definition(conv, Kind.LINEAR, _conv_terms),
+    "ConvTranspose": Definition(conv_transpose, Kind.LINEAR, _transpose_terms),
+    "AveragePool": Definition(
         average_pool, Kind.LINEAR, lambda call: float(math.prod(call.attribute("kernel_shape")))
     ),
-    "GlobalAveragePool": Rule(
+    "GlobalAveragePool": Definition(
         lambda call: (call[0].mean(axis=tuple(range(2, call[0].ndim)), keepdims=True),),
         Kind.LINEAR,
         lambda call: float(math.prod(call[0].shape[2:])),
     ),
-    "MaxPool": Rule(max_pool, Kind.EXACT),
-    "GlobalMaxPool": Rule(
+    "MaxPool": Definition(max_pool, Kind.EXACT),
+    "GlobalMaxPool": Definition(
         lambda call: (call[0].max(axis=tuple(range(2, call[0].ndim)), keepdims=True),), Kind.EXACT
     ),
 }

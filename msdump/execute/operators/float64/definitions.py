@@ -62,7 +62,7 @@ def one(_call: Call) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Definition:
     """One operator.
 
     Attributes:
