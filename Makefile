@@ -1,7 +1,7 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench soak demo conformance schema check
+.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench faults soak demo conformance schema check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -12,6 +12,7 @@ test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench"
 test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest
+faults: ; $(PYTHON) -m tests.faults.run --count $(or $(COUNT),200)
 bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async convert o2 compare training ranks; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
 # Kills, signals, full disks, threads and mutated inputs: make soak SECONDS=1200
 soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)

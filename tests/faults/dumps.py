@@ -1,0 +1,161 @@
+"""Dumps of networks in every mode, in this process, and the values that a network computes."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import msdump
+from msdump import env
+from msdump.capture.process import Process
+from msdump.execute import feeds as fed
+from msdump.execute import values as runtime_values
+from msdump.execute.program import Program
+from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.graph.graph import Graph
+from tests.dump import o2
+from tests.dump.conftest import config
+from tests.faults.networks import Net
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+O1 = {"device_target": "Ascend", "jit_level": "O1"}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a network runs and dumps.
+
+    Attributes:
+        name: For messages.
+        context: Of ``msdump.set_context``.
+        changes: Keys of the configuration.
+        computes: Type in which its matrix products compute.
+    """
+
+    name: str
+    context: dict[str, Any]
+    changes: dict[str, Any] = field(default_factory=dict)
+    computes: str = "float16"
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the graph is compiled as a whole."""
+        return self.context.get("jit_level") == "O2"
+
+    def configuration(self, root: Path) -> dict[str, Any]:
+        """Return a configuration that dumps everything below a root."""
+        if self.is_compiled:
+            return o2.configuration(root, fuses=True, **self.changes)
+        return config(root, **self.changes)
+
+
+CPU = Mode("CPU", {"device_target": "CPU"}, computes="float32")
+MODES = (
+    CPU,
+    Mode("O0 sync", O0, {"trans_flag": True}),
+    Mode("O0 async", O0, {"enable": False}),
+    Mode("O1", O1, {"trans_flag": True}),
+    Mode("O2 npy", o2.CONTEXT, {"file_format": "npy"}),
+    Mode("O2 bin", o2.CONTEXT),
+)
+"""The five ways to dump, O2's in both formats."""
+
+PRECISIONS = (
+    Mode("O0 bfloat16", O0, {"precision_mode": "allow_fp32_to_bf16"}, "bfloat16"),
+    Mode("O0 force_fp16", O0, {"precision_mode": "force_fp16"}),
+    Mode("O0 float32", O0, {"precision_mode": "must_keep_origin_dtype"}, "float32"),
+)
+"""Other types in which the device computes."""
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """A dump on disk.
+
+    Attributes:
+        path: Its root.
+        model: The file of the model.
+        graph: What ran: fused and cast as the mode does.
+    """
+
+    path: Path
+    model: Path
+    graph: Graph
+
+
+@contextmanager
+def _fresh_process():
+    """Let networks begin as those of a new process; no variable of the machine reaches them."""
+    kept = {variable.name: os.environ.pop(variable.name, None) for variable in env.VARIABLES}
+    state, process = mindspore._state, Process()
+    mindspore._state = mindspore.ProcessState(process=process)
+    try:
+        yield
+    finally:
+        process.close()
+        mindspore._state = state
+        os.environ.update({name: text for name, text in kept.items() if text is not None})
+
+
+def dump(net: Net, model: onnx.ModelProto, mode: Mode, folder: Path) -> Dumped:
+    """Run a model once and dump all of it below a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "net.onnx"
+    onnx.save(model, file)
+    (folder / "data_dump.json").write_text(json.dumps(mode.configuration(folder / "dump")))
+    with _fresh_process():
+        os.environ[env.GE_GRAPH_PATH] = str(folder / "ge")
+        network = msdump.load(file, config=str(folder / "data_dump.json"), context=mode.context)
+        if net.trains:
+            network.train_step(**net.feeds)
+            graph = network.training.graph
+        else:
+            network.run(net.feeds)
+            graph = network.graph
+        os.environ.pop(env.GE_GRAPH_PATH)
+    return Dumped(folder / "dump", file, graph)
+
+
+@dataclass
+class _Collector:
+    """Keeps every output of every operator, pass by pass, with the dtype that it had."""
+
+    graph: Graph
+    values: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    wants_inputs = False
+    wants_outputs = True
+
+    @property
+    def watched(self) -> tuple[bool, ...]:
+        return (True,) * len(self.graph.nodes)
+
+    def starting(self, position, inputs):
+        """Nothing runs between the ranks here."""
+
+    def ran(self, position, inputs, outputs, *, saturated=False):
+        for name, array in zip(self.graph.nodes[position].declared_outputs, outputs, strict=False):
+            if name and array is not None:
+                self.values.setdefault(name, []).append(np.array(array))
+
+    def failed(self, position, inputs):
+        """What failed has no outputs."""
+
+    def enter(self, body):
+        return _Collector(body, self.values)
+
+
+def values(net: Net, model: onnx.ModelProto) -> dict[str, list[np.ndarray]]:
+    """Return what every operator of a model computes on the CPU, by the names of values, pass by pass."""
+    graph = loader.load(model).step
+    collector = _Collector(graph)
+    bound = fed.bind(graph, (), net.feeds)
+    Program(graph).run({name: runtime_values.from_python(item) for name, item in bound.items()}, collector)
+    return collector.values

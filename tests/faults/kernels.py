@@ -1,0 +1,120 @@
+"""Wrong kernels: an operator keeps its name, type and attributes, and computes something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from msdump.graph.graph import Node
+from msdump.graph.kernel import onenode
+from msdump.graph.kernel.emulation import Rounding
+
+FLOAT16, FLOAT = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator that works on a kernel's result.
+
+    Attributes:
+        op_type: ONNX type.
+        constants: What it reads behind the result.
+        attributes: Its attributes.
+    """
+
+    op_type: str
+    constants: tuple[np.ndarray, ...] = ()
+    attributes: tuple[tuple[str, int], ...] = ()
+
+
+Steps = tuple[Step, ...]
+
+
+def scaled(error: float) -> Steps:
+    """Return what makes every element larger by a share."""
+    return (Step("Mul", (np.float32(1 + error),)),)
+
+
+def noisy(noise: np.ndarray) -> Steps:
+    """Return what multiplies every element by one plus a number of its own."""
+    return (Step("Mul", (np.float32(1) + noise.astype(np.float32),)),)
+
+
+def shifted(offset: np.ndarray) -> Steps:
+    """Return what adds a tensor."""
+    return (Step("Add", (offset.astype(np.float32),)),)
+
+
+def half() -> Steps:
+    """Return what rounds to float16 and back."""
+    return (Step("Cast", (), (("to", FLOAT16),)), Step("Cast", (), (("to", FLOAT),)))
+
+
+def overflowing(scale: float) -> Steps:
+    """Return what overflows in a float16 intermediate, which is so many times larger than the result."""
+    return (Step("Mul", (np.float32(scale),)), *half(), Step("Mul", (np.float32(1 / scale),)))
+
+
+@contextmanager
+def injected(wrong: Mapping[str, Steps]):
+    """Let the kernels of some nodes, by name, do something more to their first output; fused ones as well."""
+    build = onenode.build
+
+    def built(graph, node, bindings, limits, roundings=None):
+        members = [changed for part in node.members for changed in _changed(part, wrong.get(part.name, ()))]
+        if len(members) == len(node.members):
+            return build(graph, node, bindings, limits, roundings)
+        if roundings is not None:
+            per_part = zip(node.members, roundings, strict=True)
+            roundings = [each for part, own in per_part for each in _roundings(part, own, wrong)]
+        return build(graph, replace(node, parts=tuple(members)), bindings, limits, roundings)
+
+    onenode.build = built
+    try:
+        yield
+    finally:
+        onenode.build = build
+
+
+def _roundings(part: Node, own: Rounding, wrong: Mapping[str, Steps]) -> list[Rounding]:
+    added = sum(1 + len(step.constants) for step in wrong.get(part.name, ()))
+    return [own] + [Rounding()] * added
+
+
+def _changed(part: Node, steps: Steps) -> Sequence[Node]:
+    """Return an operator whose first output has another name, and what makes the output of that."""
+    if not steps:
+        return [part]
+    final = part.proto.output[0]
+    proto = onnx.NodeProto()
+    proto.CopyFrom(part.proto)
+    proto.output[0] = f"{final}/sound"
+    nodes, value = [_with(part, proto)], proto.output[0]
+    for number, step in enumerate(steps):
+        constants = []
+        for at, array in enumerate(step.constants):
+            constants.append(f"{final}/constant{number}_{at}")
+            tensor = numpy_helper.from_array(np.asarray(array))
+            nodes.append(_with(part, helper.make_node("Constant", [], [constants[-1]], value=tensor)))
+        result = final if number == len(steps) - 1 else f"{final}/step{number}"
+        made = helper.make_node(step.op_type, [value, *constants], [result], **dict(step.attributes))
+        nodes.append(_with(part, made))
+        value = result
+    return nodes
+
+
+def _with(part: Node, proto: onnx.NodeProto) -> Node:
+    return replace(
+        part,
+        proto=proto,
+        op_type=proto.op_type,
+        domain=proto.domain,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        parts=(),
+    )

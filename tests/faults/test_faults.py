@@ -1,0 +1,61 @@
+"""The fault injection itself: what it draws, what it does, and that it sees a wrong answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.faults import dumps, kernels, trials
+from tests.faults.networks import NETWORKS, network
+from tests.faults.trials import Accused, Sides
+
+SEEDS = range(24)
+
+
+def test_equal_seeds_draw_equal_faults():
+    """A trial is drawn again from its seed."""
+    assert [str(trials.draw(seed)) for seed in SEEDS[:6]] == [str(trials.draw(seed)) for seed in SEEDS[:6]]
+
+
+def test_every_fault_moves_what_its_operators_write():
+    """A network with a fault computes something else, in what the faulty operator writes or behind it."""
+    for seed in SEEDS:
+        trial = trials.draw(seed)
+        assert 1 <= len(trial.faults) <= 3
+        sound = trials.sound_values(trial.net.name)
+        for fault in trial.faults:
+            faulty = trials.values_with(trial.net, (fault,))
+            same = [name for name in sound if name in faulty and np.array_equal(sound[name], faulty[name])]
+            assert len(same) < len(sound), str(trial)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_kernel_can_be_wrong(name):
+    """A wrong kernel changes the result of its operator, whatever that is, and of none before it."""
+    net, sound = network(name), trials.sound_values(name)
+    for node in net.model.graph.node[::7]:
+        value = node.output[0]
+        if value not in sound or sound[value][0].dtype != np.float32:
+            continue
+        with kernels.injected({node.name: kernels.scaled(0.5)}):
+            faulty = dumps.values(net, net.model)
+        np.testing.assert_allclose(faulty[value][0], np.float32(1.5) * sound[value][0], rtol=1e-5)
+
+
+def test_wrong_answers_are_seen(tmp_path):
+    """A fault that nobody names, an innocent that is accused, and a wrong verdict are violations."""
+    trial = trials.draw(0)
+    dumped = trials.dumped(trial, tmp_path)
+    sides = Sides(dumped.mine, dumped.golden)
+    guilty = trials.guilty(trial.faults[0], sides)
+    right = Accused("it", next(iter(trial.faults[0].verdicts)), guilty, 5)
+    innocent = Accused("other", "own", frozenset({"fc3/Add_node_14"}), 2)
+
+    def told(found, *, all_faults=True):
+        return [text.split(":")[0] for text in trials.violations(trial, found, sides, all_faults=all_faults)]
+
+    assert [] == told([right])
+    assert ["not named"] == told([])
+    assert ["innocent accused"] == told([right, innocent])
+    assert ["accused before it"] == told([innocent, right], all_faults=False)
+    assert ["misnamed"] == told([Accused("it", "shape", guilty)])

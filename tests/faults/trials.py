@@ -1,0 +1,362 @@
+"""One trial: faults are drawn, both sides dumped, compared, and the answers held against what was done."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+from click.testing import CliRunner
+from onnx import numpy_helper
+
+from msdump.cli import main
+from msdump.errors import MsdumpError
+from msdump.graph.graph import Graph
+from tests.faults import dumps, kernels
+from tests.faults.dumps import CPU, MODES, Dumped, Mode
+from tests.faults.faults import KINDS, Draw, Fault, Values, distance, site, sites
+from tests.faults.networks import NETWORKS, Net, network
+
+command = importlib.import_module("msdump.cli.compare.command")
+
+ACCUSING = frozenset({"own", "weight", "nonfinite", "replaced", "shape", "dtype", "missing"})
+"""Verdicts that say: the fault is here."""
+
+BEYOND = 1.25
+"""Times the limit of the element type: how far a fault moves a tensor at least."""
+
+LIMITS = {"float32": 2**-13, "float16": 2**-8, "bfloat16": 2**-6}
+"""Largest distance of tensors that agree (docs/how-to/compare-dumps.md), by what they were computed in."""
+
+SEEN = 1e-5
+"""How far a changed weight moves what reads it, at least: weights are compared by bits."""
+
+_BFLOAT16 = {"ascend_config": {"precision_mode": "allow_fp32_to_bf16"}}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Faults in a network, and how the two sides ran.
+
+    Attributes:
+        seed: What it was drawn from.
+        net: The sound network.
+        faults: What is wrong on the examined side.
+        mine: How that ran.
+        golden: How the sound network ran.
+    """
+
+    seed: int
+    net: Net
+    faults: tuple[Fault, ...]
+    mine: Mode
+    golden: Mode
+
+    def __str__(self) -> str:
+        told = "; ".join(f"[{fault.kind}] {fault.text}" for fault in self.faults)
+        return f"{self.seed} {self.net.name}, {self.mine.name} beside {self.golden.name}: {told}"
+
+    def model(self) -> onnx.ModelProto:
+        """Return the examined model."""
+        return edited(self.net.model, self.faults)
+
+    @property
+    def wrong(self) -> dict[str, kernels.Steps]:
+        """What wrong kernels do, by node."""
+        return {name: steps for fault in self.faults for name, steps in fault.wrong.items()}
+
+
+def edited(model: onnx.ModelProto, faults: tuple[Fault, ...]) -> onnx.ModelProto:
+    """Return a model with faults."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for fault in faults:
+        fault.edit(changed)
+    return changed
+
+
+# --- drawing ---------------------------------------------------------------------------------------------
+
+
+@cache
+def sound_values(name: str) -> Values:
+    """Return what the operators of a sound network compute."""
+    net = network(name)
+    return dumps.values(net, net.model)
+
+
+def draw(seed: int) -> Trial:
+    """Return the trial of a seed; networks take turns, and modes."""
+    chance = random.Random(f"trial {seed}")
+    names = list(NETWORKS)
+    net = network(names[seed % len(names)])
+    mode = MODES[seed // len(names) % len(MODES)]
+    mine, golden = (fitting(net, each) for each in (mode, chance.choice([mode, mode, CPU])))
+    faults: list[Fault] = []
+    count = chance.choice([1, 1, 2, 3])
+    for _ in range(200):
+        if len(faults) == count:
+            break
+        fault = _drawn(net, chance)
+        if fault and _is_apart(net, fault, faults) and _matters(net, fault, mine, golden):
+            if faults and not _matters(net, fault, mine, golden, tuple(faults)):
+                continue
+            faults.append(fault)
+    return Trial(seed, net, tuple(faults), mine, golden)
+
+
+def fitting(net: Net, mode: Mode) -> Mode:
+    """Return a mode in which a network works at all: float16 holds no values of 1e-8."""
+    if net.name != "mlp" or mode.computes != "float16":
+        return mode
+    return Mode(f"{mode.name} bfloat16", mode.context | _BFLOAT16, mode.changes, "bfloat16")
+
+
+def _drawn(net: Net, chance: random.Random) -> Fault | None:
+    kinds = [kind for kind, (_, often) in KINDS.items() for _ in range(often)]
+    return KINDS[chance.choice(kinds)][0](Draw(net, sound_values(net.name), chance))
+
+
+def _is_apart(net: Net, fault: Fault, others: list[Fault]) -> bool:
+    """Tell whether a fault shares no value with the nodes of others: else one may undo or hide another."""
+    taken = _touched(net.model, frozenset().union(*(other.nodes for other in others)))
+    return not (_touched(net.model, fault.nodes) & taken)
+
+
+def _touched(model: onnx.ModelProto, names: frozenset[str]) -> set[str]:
+    nodes = [place.node for place in sites(model.graph) if place.node.name in names]
+    return {value for node in nodes for value in (*node.input, *node.output) if value}
+
+
+def _matters(net: Net, fault: Fault, mine: Mode, golden: Mode, others: tuple[Fault, ...] = ()) -> bool:
+    """Tell whether a fault moves what its operators write, beyond what rounding does there."""
+    if fault.weight and not _survives(net, fault, mine, golden):
+        return False
+    try:
+        sound = values_with(net, others) if others else sound_values(net.name)
+        faulty = values_with(net, (*others, fault))
+    except MsdumpError:
+        return False  # shapes do not fit, or a type that nothing runs
+    noise = SEEN if fault.weight else BEYOND * _noise(mine, golden)
+    if fault.kind == "float16 region" and not mine.is_compiled:
+        noise = LIMITS["float32"]  # the type shows
+    return _moved(net, fault, faulty, sound) > noise
+
+
+def values_with(net: Net, faults: tuple[Fault, ...]) -> Values:
+    """Return what the operators of a network with faults compute."""
+    wrong = {name: steps for fault in faults for name, steps in fault.wrong.items()}
+    with kernels.injected(wrong):
+        return dumps.values(net, edited(net.model, faults))
+
+
+def _moved(net: Net, fault: Fault, faulty: Values, sound: Values) -> float:
+    written = {value for name in fault.nodes for value in site(net.model, name).node.output if value}
+    names = [name for name in written if name in faulty and name in sound] or [
+        name for name in sound if name in faulty
+    ]
+    passes = ((a, b) for name in names for a, b in zip(faulty[name], sound[name], strict=False))
+    return max((distance(a, b) for a, b in passes), default=0.0)
+
+
+def _noise(mine: Mode, golden: Mode) -> float:
+    if mine == golden and not mine.is_compiled and mine.computes != "bfloat16":
+        return LIMITS["float32"]  # files hold float32, and both sides round alike
+    return max(LIMITS[mode.computes] for mode in (mine, golden))
+
+
+def _survives(net: Net, fault: Fault, mine: Mode, golden: Mode) -> bool:
+    """Tell whether a changed weight still differs where both sides hold it in the narrower of their types."""
+    sound, faulty = (
+        next(numpy_helper.to_array(each) for each in model.graph.initializer if each.name == fault.weight)
+        for model in (net.model, edited(net.model, (fault,)))
+    )
+    types = {mode.computes for mode in (mine, golden)}
+    for kind in types - {"float32"}:
+        with np.errstate(all="ignore"):
+            if kind == "float16":
+                sound, faulty = (array.astype(np.float16) for array in (sound, faulty))
+            else:
+                sound, faulty = (array.view(np.uint32) + 0x8000 >> 16 for array in (sound, faulty))
+    return not np.array_equal(sound, faulty)
+
+
+# --- comparing -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accused:
+    """An operator that a report accuses."""
+
+    operator: str
+    verdict: str
+    nodes: frozenset[str]
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both dumps, and what their operators are in the model."""
+
+    mine: Dumped
+    golden: Dumped
+
+    def nodes(self, operator: str, *, missing: bool = False) -> frozenset[str]:
+        """Return the names of the nodes that an operator of a report is, as a kernel is several."""
+        for dumped in (self.golden, self.mine) if missing else (self.mine, self.golden):
+            found = _by_operator(dumped.graph).get(_key(operator))
+            if found:
+                return found
+        # files of parameters carry the names of weights
+        return frozenset({f"weight {_key(operator)}"})
+
+
+def _key(operator: str) -> str:
+    return operator.replace("/", "_").replace(".", "_")
+
+
+def _by_operator(graph: Graph) -> dict[str, frozenset[str]]:
+    return {
+        _key(node.operator.full_name): frozenset(part.name for part in node.members)
+        for inner in graph.walk()
+        for node in inner.nodes
+    }
+
+
+def dumped(trial: Trial, folder: Path) -> Sides:
+    """Dump both sides of a trial."""
+    golden = dumps.dump(trial.net, trial.net.model, trial.golden, folder / "golden")
+    with kernels.injected(trial.wrong):
+        mine = dumps.dump(trial.net, trial.model(), trial.mine, folder / "mine")
+    return Sides(mine, golden)
+
+
+def compare(sides: Sides, out: Path, *options: str) -> dict:
+    """Return what ``msdump compare`` says: a verdict, and one for each operator, in order."""
+    kept = []
+
+    class Kept(command._Comparison):
+        def __init__(self, *args, **named):
+            super().__init__(*args, **named)
+            kept.append(self)
+
+    arguments = ["compare", str(sides.mine.path), str(sides.golden.path), "-out", str(out), *options]
+    original, command._Comparison = command._Comparison, Kept
+    try:
+        done = CliRunner().invoke(main, arguments)
+    finally:
+        command._Comparison = original
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert kept, done.output
+    report = kept[0].report
+    findings = sorted(report.findings, key=lambda finding: finding.place.time)
+    rows = [(finding.place, str(finding.verdict), finding.note) for finding in findings]
+    rows += [(place, "missing", "") for place in report.missing]
+    return {
+        "verdict": str(report.verdict),
+        "operators": [
+            {"operator": place.full_name or place.name, "verdict": verdict, "note": note}
+            for place, verdict, note in rows
+        ],
+    }
+
+
+def accused(document: dict, sides: Sides) -> list[Accused]:
+    """Return the operators that a document accuses, in order."""
+    return [
+        Accused(
+            row["operator"],
+            row["verdict"],
+            sides.nodes(row["operator"], missing=row["verdict"] == "missing"),
+            order,
+        )
+        for order, row in enumerate(document["operators"])
+        if row["verdict"] in ACCUSING
+    ]
+
+
+# --- judging the judge -----------------------------------------------------------------------------------
+
+
+def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
+    """Return the nodes whose accusation names a fault: its own, and the kernels that hold them."""
+    nodes = set(fault.nodes) | {node for node in _node_names(sides.mine.graph) if _is_added(node, fault)}
+    nodes |= {f"weight {_key(fault.weight)}"} if fault.weight else set()
+    for graph in (sides.golden.graph, sides.mine.graph, sides.golden.graph):
+        for members in _by_operator(graph).values():
+            if members & nodes and len(members) > 1:
+                nodes |= members
+    return frozenset(nodes | _carriers(fault, sides))
+
+
+def _node_names(graph: Graph) -> Iterator[str]:
+    return (part.name for inner in graph.walk() for node in inner.nodes for part in node.members)
+
+
+def _is_added(name: str, fault: Fault) -> bool:
+    return any(name.startswith((f"{node}_narrowed", f"{node}_widened")) for node in fault.nodes)
+
+
+def _carriers(fault: Fault, sides: Sides) -> frozenset[str]:
+    """Return the operators that the device adds to bring a changed weight to who reads it."""
+    if not fault.weight:
+        return frozenset()
+    found: set[str] = set()
+    for graph in sides.mine.graph.walk():
+        reached = {fault.weight}
+        for node in graph.nodes:
+            if reached & set(node.inputs) and node.is_added:
+                found.add(node.name)
+                reached |= set(node.outputs)
+    return frozenset(found)
+
+
+def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: bool) -> list[str]:
+    """Return what is wrong with an answer.
+
+    Args:
+        trial: What was done.
+        found: Who is accused, in order.
+        sides: Both dumps.
+        all_faults: Whether every fault has to be named and nobody else; else the first, and nobody before it.
+    """
+    if not trial.faults:
+        return [f"innocent accused: {_list(found)}"] if found else []
+    by_fault = {number: guilty(fault, sides) for number, fault in enumerate(trial.faults)}
+    named = {number: [each for each in found if each.nodes & nodes] for number, nodes in by_fault.items()}
+    innocent = [each for each in found if not any(each.nodes & nodes for nodes in by_fault.values())]
+    if not all_faults:
+        first = _first(trial, sides)
+        place = min((each.order for each in named[first]), default=None)
+        if place is None:
+            return [f"not named: {_told(trial.faults[first])}; accused are {_list(found)}"]
+        before = [each for each in innocent if each.order < place]
+        return [f"accused before it: {_list(before)}"] if before else []
+    told = [f"not named: {_told(trial.faults[number])}" for number, rows in named.items() if not rows]
+    for number, rows in named.items():
+        if rows and not trial.faults[number].verdicts & {each.verdict for each in rows}:
+            told.append(f"misnamed: {_told(trial.faults[number])} as {_list(rows)}")
+    return [*told, *([f"innocent accused: {_list(innocent)}"] if innocent else [])]
+
+
+def _first(trial: Trial, sides: Sides) -> int:
+    """Return the number of the fault that the run met first."""
+    order = {name: at for at, name in enumerate(_node_names(sides.golden.graph))}
+    return min(
+        range(len(trial.faults)),
+        key=lambda number: min(order.get(name, len(order)) for name in trial.faults[number].nodes),
+    )
+
+
+def _told(fault: Fault) -> str:
+    return f"[{fault.kind}] {fault.text}"
+
+
+def _list(rows: list[Accused]) -> str:
+    return ", ".join(f"{each.operator} {each.verdict}" for each in rows[:6]) or "nobody"
