@@ -40,6 +40,19 @@ class OperatorRef:
     full_name: str
 
 
+def lies_below(scope: str, name: str) -> bool:
+    """Tell whether a scope is, or lies below, the named scope or module path.
+
+    >>> scope = "Default/layers-Sequential/0-Dense"
+    >>> [lies_below(scope, name) for name in ("Default/layers-Sequential", "layers.0", "layer")]
+    [True, True, False]
+    """
+    if f"{scope}/".startswith(f"{name}/"):
+        return True
+    modules = [component.rpartition("-")[0] or component for component in scope.split("/")[1:]]
+    return f"{'.'.join(modules)}.".startswith(f"{name}.")
+
+
 class DevicePart(Protocol):
     """How and where the emulated device holds one tensor; each property is computed when it is read."""
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from msdump.capture.selection import inside
 from msdump.capture.suggestions import operators, similar_names, similar_scopes
 from msdump.graph.graph import Graph, Node
+from msdump.record import lies_below
 
 
 class Markable(Protocol):
@@ -133,20 +134,7 @@ class Names:
     def _is_within(self, node: Node, scope: str) -> bool:
         """Tell whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
         parts = node.members if self._is_compiled else (node,)
-        return any(_lies_below(part.scope, scope) for part in parts)
-
-
-def _lies_below(scope: str, name: str) -> bool:
-    """Tell whether a scope is, or lies below, the named scope or module path.
-
-    >>> scope = "Default/layers-Sequential/0-Dense"
-    >>> [_lies_below(scope, name) for name in ("Default/layers-Sequential", "layers.0", "layer")]
-    [True, True, False]
-    """
-    if f"{scope}/".startswith(f"{name}/"):
-        return True
-    modules = [component.rpartition("-")[0] or component for component in scope.split("/")[1:]]
-    return f"{'.'.join(modules)}.".startswith(f"{name}.")
+        return any(lies_below(part.scope, scope) for part in parts)
 
 
 def _is_called(node: Node, name: str) -> bool:

@@ -15,9 +15,11 @@ from msdump.config import source
 from msdump.config.acl import file as acl_file
 from msdump.errors import MsdumpError
 from msdump.graph import loader
+from msdump.store.layouts import Key, PathKind
 from msdump.store.names import TensorName
 from msdump.store.read.reader import open_dump
 from msdump.store.read.records import Record
+from msdump.store.read.tensor_directories import Iteration
 from msdump.tools.compare.cann import two_files
 from msdump.tools.compare.pairing import fusion_rules
 from msdump.tools.convert import conversion, sources
@@ -96,7 +98,11 @@ def converted(path):
 
 def record(path):
     """Return a tensor of a dump."""
-    return Record(TensorName("Add", "a", 1, "output", 0, "DefaultFormat"), str(path), lambda _: None)
+    return Record(
+        TensorName("Add", "a", 1, "output", 0, "DefaultFormat"),
+        str(path),
+        Iteration(Key(PathKind.ITERATION), str(path.parent), lambda _: None),
+    )
 
 
 def network(root):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,27 @@ from msdump.record import IO
 from msdump.store.names import TensorName
 from msdump.store.operator_names import OperatorName
 from msdump.store.read import mapped
-from msdump.store.read.records import Record
+from msdump.store.read.records import Directory, Record
 
 if TYPE_CHECKING:
     import numpy as np
 
     from msdump.encode.op_debug import DebugRecord, OldRecord
+
+
+def side_of(name: OperatorName, path: str) -> IO | None:
+    """Return whether the file of a collective holds inputs or outputs.
+
+    None for a file of another operator, and for one that holds both or cannot be read.
+    """
+    if not is_collective(name.op_type):
+        return None
+    try:
+        blocks = dump_data.blocks(*dump_data.read_header(mapped.load(path), path))
+        sides = {IO(block.section) for block in blocks if isinstance(block.info, TensorInfo)}
+    except DumpReadError:
+        return None
+    return sides.pop() if len(sides) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -31,12 +46,14 @@ class OperatorFile:
     Attributes:
         name: The fields of its name; of the original name where the file has a stand-in.
         path: The file.
+        directory: The directory that it stands in.
         pass_number: Which run of the operator within the execution, from 0: the pass of a loop, or the
             call of an operator that is called alone.
     """
 
     name: OperatorName
     path: str
+    directory: Directory = field(repr=False, compare=False)
     pass_number: int = 0
 
     @property
@@ -45,13 +62,7 @@ class OperatorFile:
 
         None for a file of another operator, and for one that holds both or cannot be read.
         """
-        if not is_collective(self.name.op_type):
-            return None
-        try:
-            sides = {record.io for record in self.records}
-        except DumpReadError:
-            return None
-        return sides.pop() if len(sides) == 1 else None
+        return side_of(self.name, self.path)
 
     @cached_property
     def header(self) -> DumpData:
@@ -77,7 +88,7 @@ class OperatorFile:
             self.name.op_type,
             self.name.op_name,
             self.name.timestamp,
-            IO.INPUT if block.section == "input" else IO.OUTPUT,
+            IO(block.section),
             block.index,
             dump_enums.format_name(info.format),
             _dtype_name(info),
@@ -87,9 +98,10 @@ class OperatorFile:
         return OperatorRecord(
             name,
             self.path,
-            lambda _: data.op_name or None,
+            self.directory,
             info,
             block.offset,
+            told_name=data.op_name,
             pass_number=self.pass_number,
         )
 
@@ -112,10 +124,17 @@ class OperatorRecord(Record):
     Attributes:
         info: Its message in the header: element type, format, shapes, size.
         offset: Offset of its first byte in the file.
+        told_name: Full name of its operator in the header, "" where it has none.
     """
 
     info: TensorInfo
     offset: int
+    told_name: str = ""
+
+    @property
+    def full_name(self) -> str | None:
+        """Full name of the operator as the file's header tells it, None where it does not."""
+        return self.told_name or None
 
     @property
     def dtype(self) -> str:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind
@@ -26,6 +27,8 @@ from msdump.store.read.model_trees import DumpedModel, failures, models
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.records import Record
+from msdump.store.read.selection.conditions import Numbers, Predicate, Texts
+from msdump.store.read.selection.selection import Selection
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing, locate, locate_below, scan
 
@@ -108,6 +111,51 @@ class Dump:
         """Every tensor of every iteration, in execution order within each."""
         for iteration in self.iterations:
             yield from iteration.records
+
+    @property
+    def tensors(self) -> Selection:
+        """Every tensor of every iteration, also those of which only statistics were saved."""
+        return Selection(lambda: self.iterations)
+
+    def select(
+        self,
+        *,
+        scope: str | None = None,
+        type: Texts = None,  # noqa: A002 - the word that its users know
+        name: Texts = None,
+        iteration: Numbers = None,
+        rank: Numbers = None,
+        io: str | None = None,
+        slot: Numbers = None,
+        where: Predicate | None = None,
+    ) -> Selection:
+        """Return the tensors of which all of this is true; see ``Selection.select``."""
+        return self.tensors.select(
+            scope=scope,
+            type=type,
+            name=name,
+            iteration=iteration,
+            rank=rank,
+            io=io,
+            slot=slot,
+            where=where,
+        )
+
+    def first_nonfinite(self, *, masks: bool = False) -> Record | None:
+        """Return the first tensor with a NaN or an infinity; see ``Selection.first_nonfinite``."""
+        return self.tensors.first_nonfinite(masks=masks)
+
+    def to_pandas(self, *, stats: bool = False) -> Any:
+        """Return a pandas.DataFrame of all tensors; see ``Selection.to_pandas``."""
+        return self.tensors.to_pandas(stats=stats)
+
+    def to_arrow(self, *, stats: bool = False) -> Any:
+        """Return a pyarrow.Table of all tensors; see ``Selection.to_arrow``."""
+        return self.tensors.to_arrow(stats=stats)
+
+    def _repr_html_(self) -> str:
+        """Return the dump in a line and a table of its first tensors, as notebooks show it."""
+        return f"<p>{escape(repr(self))}</p>{self.tensors._repr_html_()}"
 
     @property
     def _graphs(self) -> Iterator[RankGraph]:

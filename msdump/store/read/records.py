@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump import dtypes, reading
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError
+from msdump.store.layouts import Key
 from msdump.store.names import PARAMETER, TensorName
 from msdump.store.read import mapped
+from msdump.store.read.cells import Row
+from msdump.store.read.measurements import Measurements
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +20,24 @@ if TYPE_CHECKING:
     from msdump.record import IO
 
 _PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file ends
+
+
+class Directory(Protocol):
+    """The directory that a tensor stands in, and what the dump tells of it."""
+
+    @property
+    def key(self) -> Key:
+        """What its path says: rank, network, graph or model, and iteration."""
+
+    @property
+    def rank(self) -> int:
+        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+
+    def full_name(self, name: TensorName) -> str | None:
+        """Return the full scoped name of a tensor's operator, None where the dump does not tell it."""
+
+    def row_of(self, record: Record) -> Row | None:
+        """Return the row of ``statistic.csv`` that measures a tensor, None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +49,8 @@ class Record:
 
     Attributes:
         name: The fields of its name; of the original name where the file has a stand-in.
-        path: The file.
+        path: The file; "" of a tensor of which only a row of ``statistic.csv`` was saved.
+        directory: The directory that it stands in.
         execution: Which execution of the network it is of, from 0: two programs may have written into
             one directory.
         pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
@@ -39,7 +60,7 @@ class Record:
 
     name: TensorName
     path: str
-    _full_name: Callable[[TensorName], str | None] = field(repr=False, compare=False)
+    directory: Directory = field(repr=False, compare=False)
     execution: int = field(default=0, kw_only=True)
     pass_number: int = field(default=0, kw_only=True)
 
@@ -56,7 +77,22 @@ class Record:
     @property
     def full_name(self) -> str | None:
         """Full scoped name of the operator, a parameter's plain name; None where the dump tells neither."""
-        return self._full_name(self.name)
+        return self.directory.full_name(self.name)
+
+    @property
+    def scope(self) -> str:
+        """Scope of its operator, ``Default/conv1-Conv2d``; "" where the dump does not tell it."""
+        return (self.full_name or "").rpartition("/")[0]
+
+    @property
+    def rank(self) -> int:
+        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+        return self.directory.rank
+
+    @property
+    def iteration(self) -> int:
+        """Number of its iteration, of which ``dump_step`` and ``iteration`` of a configuration speak."""
+        return self.directory.key.iteration or 0
 
     @property
     def io(self) -> IO:
@@ -127,6 +163,15 @@ class Record:
     def raw(self) -> np.ndarray:
         """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
         return npy.decode_raw(mapped.load(self.path), self.path)
+
+    @property
+    def stats(self) -> Measurements:
+        """What is known of all its elements: what was saved in ``statistic.csv``, the rest from the elements.
+
+        Raises:
+            DumpReadError: A file must be read and cannot be.
+        """
+        return Measurements(self.directory.row_of(self), lambda: self.raw if self.path else None)
 
     def _header(self) -> npy.Header:
         return npy.read_header(_load_header(self.path), self.path)

@@ -14,10 +14,11 @@ from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind
 from msdump.store.operator_names import OperatorFileKind, OperatorName
 from msdump.store.read import executions, texts, timeline
-from msdump.store.read.cells import Row
+from msdump.store.read.cells import Cell, Row
 from msdump.store.read.executions import Execution, GraphFacts, SeparatedExecutions, Timeline
+from msdump.store.read.measured_records import without_file
 from msdump.store.read.operator_files import OperatorFile
-from msdump.store.read.records import Record
+from msdump.store.read.records import Directory, Record
 from msdump.store.write.standins import parse_mapping
 
 FullName = Callable[[names.TensorName], str | None]
@@ -64,6 +65,12 @@ class Iteration:
         return self.key.iteration or 0
 
     @property
+    def rank(self) -> int:
+        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+        key = self.key
+        return next((number for number in (key.rank, key.device) if number is not None), 0)
+
+    @property
     def records(self) -> tuple[Record, ...]:
         """Its tensors by timestamp, that is, in execution order; of one execution.
 
@@ -72,6 +79,13 @@ class Iteration:
                 be read.
         """
         return self._last_whole.records
+
+    @cached_property
+    def tensors(self) -> tuple[Record, ...]:
+        """``records``, and those of which only a row of ``statistic.csv`` was saved, by timestamp."""
+        last = self._last_whole
+        measured = tuple(without_file(last.records, last.statistics, self, self.path))
+        return tuple(sorted((*last.records, *measured), key=_order)) if measured else last.records
 
     @property
     def statistics(self) -> tuple[Row, ...]:
@@ -198,9 +212,28 @@ class Iteration:
             return tuple(path for path in self._files.ignored if not Path(path).is_dir())
         return tuple(self._files.ignored)
 
+    def full_name(self, name: names.TensorName) -> str | None:
+        """Return the full scoped name of a tensor's operator, None where the dump does not tell it."""
+        return self._full_name(name)
+
+    def row_of(self, record: Record) -> Row | None:
+        """Return the row of ``statistic.csv`` that measures one of its tensors, None where there is none."""
+        rows = self._rows_by_tensor.get((record.op_type, record.op_name, record.io, record.slot), ())
+        # writers other than msdump may measure a tensor at another moment than they save it
+        same = (row for row in rows if row.get("Timestamp") == record.timestamp or len(rows) == 1)
+        return next(same, None)
+
+    @cached_property
+    def _rows_by_tensor(self) -> Mapping[tuple[Cell, ...], list[Row]]:
+        rows: dict[tuple[Cell, ...], list[Row]] = {}
+        for row in self.rows:
+            tensor = tuple(row.get(title) for title in ("Op Type", "Op Name", "IO", "Slot"))
+            rows.setdefault(tensor, []).append(row)
+        return rows
+
     @cached_property
     def _files(self) -> _Files:
-        return _list(self.path, self._full_name)
+        return _list(self.path, self)
 
     def __repr__(self) -> str:
         """Return where it stands."""
@@ -227,7 +260,7 @@ class _Files:
     ignored: list[str] = field(default_factory=list)
 
 
-def _list(folder: str, full_name: FullName) -> _Files:
+def _list(folder: str, directory: Directory) -> _Files:
     files = _Files()
     others: list[str] = []
     records: list[Record] = []
@@ -236,8 +269,8 @@ def _list(folder: str, full_name: FullName) -> _Files:
         if parsed is None:
             others.append(name)
         else:
-            records.append(Record(parsed, path, full_name))
-    records += _sort_out(folder, others, files, full_name)
+            records.append(Record(parsed, path, directory))
+    records += _sort_out(folder, others, files, directory)
     files.records = tuple(records)
     files.operators = _with_passes(files.operators)
     return files
@@ -253,7 +286,7 @@ def _with_passes(operators: list[OperatorFile]) -> list[OperatorFile]:
     ]
 
 
-def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName) -> list[Record]:
+def _sort_out(folder: str, others: list[str], files: _Files, directory: Directory) -> list[Record]:
     """Return the tensors whose files have stand-in names; add every other file to ``files``."""
     # before the other names: any of them may be a stand-in
     mapping = parse_mapping(texts.read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
@@ -263,23 +296,23 @@ def _sort_out(folder: str, others: list[str], files: _Files, full_name: FullName
         parsed = names.parse(mapping.get(name, ""))
         args = operator_names.parse(original, OperatorFileKind.ARGUMENTS)
         if parsed is not None:
-            records.append(Record(parsed, path, full_name))
+            records.append(Record(parsed, path, directory))
         elif args is not None:
             files.kernel_args[args.op_type, args.op_name] = path
         elif name == STATISTICS:
             files.statistics = path
-        elif name != MAPPING and not _is_of_operator(original, path, files):
+        elif name != MAPPING and not _is_of_operator(original, path, files, directory):
             files.ignored.append(path)
     return records
 
 
-def _is_of_operator(name: str, path: str, files: _Files) -> bool:
+def _is_of_operator(name: str, path: str, files: _Files, directory: Directory) -> bool:
     """Add a file of one operator (tensors, overflow, statistics) to ``files``; False for any other file."""
     operator = operator_names.parse(name) or operator_names.parse_exception(name)
     overflow = operator_names.parse(name, OperatorFileKind.OVERFLOW_JSON)
     measured = operator_names.parse(name, OperatorFileKind.STATISTICS)
     if operator is not None:
-        files.operators.append(OperatorFile(operator, path))
+        files.operators.append(OperatorFile(operator, path, directory))
     elif overflow is not None:
         files.overflows[overflow] = path
     elif measured is not None:

@@ -9,9 +9,11 @@ import pytest
 from msdump.encode import npy
 from msdump.errors import DumpReadError
 from msdump.record import IO
+from msdump.store.layouts import Key, PathKind
 from msdump.store.names import TensorName
 from msdump.store.read import mapped
 from msdump.store.read.records import Record
+from msdump.store.read.tensor_directories import Iteration
 
 RAW_BFLOAT16 = npy.header("<E2", (2, 2)) + bytes.fromhex("803f40408040a040")
 
@@ -20,7 +22,7 @@ def record(path, data, dtype=None):
     """Return a tensor with the given bytes in its file."""
     path.write_bytes(data)
     name = TensorName("Add", "Default_Add-op0", 1, IO.OUTPUT, 0, dtype=dtype)
-    return Record(name, str(path), lambda _: None)
+    return Record(name, str(path), Iteration(Key(PathKind.ITERATION), str(path.parent), lambda _: None))
 
 
 @pytest.mark.parametrize("dtype", [None, "BFloat16"], ids=["by header", "by name"])

@@ -23,7 +23,7 @@ from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.read import texts, timeline
-from msdump.store.read.operator_files import OperatorFile
+from msdump.store.read.operator_files import side_of
 from msdump.store.read.reader import open_iteration
 from msdump.store.write.standins import parse_mapping
 from msdump.tools.convert.names import FAILED_LIST
@@ -280,7 +280,7 @@ def _operator(path: str, match: re.Match[str]) -> NamedFile:
 def _of_side(file: NamedFile) -> NamedFile:
     """Return a file with the side that it holds of a collective, which its name does not tell."""
     name = operator_names.parse(file.name) if is_collective(file.op_type) else None
-    return file if name is None else replace(file, io=OperatorFile(name, file.path).side)
+    return file if name is None else replace(file, io=side_of(name, file.path))
 
 
 def _golden(path: str, match: re.Match[str]) -> NamedFile:

@@ -1,0 +1,1 @@
+"""Tensors of a dump chosen by what they are, and shown as tables."""
