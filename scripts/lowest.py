@@ -18,7 +18,7 @@ _BOUND: Final = re.compile(r"([\w.-]+)>=([\d.]+)")
 
 
 def constraints(project: dict[str, Any], locked: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each package that msdump, its samples and MPI need, and for each tool of the tests.
+    """Yield a line for each package that msdump, its samples, MPI and tables need, and for each test tool.
 
     Args:
         project: pyproject.toml.
@@ -29,9 +29,14 @@ def constraints(project: dict[str, Any], locked: Iterable[str]) -> Iterator[str]
     """
     needed = project["project"]
     extras = needed["optional-dependencies"]
-    for requirement in (*needed["dependencies"], *extras["samples"], *extras.get("mpi", ())):
+    for requirement in (*needed["dependencies"], *_optional(extras)):
         yield "{}=={}".format(*_bound(requirement))
     yield from (line for line in locked if line.partition("==")[0] in _TOOLS)
+
+
+def _optional(extras: dict[str, list[str]]) -> Iterator[str]:
+    for name in ("samples", "mpi", "frames"):
+        yield from extras.get(name, ())
 
 
 def _bound(requirement: str) -> tuple[str, str]:

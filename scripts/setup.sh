@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make .venv with msdump, its sample networks, MPI and the versions of requirements.lock; "setup.sh GROUP..."
+# Make .venv with msdump, its sample networks, MPI, tables and the versions of requirements.lock; "setup.sh GROUP..."
 # adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other scripts source
 # this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one is made again.
 # MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with, MSDUMP_CONSTRAINTS
@@ -57,7 +57,7 @@ pip_install() {
 
 # Make .venv ready: setup_venv [GROUP | +EXTRA]...
 setup_venv() {
-    local name group stamp extras=samples,mpi options=()
+    local name group stamp extras=samples,mpi,frames options=()
     name=$(IFS=-; echo "ready${*:+-}$*")
     stamp=$VENV/$name
     if is_current "$stamp"; then

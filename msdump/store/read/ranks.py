@@ -321,7 +321,7 @@ class RankGraph:
     def iteration_at(self, key: Key, path: str) -> Iteration:
         """Return the iteration that lies in a directory."""
         number = key.iteration or 0
-        return Iteration(key, path, self.full_name, lambda: self._facts(number))
+        return Iteration(key, path, self.full_name, lambda: self._facts(number), lambda: self.operator_graph)
 
     def __repr__(self) -> str:
         """Return number, network and iterations."""

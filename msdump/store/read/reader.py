@@ -28,7 +28,7 @@ from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.records import Record
 from msdump.store.read.selection.conditions import Numbers, Predicate, Texts
-from msdump.store.read.selection.selection import Selection
+from msdump.store.read.selection.selection import TensorSelection
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing, locate, locate_below, scan
 
@@ -113,9 +113,9 @@ class Dump:
             yield from iteration.records
 
     @property
-    def tensors(self) -> Selection:
+    def tensors(self) -> TensorSelection:
         """Every tensor of every iteration, also those of which only statistics were saved."""
-        return Selection(lambda: self.iterations)
+        return TensorSelection(lambda: self.iterations)
 
     def select(
         self,
@@ -128,8 +128,8 @@ class Dump:
         io: str | None = None,
         slot: Numbers = None,
         where: Predicate | None = None,
-    ) -> Selection:
-        """Return the tensors of which all of this is true; see ``Selection.select``."""
+    ) -> TensorSelection:
+        """Return the tensors of which all of this is true; see ``TensorSelection.select``."""
         return self.tensors.select(
             scope=scope,
             type=type,
@@ -142,15 +142,15 @@ class Dump:
         )
 
     def first_nonfinite(self, *, masks: bool = False) -> Record | None:
-        """Return the first tensor with a NaN or an infinity; see ``Selection.first_nonfinite``."""
+        """Return the first tensor with a NaN or an infinity; see ``TensorSelection.first_nonfinite``."""
         return self.tensors.first_nonfinite(masks=masks)
 
     def to_pandas(self, *, stats: bool = False) -> Any:
-        """Return a pandas.DataFrame of all tensors; see ``Selection.to_pandas``."""
+        """Return a pandas.DataFrame of all tensors; see ``TensorSelection.to_pandas``."""
         return self.tensors.to_pandas(stats=stats)
 
     def to_arrow(self, *, stats: bool = False) -> Any:
-        """Return a pyarrow.Table of all tensors; see ``Selection.to_arrow``."""
+        """Return a pyarrow.Table of all tensors; see ``TensorSelection.to_arrow``."""
         return self.tensors.to_arrow(stats=stats)
 
     def _repr_html_(self) -> str:

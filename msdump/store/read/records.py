@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msdump import dtypes, reading
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError
+from msdump.record import IO
 from msdump.store.layouts import Key
 from msdump.store.names import PARAMETER, TensorName
 from msdump.store.read import mapped
 from msdump.store.read.cells import Row
 from msdump.store.read.measurements import Measurements
+from msdump.store.read.operators import DumpedOperator, Surroundings
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from msdump.record import IO
 
 _PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file ends
 
 
-class Directory(Protocol):
+class Directory(Surroundings, Protocol):
     """The directory that a tensor stands in, and what the dump tells of it."""
 
     @property
@@ -83,6 +84,51 @@ class Record:
     def scope(self) -> str:
         """Scope of its operator, ``Default/conv1-Conv2d``; "" where the dump does not tell it."""
         return (self.full_name or "").rpartition("/")[0]
+
+    @property
+    def operator(self) -> DumpedOperator:
+        """The operator that read or wrote it, or the parameter that it is, with its neighbours in the graph.
+
+        Raises:
+            DumpReadError: The graph file cannot be read.
+        """
+        graph = self.directory.operator_graph
+        node = None if graph is None or self.is_parameter else graph.find(self.full_name or self.op_name)
+        full_name = self.full_name or (self.op_name if node is None else node.full_name)
+        place = self.execution, self.pass_number, self.directory
+        return DumpedOperator(full_name, self.op_type, node, *place)
+
+    @property
+    def source(self) -> str:
+        """The user's own line that made its operator, ``net.py:12: x = self.fc(x)``, "" where it is unknown.
+
+        ``operator.node.source`` has all lines, from the outermost call to the innermost one.
+        """
+        return self.operator.source
+
+    @property
+    def inputs_from(self) -> tuple[DumpedOperator, ...]:
+        """What gives an input; for an output what gives the inputs of its operator.
+
+        Operators, weights and graph inputs, also those of which nothing was dumped; empty where the dump has
+        no graph file.
+        """
+        operator = self.operator
+        if self.io is IO.OUTPUT or operator.node is None:
+            return operator.inputs_from
+        return tuple(
+            each
+            for source in operator.node.inputs[self.slot : self.slot + 1]
+            for each in operator.giver(source)
+        )
+
+    @property
+    def used_by(self) -> tuple[DumpedOperator, ...]:
+        """The operators that read it; for an input the operator that it is an input of."""
+        operator = self.operator
+        if self.is_parameter or self.io is IO.OUTPUT:
+            return operator.readers(self.slot)
+        return (operator,)
 
     @property
     def rank(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from msdump.store.operator_names import OperatorFileKind, OperatorName
 from msdump.store.read import executions, texts, timeline
 from msdump.store.read.cells import Cell, Row
 from msdump.store.read.executions import Execution, GraphFacts, SeparatedExecutions, Timeline
+from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.measured_records import without_file
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.records import Directory, Record
@@ -58,6 +59,7 @@ class Iteration:
     path: str
     _full_name: FullName = field(repr=False, compare=False)
     _facts: Callable[[], GraphFacts] = field(default=GraphFacts, repr=False, compare=False)
+    _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
 
     @property
     def number(self) -> int:
@@ -211,6 +213,22 @@ class Iteration:
         if self.key.kind is PathKind.SINGLE:  # models have directories there
             return tuple(path for path in self._files.ignored if not Path(path).is_dir())
         return tuple(self._files.ignored)
+
+    @property
+    def operator_graph(self) -> OperatorGraph | None:
+        """The operators of its graph, None where the dump does not tell them; may DumpReadError."""
+        return self._graph()
+
+    def tensors_of(self, op_name: str) -> Sequence[Record]:
+        """Return the tensors of an operator, or of a parameter, by its name as files spell it."""
+        return self._tensors_by_name.get(op_name, ())
+
+    @cached_property
+    def _tensors_by_name(self) -> Mapping[str, list[Record]]:
+        tensors: dict[str, list[Record]] = {}
+        for record in self.tensors:
+            tensors.setdefault(record.op_name, []).append(record)
+        return tensors
 
     def full_name(self, name: names.TensorName) -> str | None:
         """Return the full scoped name of a tensor's operator, None where the dump does not tell it."""

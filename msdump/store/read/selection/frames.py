@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from msdump.errors import DumpReadError
 from msdump.statistics.table import STATISTICS
 from msdump.store.read.records import Record
 
@@ -43,10 +44,17 @@ def _place(record: Record) -> dict[str, Any]:
         *(record.rank, key.net if key.model is None else key.model),
         *(key.graph if key.model_id is None else key.model_id, record.iteration),
         *(record.execution, record.pass_number, record.op_type, record.op_name, record.full_name),
-        *(record.scope, str(record.io), record.slot, record.dtype, name.format, name.timestamp),
+        *(record.scope, str(record.io), record.slot, _dtype(record), name.format, name.timestamp),
         record.path,
     )
     return dict(zip(_PLACE, cells, strict=True))
+
+
+def _dtype(record: Record) -> str | None:
+    try:
+        return record.dtype
+    except DumpReadError:  # a torn file has a row all the same
+        return None
 
 
 def _statistics(record: Record, *, measures: bool) -> dict[str, Any]:

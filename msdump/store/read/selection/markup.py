@@ -38,14 +38,13 @@ def _cells(record: Record) -> tuple[str, ...]:
         f"{record.full_name or record.op_name}{number}",
         record.op_type,
         f"{record.io}:{record.slot}",
-        record.dtype,
-        _shape(record),
+        *_form(record),
         ", ".join(f"{name} {cell}" for name, cell in saved.items()),
     )
 
 
-def _shape(record: Record) -> str:
+def _form(record: Record) -> tuple[str, str]:
     try:
-        return "x".join(map(str, record.shape)) or "scalar"
+        return record.dtype, "x".join(map(str, record.shape)) or "scalar"
     except MsdumpError as error:  # a torn file must not hide the others
-        return f"unreadable: {error}"
+        return "", f"unreadable: {error}"

@@ -1,4 +1,4 @@
-"""A selection: tensors of a dump in the order of execution, read when they are asked for."""
+"""Tensors of a dump in the order of execution, read when they are asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 20  # tensors that a notebook shows of a selection
 
 
-class Selection(Sequence[Record]):
+class TensorSelection(Sequence[Record]):
     """Tensors of a dump, iteration by iteration, in the order of execution within each.
 
     A selection is lazy: directories are listed when it is iterated, files are read when a tensor's elements
@@ -95,7 +95,7 @@ class Selection(Sequence[Record]):
         io: str | None = None,
         slot: Numbers = None,
         where: Predicate | None = None,
-    ) -> Selection:
+    ) -> TensorSelection:
         """Return those of its tensors of which all of this is true; None asks nothing.
 
         Args:
@@ -113,7 +113,7 @@ class Selection(Sequence[Record]):
         """
         side = None if io is None else IO(io)
         conditions = Conditions(scope, type, name, iteration, rank, side, slot, where)
-        return Selection(self._iterations, *self._conditions, conditions)
+        return TensorSelection(self._iterations, *self._conditions, conditions)
 
     def first_nonfinite(self, *, masks: bool = False) -> Record | None:
         """Return the first tensor with a NaN or an infinity in the order of execution, None without one.
@@ -163,7 +163,7 @@ class Selection(Sequence[Record]):
         """Return the first tensors, a line each."""
         records = list(islice(self, _SHOWN + 1))
         count = str(len(records)) if len(records) <= _SHOWN else f"more than {_SHOWN}"
-        return "\n  ".join((f"<Selection of {count} tensors>", *map(str, records[:_SHOWN])))
+        return "\n  ".join((f"<TensorSelection of {count} tensors>", *map(str, records[:_SHOWN])))
 
     def _repr_html_(self) -> str:
         """Return a table of the first tensors, as notebooks show it."""
