@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.iterations import IterationSet
+from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import Selector
 
 
@@ -76,6 +77,9 @@ class PrecisionMode(enum.StrEnum):
     FORCE_FP32 = "force_fp32"
     MUST_KEEP_ORIGIN_DTYPE = "must_keep_origin_dtype"
     ALLOW_FP32_TO_BF16 = "allow_fp32_to_bf16"
+    ALLOW_MIX_PRECISION = "allow_mix_precision"
+    ALLOW_MIX_PRECISION_FP16 = "allow_mix_precision_fp16"
+    ALLOW_MIX_PRECISION_BF16 = "allow_mix_precision_bf16"
 
 
 class ExceptionDump(enum.StrEnum):
@@ -154,6 +158,7 @@ class Context:
         fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
         keeps_node_names: Whether the operators of a graph that is compiled as a whole are called by the
             model's own node names (acl, torchair), not by scoped full names (MindSpore).
+        operator_dtypes: Operators that compute in other types than the precision mode says.
     """
 
     device_target: DeviceTarget = DeviceTarget.CPU
@@ -166,6 +171,7 @@ class Context:
     memory_limit: int | None = None
     fuses: bool = True
     keeps_node_names: bool = False
+    operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +337,7 @@ class DumpPlan:
         compiled: Settings that only dumps of compiled models have.
         is_enabled: False where ``support_device`` leaves this device out.
         precision_mode: Precision mode of the emulated device, None: not said here.
+        operator_dtypes: Operators that compute in other types; the context's win over these.
     """
 
     source: str
@@ -343,3 +350,4 @@ class DumpPlan:
     compiled: ModelDump = field(default_factory=ModelDump)
     is_enabled: bool = True
     precision_mode: PrecisionMode | None = None
+    operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES

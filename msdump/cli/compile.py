@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import click
 
 from msdump.cli import messages
 from msdump.cli.program import mark_started
+from msdump.config.dtypes.files import CUSTOMIZE_DTYPES, KEEP_DTYPE, MODIFY_MIXLIST, operator_dtypes
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.tools.compare.pairing.graph_file import FORMS, write_graph_file
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def _files_of_dtypes(command: _Command) -> _Command:
+    """Add the options of ATC that name files of operators' types."""
+    for key, text in (
+        (MODIFY_MIXLIST, "JSON file of operator types that mixed precision narrows or not."),
+        (CUSTOMIZE_DTYPES, "File of operators with types of their own."),
+        (KEEP_DTYPE, "File of operators that keep the types of the model."),
+    ):
+        command = click.option(f"--{key.replace('_', '-')}", key, default="", type=click.Path(), help=text)(
+            command
+        )
+    return command
 
 
 @click.command(name="compile")
@@ -38,8 +57,17 @@ from msdump.tools.compare.pairing.graph_file import FORMS, write_graph_file
     show_default=True,
     help="How the device computes.",
 )
+@_files_of_dtypes
 @messages.verbose
-def command(*, model: str, output: str, node_names: bool, fusion_switch: str, precision_mode: str) -> None:
+def command(
+    *,
+    model: str,
+    output: str,
+    node_names: bool,
+    fusion_switch: str,
+    precision_mode: str,
+    **dtypes: str,
+) -> None:
     """Compile MODEL, an .onnx file, as Ascend O2 does and write the graph.
 
     The file tells of each operator of a dump which operators of the model it
@@ -55,5 +83,6 @@ def command(*, model: str, output: str, node_names: bool, fusion_switch: str, pr
         precision_mode=PrecisionMode(precision_mode),
         fuses=fusion_switch == "on",
         keeps_node_names=node_names,
+        operator_dtypes=operator_dtypes(dtypes),
     )
     write_graph_file(graph, output, context)

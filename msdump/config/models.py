@@ -192,13 +192,26 @@ class MsdumpSettings(Section):
             "force_fp32",
             "must_keep_origin_dtype",
             "allow_fp32_to_bf16",
+            "allow_mix_precision",
+            "allow_mix_precision_fp16",
+            "allow_mix_precision_bf16",
         ],
         Allowed(
-            "'allow_fp32_to_fp16', 'force_fp16', 'force_fp32', 'must_keep_origin_dtype' "
-            "or 'allow_fp32_to_bf16'"
+            "'allow_fp32_to_fp16', 'force_fp16', 'force_fp32', 'must_keep_origin_dtype', "
+            "'allow_fp32_to_bf16', 'allow_mix_precision', 'allow_mix_precision_fp16' "
+            "or 'allow_mix_precision_bf16'"
         ),
     ] = "allow_fp32_to_fp16"
     """Precision of the emulated Ascend device."""
+
+    keep_dtype: Annotated[str, Allowed("a text, the path of a file")] = ""
+    """File of operators that keep the types of the model: a node name or OpType::Type on each line."""
+
+    customize_dtypes: Annotated[str, Allowed("a text, the path of a file")] = ""
+    """File of operators with types of their own: NAME::InputDtype:bfloat16,OutputDtype:bfloat16."""
+
+    modify_mixlist: Annotated[str, Allowed("a text, the path of a file")] = ""
+    """JSON file that moves operator types between the lists of mixed precision (allow_mix_precision)."""
 
     fusion_switch: Annotated[Literal["on", "off"], Allowed("'on' or 'off'")] = "on"
     """Whether operators are fused where a whole graph is compiled (Ascend O2, acl)."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from msdump import env
 from msdump.config.acl import environment
+from msdump.config.dtypes.files import KEYS, operator_dtypes
 from msdump.config.rules import ASCEND_MODES, Mode
 from msdump.config.settings import Settings
 from msdump.config.source import Document
@@ -31,6 +32,7 @@ from msdump.plan import (
     What,
     When,
 )
+from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import DumpMode, KernelPattern, Selector
 from msdump.statistics.table import CATEGORIES
 
@@ -58,6 +60,9 @@ def plan(
         settings: The values of its keys.
         root: Absolute root of the dump.
         patterns: Items of ``kernels``.
+
+    Raises:
+        ConfigError: A file that it names is missing or faulty.
     """
     return DumpPlan(
         source=document.source,
@@ -75,6 +80,7 @@ def plan(
         compiled=_compiled(mode, context, settings),
         is_enabled=settings["is_enabled"],
         precision_mode=_precision_mode(context, settings),
+        operator_dtypes=_operator_dtypes(context, settings),
     )
 
 
@@ -167,6 +173,12 @@ def _precision_mode(context: Context, settings: Settings) -> PrecisionMode | Non
     if context.jit_level is None or not settings.has("precision_mode"):
         return None
     return PrecisionMode(settings["precision_mode"])
+
+
+def _operator_dtypes(context: Context, settings: Settings) -> OperatorDtypes:
+    if context.jit_level is None:
+        return NO_OPERATOR_DTYPES
+    return operator_dtypes({key: settings[key] for key in KEYS})
 
 
 def _keeps_device_format(mode: Mode, file_format: FileFormat, settings: Settings) -> bool:

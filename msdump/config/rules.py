@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from msdump.config.dtypes.files import KEYS
 from msdump.config.faults import FaultReport, choice, show
 from msdump.config.settings import Settings, UnusableError
 from msdump.iterations import IterationSet
@@ -34,6 +35,9 @@ _HOST: Final = frozenset({Mode.CPU, Mode.GPU})
 ASCEND_MODES: Final = frozenset({Mode.O0_O1, Mode.O2})
 _O0_O1: Final = frozenset({Mode.O0_O1})
 _O2: Final = frozenset({Mode.O2})
+
+_PRECISION: Final = ("precision_mode", *KEYS)
+"""Keys that say how the device computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +303,10 @@ RULES: Final = (
         note,
         "has an effect only under Ascend O2; npy files are written",
     ),
-    Rule(_HOST, "precision_mode", lambda s: s.has("precision_mode"), note, "has an effect only on Ascend"),
+    *(
+        Rule(_HOST, key, lambda s, key=key: s.has(key), note, "has an effect only on Ascend")  # type: ignore[misc]
+        for key in _PRECISION
+    ),
     Rule(
         _ALL - _O2,
         "fusion_switch",
@@ -315,7 +322,7 @@ INERT: Final[dict[str, Callable[[Mode, Settings], bool]]] = {
     "statistic_category[]": lambda _, s: s["saved_data"] == "tensor",
     "sample_num": lambda _, s: s.as_configured("sample_mode") == 0,
     "file_format": lambda mode, _: mode is not Mode.O2,
-    "precision_mode": lambda mode, _: mode in _HOST,
+    **dict.fromkeys(_PRECISION, lambda mode, _: mode in _HOST),
     "fusion_switch": lambda mode, _: mode is not Mode.O2,
 }
 """Keys whose wrong value only warns, and when: MindSpore does not look at them then. It looks at the

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from msdump.device import formats, transfers
+from msdump.device.mixed_precision import roundings
 from msdump.device.placement import DeviceTensor, Placement, View, device_view, place
 from msdump.device.precision import rounded, rounding
 from msdump.device.tasks import Task, assign
@@ -16,6 +17,7 @@ from msdump.graph.bodies import with_bodies
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import FLOAT16, Rounding
 from msdump.plan import OverflowMode, PrecisionMode
+from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.record import IO
 
 
@@ -38,6 +40,7 @@ class Ascend:
         *,
         reports: bool = False,
         numbers: Numbers | None = None,
+        operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES,
     ) -> None:
         """Place a graph on the device.
 
@@ -47,20 +50,18 @@ class Ascend:
             overflow: What float16 results beyond the range become.
             reports: Whether saturation is to be told (``op_debug_mode`` 3, ``NPUGetFloatStatusV2``).
             numbers: Numbers of TransData and Cast operators, which are inserted then (O2, acl).
+            operator_dtypes: Operators that compute in other types than the precision mode says.
         """
         # bodies first: the graph takes theirs in, with the operators that the device adds
         self.bodies = {
-            body.index: type(self)(body, precision, overflow, reports=reports, numbers=numbers)
+            body.index: type(self)(
+                body, precision, overflow, reports=reports, numbers=numbers, operator_dtypes=operator_dtypes
+            )
             for body in graph.bodies
         }
         self.graph = with_bodies(graph, lambda body: self.bodies[body.index].graph)
         self._saturates = overflow is OverflowMode.SATURATION
-        self._roundings = {
-            node.name: tuple(
-                rounding(part.operator.op_type, precision, overflow, reports=reports) for part in node.members
-            )
-            for node in graph.nodes
-        }
+        self._roundings = roundings(graph, precision, overflow, operator_dtypes, reports=reports)
         # Control flow computes nothing: its bodies do.
         self._roundings |= {node.name: (Rounding(),) for node in graph.nodes if node.bodies}
         for inner in self.bodies.values():

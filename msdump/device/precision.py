@@ -11,6 +11,7 @@ to nearest, ties to even.
     force_fp16                float16 by every operator         float16
     force_fp32                float32                           float32
     must_keep_origin_dtype    float32                           float32
+    allow_mix_precision[_fp16|_bf16]                            see mixed_precision
 
 The modes are those of CANN's ``precision_mode``; the first one is MindSpore's default on Ascend.
 float16 and bfloat16 tensors of the model are read and written as what they are

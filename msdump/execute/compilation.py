@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from msdump.device.ascend import Ascend
 from msdump.device.float_status import has_float_status
+from msdump.device.mixed_precision import check_operator_dtypes
 from msdump.execute import accelerate
 from msdump.execute.program import Program
 from msdump.graph.compile.compilation import BUILT, ENDED, INSERTED, compile_graph
@@ -41,9 +42,13 @@ def emulated(
         return None
     accelerate.install()
     configured = context.precision_mode or (plan.precision_mode if plan is not None else None)
+    precision = configured or PrecisionMode.ALLOW_FP32_TO_FP16
+    dtypes = context.operator_dtypes if plan is None else context.operator_dtypes.over(plan.operator_dtypes)
+    check_operator_dtypes(graph, precision, dtypes)
     device = functools.partial(
         kind,
-        precision=configured or PrecisionMode.ALLOW_FP32_TO_FP16,
+        precision=precision,
+        operator_dtypes=dtypes,
         overflow=context.overflow_mode,
         reports=(plan is not None and plan.when.trigger is Trigger.OVERFLOW) or has_float_status(graph),
     )

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from msdump import env
 from msdump.communication.world import current, own
+from msdump.config.dtypes.files import CUSTOMIZE_DTYPES, KEYS, MODIFY_MIXLIST, operator_dtypes
 from msdump.errors import InputError
 from msdump.plan import DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
+from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES
 
 _log = logging.getLogger("msdump.frontends")
 
@@ -121,7 +123,7 @@ def _ascend_config(name: str, value: Any) -> Fields:
     fields: Fields = {}
     for key, item in value.items():
         if key in _ASCEND_CONFIG:
-            fields |= _ASCEND_CONFIG[key](f"{name}[{key!r}]", item)
+            _merge(fields, _ASCEND_CONFIG[key](f"{name}[{key!r}]", item))
         else:
             _log.warning("%s[%r] has no effect: %s have one", name, key, ", ".join(_ASCEND_CONFIG))
     return fields
@@ -136,10 +138,50 @@ def _switch(field: str) -> Parse:
     return parse
 
 
+def _dtypes(key: str) -> Parse:
+    def parse(name: str, value: Any) -> Fields:
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{name} = {_shown(value)}: the path of a file is expected")
+        return {"operator_dtypes": operator_dtypes({key: value})}
+
+    return parse
+
+
+def _ge_options(name: str, value: Any) -> Fields:
+    if not isinstance(value, Mapping) or not all(isinstance(section, Mapping) for section in value.values()):
+        raise InputError(f"{name} = {_shown(value)}: a dictionary such as {{'global': {{...}}}} is expected")
+    options = [(level, key) for level, section in value.items() for key in section]
+    fields: Fields = {}
+    for level, key in options:
+        place = f"{name}[{level!r}][{key!r}]"
+        if key in _GE_OPTIONS:
+            _merge(fields, _GE_OPTIONS[key](place, value[level][key]))
+        else:
+            _log.warning("%s has no effect: %s have one", place, ", ".join(_GE_OPTIONS))
+    return fields
+
+
+def _merge(fields: Fields, more: Fields) -> None:
+    """Add fields; files of operators' types that come by several keys count together."""
+    earlier = fields.get("operator_dtypes", NO_OPERATOR_DTYPES)
+    fields |= more
+    if "operator_dtypes" in more:
+        fields["operator_dtypes"] = more["operator_dtypes"].over(earlier)
+
+
+_GE_OPTIONS: Final[Mapping[str, Parse]] = {
+    "ge.exec.precision_mode": _choice("precision_mode", PrecisionMode),
+    "ge.exec.modify_mixlist": _dtypes(MODIFY_MIXLIST),
+    "ge.customizeDtypes": _dtypes(CUSTOMIZE_DTYPES),
+}
+"""What ``ge_options`` of ``ascend_config`` can hold, by the graph engine's names."""
+
 _ASCEND_CONFIG: Final[Mapping[str, Parse]] = {
     "precision_mode": _choice("precision_mode", PrecisionMode),
     "fusion_switch": _switch("fuses"),
     "exception_dump": _choice("exception_dump", ExceptionDump),
+    **{key: _dtypes(key) for key in KEYS},
+    "ge_options": _ge_options,
 }
 """What ``ascend_config`` can hold."""
 

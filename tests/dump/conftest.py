@@ -27,6 +27,9 @@ _OWN = (
     "on_write_error",
     "existing",
     "precision_mode",
+    "keep_dtype",
+    "customize_dtypes",
+    "modify_mixlist",
     "queue_bytes",
     "writer_threads",
 )

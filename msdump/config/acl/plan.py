@@ -14,6 +14,7 @@ from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import AclFaults
 from msdump.config.acl.models import BlackListEntry, DumpListItem, DumpSection, typed
 from msdump.config.acl.rules import check_constraints, check_values, iterations, remote_path
+from msdump.config.dtypes.files import KEYS, operator_dtypes
 from msdump.config.faults import FaultReport, did_you_mean, show
 from msdump.config.models import Allowed, MsdumpSettings
 from msdump.config.source import Document, Path
@@ -182,6 +183,7 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
             operator_statistics=None if is_exception or is_overflow else _statistics(section),
         ),
         precision_mode=_precision_mode(settings),
+        operator_dtypes=operator_dtypes({key: getattr(settings, key) for key in KEYS}),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from msdump.capture.writers.failures import EXCEPTIONS
 from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
+from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store.run_paths import exceptions, outline
 
@@ -123,10 +124,16 @@ def _limits(plan: DumpPlan) -> str:
         ("what lies there already is removed", plan.files.existing is Existing.REPLACE),
         ("refused where files lie there already", plan.files.existing is Existing.REFUSE),
         (f"precision_mode {plan.precision_mode}", plan.precision_mode),
+        (_exceptions(plan.operator_dtypes), plan.operator_dtypes != NO_OPERATOR_DTYPES),
         ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.what.saves_kernel_args),
     )
     return ", ".join(words for words, is_said in limits if is_said)
+
+
+def _exceptions(dtypes: OperatorDtypes) -> str:
+    count = len(dtypes.kept) + len(dtypes.customized) + (len(dtypes.lists.types) if dtypes.lists else 0)
+    return f"{count} operators or types with a precision of their own"
 
 
 def _size(count: int) -> str:
