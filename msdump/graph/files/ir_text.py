@@ -187,11 +187,23 @@ def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
     node = statement.node
     if node is None:
         return ""
-    values = arguments(node, graph) | body_names(node, graph, graph_id)
-    pairs = ", ".join(f"{name}: {_value(value)}" for name, value in values.items())
-    if _has_side_effect(statement):
-        pairs += ", side_effect_mem: Bool(1)" if pairs else "side_effect_mem: Bool(1)"
+    pairs = shown_arguments(node, graph, graph_id)
     return f" {{instance name: {one_line(node.name)}}} primitive_attrs: {{{pairs}}}"
+
+
+def shown_arguments(node: Node, graph: Graph, graph_id: int) -> str:
+    """Return the arguments of an operator as the file shows them, ``axis: 1, keep_dims: true``.
+
+    Args:
+        node: The operator.
+        graph: The graph that it stands in.
+        graph_id: Number of that graph.
+    """
+    values = arguments(node, graph) | body_names(node, graph, graph_id)
+    pairs = [f"{name}: {_value(value)}" for name, value in values.items()]
+    if node.update.new_values:  # it writes inputs
+        pairs.append("side_effect_mem: Bool(1)")
+    return ", ".join(pairs)
 
 
 def _value(value: Argument) -> str:

@@ -1,0 +1,187 @@
+"""How sure it is that an operator of one graph is an operator of the other one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msdump.store.read.graphs.operator_graph import ValueForm
+from msdump.tools.matching.colours import Colouring, Colours
+from msdump.tools.matching.labels import UNKNOWN
+from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative
+
+# How sure each kind of evidence makes, if it is all there is: each one takes away that share of the doubt.
+_UNIQUE_SIDE: Final = 0.9
+"""All operators before, or all behind, are equal, and of no other operator."""
+_SIDE: Final = 0.5
+"""The same, but other operators have such surroundings, too."""
+_AROUND: Final = ((0.5, 0.2), (0.7, 0.3), (0.8, 0.4))
+"""Neighbours up to a radius are equal: of this operator alone, and of others, too."""
+_INPUTS: Final = 0.8
+_READERS: Final = 0.7
+_WEIGHT: Final = 0.6
+_NAME: Final = 0.6
+_NODE: Final = 0.6
+_SCOPE: Final = 0.15
+_FORM: Final = 0.1
+_SAME_ELEMENTS: Final = 0.95
+_LIKE_ELEMENTS: Final = 0.5
+
+# What is left of the certainty where something speaks against it.
+_OTHER_INPUTS: Final = 0.6
+_OTHER_READERS: Final = 0.7
+_OTHER_FORM: Final = 0.5
+_OTHER_ELEMENTS: Final = 0.7
+
+_LIKE: Final = 0.85
+
+
+class Evidence:
+    """Weighs what is known of pairs of operators, while pairs are found."""
+
+    def __init__(self, mine: IndexedGraph, golden: IndexedGraph, colours: Colours) -> None:
+        """Begin without pairs."""
+        self.mine = mine
+        self.golden = golden
+        self.golden_of: list[int | None] = [None] * len(mine.operators)
+        self.mine_of: list[int | None] = [None] * len(golden.operators)
+        self._colours = colours
+        self.reads_contents = False
+
+    def pair(self, mine: int, golden: int) -> None:
+        """Take in that two operators belong together."""
+        self.golden_of[mine] = golden
+        self.mine_of[golden] = mine
+
+    def certainty(self, mine: int, golden: int) -> float:
+        """Return how sure it is that two operators belong together, 0 to 1."""
+        if self.mine.types[mine] != self.golden.types[golden]:
+            return 0.0
+        inputs, readers = self.inputs(mine, golden), self.readers(mine, golden)
+        doubt = math.prod(1 - each for each in self._reasons(mine, golden, inputs[0], readers[0]))
+        against = (1 - (1 - _OTHER_INPUTS) * inputs[1]) * (1 - (1 - _OTHER_READERS) * readers[1])
+        forms = _forms(self.mine.operators[mine].outputs, self.golden.operators[golden].outputs)
+        if forms is False:
+            against *= _OTHER_FORM
+        likeness = self.likeness(mine, golden) if self.reads_contents else None
+        if likeness is not None:
+            doubt *= 1 - _of_content(likeness)
+            against *= 1 if likeness else _OTHER_ELEMENTS
+        return (1 - doubt * (1 - _FORM if forms else 1)) * against
+
+    def _reasons(self, mine: int, golden: int, inputs: float, readers: float) -> Iterator[float]:
+        for side in (self._colours.before, self._colours.behind):
+            if side.joins(mine, golden):
+                yield _UNIQUE_SIDE if side.is_unique(mine) else _SIDE
+        yield _of_radius(self._colours.around, mine, golden)
+        yield _INPUTS * inputs
+        yield _READERS * readers
+        if self._shares_weight(mine, golden):
+            yield _WEIGHT
+        yield from self._names(mine, golden)
+
+    def _names(self, mine: int, golden: int) -> Iterator[float]:
+        own, other = self.mine.operators[mine], self.golden.operators[golden]
+        if own.full_name == other.full_name:
+            yield _NAME
+        if own.onnx_names and own.onnx_names == other.onnx_names:
+            yield _NODE
+        if own.scope == other.scope:
+            yield _SCOPE
+
+    def _shares_weight(self, mine: int, golden: int) -> bool:
+        labels = {each.label for each in self.golden.producers[golden] if _is_weight(each)}
+        return any(_is_weight(each) and each.label in labels for each in self.mine.producers[mine])
+
+    def inputs(self, mine: int, golden: int) -> tuple[float, float]:
+        """Return the shares of the inputs that are known to be the same, and known to be other ones."""
+        own, other = self.mine.producers[mine], self.golden.producers[golden]
+        count = max(len(own), len(other))
+        if not count:
+            return 0.0, 0.0
+        if is_commutative(self.mine.types[mine]):
+            other = self._rearranged(own, other)
+        answers = [self._is_same(*each) for each in zip(own, other, strict=False)]
+        answers += [False] * (count - len(answers))
+        return answers.count(True) / count, answers.count(False) / count
+
+    def _rearranged(self, own: Sequence[Producer], other: Sequence[Producer]) -> tuple[Producer, ...]:
+        """Return the golden inputs, those in front that are known to be the same as mine."""
+        rest = list(other)
+        same: dict[int, Producer] = {}
+        for slot, each in enumerate(own):
+            partner = next((golden for golden in rest if self._is_same(each, golden)), None)
+            if partner is not None:
+                same[slot] = partner
+                rest.remove(partner)
+        unlike = iter(rest)
+        arranged = (same.get(slot) or next(unlike, None) for slot in range(max(len(own), len(other))))
+        return tuple(each for each in arranged if each is not None)
+
+    def _is_same(self, own: Producer, other: Producer) -> bool | None:
+        if own.position < 0 and other.position < 0:
+            return None if UNKNOWN in {own.label, other.label} else own.label == other.label
+        if own.position < 0 or other.position < 0:
+            return False
+        counterpart, source = self.golden_of[own.position], self.mine_of[other.position]
+        if counterpart is None and source is None:
+            return None
+        return counterpart == other.position and own.slot == other.slot
+
+    def readers(self, mine: int, golden: int) -> tuple[float, float]:
+        """Return the shares of the readers that are known to be the same, and known to be other ones."""
+        own, other = self.mine.readers[mine], self.golden.readers[golden]
+        count = max(len(own), len(other))
+        if not count:
+            return 0.0, 0.0
+        rest = {(each.position, each.output) for each in other}
+        same = unknown = 0
+        for reader in own:
+            position = -1 if reader.position < 0 else self.golden_of[reader.position]
+            unknown += position is None
+            same += position is not None and (position, reader.output) in rest
+        paired = sum(each.position < 0 or self.mine_of[each.position] is not None for each in other)
+        return same / count, max(len(own) - unknown - same, paired - same, 0) / count
+
+    def likeness(self, mine: int, golden: int) -> float | None:
+        """Return how alike the elements of the first outputs are, None where that is not known."""
+        contents = (
+            graph.side.content_of(graph.operators[position].full_name, 0)
+            for graph, position in ((self.mine, mine), (self.golden, golden))
+        )
+        own, other = contents
+        if own is None or other is None or not other.is_telling:
+            return None
+        return own.likeness(other)
+
+
+def _is_weight(producer: Producer) -> bool:
+    return isinstance(producer.label, tuple) and producer.label[0] in {"name", "elements"}
+
+
+def _of_radius(around: tuple[Colouring, ...], mine: int, golden: int) -> float:
+    """Return what the largest radius up to which the neighbours are equal makes sure."""
+    for (unique, shared), colouring in reversed(list(zip(_AROUND, around, strict=True))):
+        if colouring.joins(mine, golden):
+            return unique if colouring.is_unique(mine) else shared
+    return 0.0
+
+
+def _of_content(likeness: float) -> float:
+    if likeness == 1:
+        return _SAME_ELEMENTS
+    return _LIKE_ELEMENTS if likeness >= _LIKE else 0.0
+
+
+def _forms(mine: Sequence[ValueForm], golden: Sequence[ValueForm]) -> bool | None:
+    """Tell whether outputs may have the same shapes; None where that is not known."""
+    shapes = [(own.shape, other.shape) for own, other in zip(mine, golden, strict=False)]
+    known = [(own, other) for own, other in shapes if own is not None and other is not None]
+    if not known:
+        return None
+    return all(len(own) == len(other) and all(map(_may_equal, own, other)) for own, other in known)
+
+
+def _may_equal(own: int, other: int) -> bool:
+    return own == other or -1 in {own, other}

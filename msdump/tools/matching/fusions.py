@@ -1,0 +1,180 @@
+"""Fused operators whose parts are operators of the other graph.
+
+A fused operator tells its parts: by the ONNX nodes that it was made of, or by its name, which joins theirs
+(``Default/Add-op0ReLU-op0``). Where two graphs have fused operators otherwise, the smallest groups that have
+the same parts on both sides become one operator on either side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
+
+_PART: Final = re.compile(r"[^/]+?-op\d+")
+
+Group = tuple[tuple[GraphOperator, ...], tuple[GraphOperator, ...]]
+"""Operators of both graphs that have the same parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractedGraph:
+    """A graph in which operators that belong together with the other graph's are one.
+
+    Attributes:
+        graph: The graph.
+        parts: Full names of the operators that one was made of, by its full name.
+    """
+
+    graph: OperatorGraph
+    parts: Mapping[str, tuple[str, ...]]
+
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """Return the operators of the original graph that an operator stands for."""
+        return self.parts.get(name, (name,))
+
+
+def contracted(mine: OperatorGraph, golden: OperatorGraph) -> tuple[ContractedGraph, ContractedGraph]:
+    """Return two graphs in which a fused operator and its parts on the other side are one operator each."""
+    groups = [group for group in _groups(mine, golden) if any(len(members) > 1 for members in group)]
+    own, other = ([_Whole(_whole(group), group[side]) for group in groups] for side in (0, 1))
+    return _replaced(mine, own), _replaced(golden, other)
+
+
+def _groups(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
+    """Yield the groups; no operator is in two of them."""
+    taken: set[str] = set()
+    for group in (*_by_nodes(mine, golden), *_by_names(mine, golden)):
+        names = {f"{side}{each.full_name}" for side, members in enumerate(group) for each in members}
+        if not names & taken:
+            taken |= names
+            yield group
+
+
+def _by_nodes(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
+    """Yield the groups that were made of the same ONNX nodes, in the order of execution."""
+    nodes = [
+        {node: each for each in graph.operators.values() for node in each.onnx_names}
+        for graph in (mine, golden)
+    ]
+    done: set[str] = set()
+    fused = (
+        each for graph in (mine, golden) for each in graph.operators.values() if len(each.onnx_names) > 1
+    )
+    for operator in fused:
+        if operator.onnx_names[0] not in done:
+            found = _closure(operator.onnx_names, nodes)
+            done |= found
+            if all(found <= each.keys() for each in nodes):
+                own, other = ({each[node].full_name: each[node] for node in found} for each in nodes)
+                yield _in_order(own, mine), _in_order(other, golden)
+
+
+def _closure(names: Iterable[str], nodes: Sequence[Mapping[str, GraphOperator]]) -> set[str]:
+    """Return the nodes of all operators that share nodes with each other."""
+    closure: set[str] = set()
+    pending = [*names]
+    while pending:
+        name = pending.pop()
+        if name not in closure:
+            closure.add(name)
+            pending += (node for each in nodes if name in each for node in each[name].onnx_names)
+    return closure
+
+
+def _in_order(operators: Mapping[str, GraphOperator], graph: OperatorGraph) -> tuple[GraphOperator, ...]:
+    return tuple(each for name, each in graph.operators.items() if name in operators)
+
+
+def _by_names(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
+    """Yield fused operators whose parts are known by their names alone."""
+    for fused in mine.operators.values():
+        chain = _chain(fused, golden)
+        if chain and fused.full_name not in golden.operators:
+            yield (fused,), chain
+    for fused in golden.operators.values():
+        chain = _chain(fused, mine)
+        if chain and fused.full_name not in mine.operators:
+            yield chain, (fused,)
+
+
+def _chain(fused: GraphOperator, graph: OperatorGraph) -> tuple[GraphOperator, ...]:
+    """Return the operators whose names a fused one joins; each part reads the one before it."""
+    last = fused.full_name.rpartition("/")[2]
+    components = _PART.findall(last)
+    if len(components) < 2 or "".join(components) != last:  # noqa: PLR2004 - one part is not fused
+        return ()
+    chains: list[tuple[GraphOperator, ...]] = [
+        (operator,)
+        for operator in graph.operators.values()
+        if operator.full_name.endswith(f"/{components[0]}") and operator.scope.startswith(fused.scope)
+    ]
+    for component in components[1:]:
+        chains = [
+            (*chain, reader)
+            for chain in chains
+            for reader in graph.used_by(chain[-1].full_name)
+            if reader.full_name.endswith(f"/{component}")
+        ]
+    return chains[0] if len(chains) == 1 else ()
+
+
+def _whole(group: Group) -> GraphOperator:
+    """Return the operator after which a group is called on both sides."""
+    single = [members[0] for members in group if len(members) == 1]
+    if single:
+        return single[0]
+    return replace(
+        group[0][-1],
+        full_name="+".join(each.full_name for each in group[0]),
+        op_type="+".join(each.op_type for each in group[0]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What a group of operators becomes."""
+
+    operator: GraphOperator
+    members: tuple[GraphOperator, ...]
+
+
+def _replaced(graph: OperatorGraph, wholes: Sequence[_Whole]) -> ContractedGraph:
+    """Return a graph with groups replaced by one operator each, which stands where the last one stood."""
+    whole_of = {each.full_name: whole for whole in wholes for each in whole.members}
+
+    def moved(source: ValueSource) -> ValueSource:
+        whole = whole_of.get(source.name) if source.kind is SourceKind.OPERATOR else None
+        return source if whole is None else replace(source, name=whole.operator.full_name)
+
+    operators: dict[str, GraphOperator] = {}
+    for name, operator in graph.operators.items():
+        whole = whole_of.get(name)
+        if whole is None:
+            operators[name] = replace(operator, inputs=tuple(map(moved, operator.inputs)))
+        elif whole.members[-1] is operator:
+            operators[whole.operator.full_name] = replace(
+                operator,
+                full_name=whole.operator.full_name,
+                op_type=whole.operator.op_type,
+                inputs=tuple(dict.fromkeys(map(moved, _outside(whole.members)))),
+                onnx_names=tuple(node for each in whole.members for node in each.onnx_names),
+            )
+    parts = {whole.operator.full_name: tuple(each.full_name for each in whole.members) for whole in wholes}
+    return ContractedGraph(
+        replace(graph, operators=operators, outputs=tuple(map(moved, graph.outputs))), parts
+    )
+
+
+def _outside(members: Sequence[GraphOperator]) -> Iterator[ValueSource]:
+    """Yield what operators read that are put together, but for what they read of each other."""
+    inside = {each.full_name for each in members}
+    for each in members:
+        yield from (
+            source
+            for source in each.inputs
+            if source.kind is not SourceKind.OPERATOR or source.name not in inside
+        )

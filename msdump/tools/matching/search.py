@@ -1,0 +1,138 @@
+"""The search for pairs of operators: the surest first, each one telling of its neighbours."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from msdump.tools.matching.colours import Colours
+from msdump.tools.matching.evidence import Evidence
+from msdump.tools.matching.sides import IndexedGraph, is_commutative
+
+_LEAST: Final = 0.5
+"""A pair that is less sure than this is none."""
+
+_MOST_CANDIDATES: Final = 64
+"""Pairs that are weighed of operators that a property does not tell apart."""
+
+_MOST_READERS: Final = 24
+"""Readers of one value that are weighed against each other; more of them have other properties, too."""
+
+
+class Search:
+    """Finds pairs of operators; each operator stands in one pair at most."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        """Begin without a candidate."""
+        self._evidence = evidence
+        self._mine, self._golden = evidence.mine, evidence.golden
+        self._heap: list[tuple[float, bool, float, int, int]] = []
+
+    def add_all(self, colours: Colours) -> None:
+        """Take in as candidates the operators that share a colour or a name."""
+        for colouring in (colours.before, colours.behind, *reversed(colours.around)):
+            self._add_classes(colouring.mine, colouring.golden)
+        for keys in (_names, _nodes, _places):
+            self._add_classes(keys(self._mine), keys(self._golden))
+
+    def add_contents(self) -> None:
+        """Take in as candidates the operators without partner that wrote the same elements."""
+        evidence = self._evidence
+        evidence.reads_contents = True
+        mine, golden = (
+            [_digest(graph, place) if partner is None else None for place, partner in enumerate(partners)]
+            for graph, partners in ((self._mine, evidence.golden_of), (self._golden, evidence.mine_of))
+        )
+        self._add_classes(mine, golden)
+        for place, partner in enumerate(evidence.golden_of):
+            if partner is not None:
+                self._add_neighbours(place, partner)
+
+    def run(self) -> None:
+        """Find all pairs that are sure enough."""
+        evidence = self._evidence
+        while self._heap:
+            before, _, _, mine, golden = heapq.heappop(self._heap)
+            if evidence.golden_of[mine] is not None or evidence.mine_of[golden] is not None:
+                continue
+            certainty = evidence.certainty(mine, golden)
+            if certainty < -before:  # a neighbour has found another partner since
+                self._push(mine, golden, certainty)
+            else:
+                evidence.pair(mine, golden)
+                self._add_neighbours(mine, golden)
+
+    def _add_classes(self, mine: Iterable[Hashable | None], golden: Iterable[Hashable | None]) -> None:
+        """Take in the operators of both graphs with equal keys; those without a key have no such partner."""
+        classes, others = _classes(mine), _classes(golden)
+        for key, members in classes.items():
+            partners = others.get(key, ())
+            if len(members) * len(partners) <= _MOST_CANDIDATES:
+                candidates: Iterable[tuple[int, int]] = product(members, partners)
+            else:  # in the order of execution
+                candidates = zip(members, partners, strict=False)
+            for candidate in candidates:
+                self._add(*candidate)
+
+    def _add_neighbours(self, mine: int, golden: int) -> None:
+        """Take in as candidates what two operators that belong together read, and who reads them."""
+        own, other = self._mine.producers[mine], self._golden.producers[golden]
+        aligned = (
+            product(own, other) if is_commutative(self._mine.types[mine]) else zip(own, other, strict=False)
+        )
+        for each, partner in aligned:
+            if each.position >= 0 and partner.position >= 0:
+                self._add(each.position, partner.position)
+        readers = self._mine.readers[mine][:_MOST_READERS], self._golden.readers[golden][:_MOST_READERS]
+        for reader, partner_reader in product(*readers):
+            is_same = reader.output == partner_reader.output
+            if is_same and reader.position >= 0 and partner_reader.position >= 0:
+                self._add(reader.position, partner_reader.position)
+
+    def _add(self, mine: int, golden: int) -> None:
+        evidence = self._evidence
+        if evidence.golden_of[mine] is None and evidence.mine_of[golden] is None:
+            self._push(mine, golden, evidence.certainty(mine, golden))
+
+    def _push(self, mine: int, golden: int, certainty: float) -> None:
+        if certainty < _LEAST:
+            return
+        own, other = self._mine.operators, self._golden.operators
+        has_other_name = own[mine].full_name != other[golden].full_name
+        shift = abs(mine / len(own) - golden / len(other))
+        heapq.heappush(self._heap, (-certainty, has_other_name, shift, mine, golden))
+
+
+def _classes(keys: Iterable[Hashable | None]) -> dict[Hashable, list[int]]:
+    classes: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(keys):
+        if key is not None:
+            classes.setdefault(key, []).append(place)
+    return classes
+
+
+def _names(graph: IndexedGraph) -> Sequence[Hashable]:
+    return [operator.full_name for operator in graph.operators]
+
+
+def _nodes(graph: IndexedGraph) -> Sequence[Hashable | None]:
+    return [operator.onnx_names or None for operator in graph.operators]
+
+
+def _places(graph: IndexedGraph) -> Sequence[Hashable]:
+    """Return scopes and types, which tell operators apart where a module has one of a type."""
+    types = zip(graph.operators, graph.types, strict=True)
+    return [(operator.scope, op_type) for operator, op_type in types]
+
+
+def _digest(graph: IndexedGraph, place: int) -> Hashable | None:
+    content = graph.side.content_of(graph.operators[place].full_name, 0)
+    return content.digest if content is not None and content.is_telling else None
+
+
+def neighbours(graph: IndexedGraph, place: int) -> Iterator[int]:
+    """Yield the operators that an operator reads, and that read it."""
+    yield from (each.position for each in graph.producers[place] if each.position >= 0)
+    yield from (each.position for each in graph.readers[place] if each.position >= 0)

@@ -1,0 +1,163 @@
+"""A graph as the matching sees it: operators by position, what each one reads and who reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from msdump.graph.primitives import GE_TYPES
+from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.tools.matching.contents import TensorContent
+
+DigestOf = Callable[[str], Hashable | None]
+"""Gives what stands for the elements of a weight, by its name; None where they are not known."""
+
+ContentOf = Callable[[str, int], TensorContent | None]
+"""Gives what is known about the elements of a dumped output, by full name and number of the output."""
+
+_PASSING: Final = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear", "StopGradient"})
+"""Operators that another network may lack without computing something else."""
+
+_COMMUTATIVE: Final = frozenset(
+    {"Add", "BiasAdd", "Mul", "Maximum", "Minimum", "Equal", "LogicalAnd", "LogicalOr", "AddN"}
+)
+_HOST_NAMES: Final = {other: name for name, other in GE_TYPES.items()}
+_QUANTIZED: Final = re.compile(r"^(?:QLinear|Fused|Quant(?=[A-Z]))|(?:Integer|V\d|Ext)$")
+_SAME: Final = {"BatchMatMul": "MatMul", "BiasAdd": "Add", "Conv": "Conv2D", "Relu": "ReLU", "AddExt": "Add"}
+
+
+def no_digest(_name: str) -> None:
+    """Know no elements of weights."""
+
+
+def no_content(_name: str, _slot: int) -> None:
+    """Know no elements of dumped outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSide:
+    """One of the two graphs that are matched, and what is known beside it.
+
+    Attributes:
+        graph: The graph.
+        digest_of: Gives what stands for the elements of its weights.
+        content_of: Gives what is known about the elements of its dumped outputs.
+    """
+
+    graph: OperatorGraph
+    digest_of: DigestOf = no_digest
+    content_of: ContentOf = no_content
+
+
+class Producer(NamedTuple):
+    """What gives an operator an input, once operators that pass values on are looked through.
+
+    Attributes:
+        position: Position of the operator, -1 for everything else.
+        slot: Number of its output.
+        label: What a weight, graph input or constant is known by; equal on both sides for the same one.
+    """
+
+    position: int
+    slot: int
+    label: Hashable = None
+
+
+class Reader(NamedTuple):
+    """Who reads an output: position of the operator, number of its input, number of the output."""
+
+    position: int
+    slot: int
+    output: int
+
+
+@dataclass(slots=True)
+class IndexedGraph:
+    """The operators of a side by position.
+
+    Attributes:
+        side: The side.
+        operators: Its operators.
+        types: Their types, names of one operator in other worlds made equal.
+        producers: What each one reads, by the number of the input; absent inputs at the end are left out.
+        readers: Who reads its outputs; the graph itself is at position -1, its slot the number of the output.
+        positions: Positions by full name.
+    """
+
+    side: GraphSide
+    operators: list[GraphOperator] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    producers: list[tuple[Producer, ...]] = field(default_factory=list)
+    readers: list[list[Reader]] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+
+
+def canonical_type(op_type: str) -> str:
+    """Return the type of an operator under the name that it has in all worlds.
+
+    >>> canonical_type("RealDiv"), canonical_type("QLinearConv"), canonical_type("BatchMatMul")
+    ('Div', 'Conv2D', 'MatMul')
+    """
+    name = _QUANTIZED.sub("", _HOST_NAMES.get(op_type, op_type))
+    return _SAME.get(name, name)
+
+
+def is_commutative(op_type: str) -> bool:
+    """Tell whether the inputs of a type may change places."""
+    return op_type in _COMMUTATIVE
+
+
+def passes_on(op_type: str) -> bool:
+    """Tell whether an operator of this type is looked through."""
+    return op_type in _PASSING
+
+
+Labels = Callable[[ValueSource], Hashable]
+"""Gives what a weight, graph input or constant is known by."""
+
+
+def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
+    """Return the operators of a side by position.
+
+    Args:
+        side: The side.
+        label_of: Gives what both sides know a weight, graph input or constant by.
+    """
+    graph = IndexedGraph(side)
+    for position, operator in enumerate(side.graph.operators.values()):
+        graph.operators.append(operator)
+        graph.types.append(canonical_type(operator.op_type))
+        graph.positions[operator.full_name] = position
+        graph.readers.append([])
+    for position, operator in enumerate(graph.operators):
+        producers = tuple(_producer(graph, source, label_of) for source in _trimmed(operator.inputs))
+        graph.producers.append(producers)
+        for slot, producer in enumerate(producers):
+            if producer.position >= 0:
+                graph.readers[producer.position].append(Reader(position, slot, producer.slot))
+    for slot, source in enumerate(side.graph.outputs):
+        producer = _producer(graph, source, label_of)
+        if producer.position >= 0:
+            graph.readers[producer.position].append(Reader(-1, slot, producer.slot))
+    return graph
+
+
+def _trimmed(inputs: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:
+    count = len(inputs)
+    while count and inputs[count - 1].kind is SourceKind.ABSENT:
+        count -= 1
+    return inputs[:count]
+
+
+def _producer(graph: IndexedGraph, source: ValueSource, label_of: Labels) -> Producer:
+    for _ in graph.operators:  # a cycle, which no sound graph has, ends here
+        position = graph.positions.get(source.name, -1) if source.kind is SourceKind.OPERATOR else -1
+        if position < 0:
+            return Producer(-1, 0, label_of(source))
+        operator = graph.operators[position]
+        if not (operator.inputs and passes_on(operator.op_type)):
+            return Producer(position, source.slot)
+        source = operator.inputs[0]
+    return Producer(-1, 0, label_of(source))
