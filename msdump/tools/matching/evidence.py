@@ -37,7 +37,7 @@ _OTHER_ELEMENTS: Final = 0.7
 _LIKE: Final = 0.85
 
 
-class Evidence:
+class PairEvidence:
     """Weighs what is known of pairs of operators, while pairs are found."""
 
     def __init__(self, mine: IndexedGraph, golden: IndexedGraph, colours: Colours) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph
 from msdump.tools.matching import regions
 from msdump.tools.matching.colours import colours
-from msdump.tools.matching.evidence import Evidence
+from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.fusions import ContractedGraph, contracted
 from msdump.tools.matching.labels import labels
 from msdump.tools.matching.regions import RegionPair
@@ -107,7 +107,7 @@ def match(mine: GraphSide, golden: GraphSide) -> Matching:
     own_labels, other_labels = labels(*sides)
     own, other = indexed(sides[0], own_labels), indexed(sides[1], other_labels)
     shades = colours(own, other)
-    evidence = Evidence(own, other, shades)
+    evidence = PairEvidence(own, other, shades)
     search = Search(evidence)
     search.add_all(shades)
     search.run()
@@ -147,7 +147,7 @@ class _Result:
 
     def __init__(
         self,
-        evidence: Evidence,
+        evidence: PairEvidence,
         structural: list[int | None],
         contractions: tuple[ContractedGraph, ContractedGraph],
     ) -> None:

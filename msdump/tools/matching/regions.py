@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.tools.matching.evidence import Evidence
+from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.labels import UNKNOWN
 from msdump.tools.matching.search import neighbours
 from msdump.tools.matching.sides import IndexedGraph
@@ -59,7 +59,7 @@ class RegionPair:
     certainty: float
 
 
-def region_pairs(evidence: Evidence) -> Iterator[RegionPair]:
+def region_pairs(evidence: PairEvidence) -> Iterator[RegionPair]:
     """Yield the regions that belong together, the surest first; each operator is in one pair at most."""
     own = regions(evidence.mine, evidence.golden_of, evidence.golden_of)
     other = regions(evidence.golden, evidence.mine_of, range(len(evidence.golden.operators)))

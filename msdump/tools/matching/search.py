@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from msdump.tools.matching.colours import Colours
-from msdump.tools.matching.evidence import Evidence
+from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.sides import IndexedGraph, is_commutative
 
 _LEAST: Final = 0.5
@@ -24,7 +24,7 @@ _MOST_READERS: Final = 24
 class Search:
     """Finds pairs of operators; each operator stands in one pair at most."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: PairEvidence) -> None:
         """Begin without a candidate."""
         self._evidence = evidence
         self._mine, self._golden = evidence.mine, evidence.golden
