@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msdump.store import names
-from msdump.store.layouts import Key, PathKind
+from msdump.store.layouts import CAPTURED_GRAPH, Key, PathKind
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing
 
+_Model = tuple[int, str, int | None]
+"""Device, name and number of a model."""
+
 
 @dataclass(frozen=True)
 class DumpedModel:
-    """The executions of one compiled model.
+    """The executions of one compiled model, or of a graph that torch.compile captured.
 
     Attributes:
-        device: Number of the device.
+        device: Number of the device; of a captured graph that of the rank.
         name: Its directory; "" for operators that were called alone.
         model_id: Its number in its process, None for operators that were called alone.
         iterations: Its executions by step, time and number.
@@ -30,12 +34,26 @@ class DumpedModel:
 
 def models(tree: TreeListing) -> tuple[DumpedModel, ...]:
     """Return the models of a dump by device, name and number; operators called alone come first."""
-    iterations: dict[tuple[int, str, int | None], list[Iteration]] = {}
+    iterations: dict[_Model, list[Iteration]] = {}
     for key, path in tree.paths.items():
         is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
         if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
             model = (key.device, key.model or "", key.model_id)
             iterations.setdefault(model, []).append(Iteration(key, path, _no_name))
+    return _in_order(iterations)
+
+
+def captured_graphs(tree: TreeListing) -> tuple[DumpedModel, ...]:
+    """Return the graphs that torch.compile captured and torch itself ran, by rank and number."""
+    iterations: dict[_Model, list[Iteration]] = {}
+    for key, path in tree.paths.items():
+        if key.kind is PathKind.CAPTURED_STEP:
+            model = (key.rank or 0, CAPTURED_GRAPH.format(graph=key.graph), key.graph)
+            iterations.setdefault(model, []).append(Iteration(key, path, _no_name))
+    return _in_order(iterations)
+
+
+def _in_order(iterations: Mapping[_Model, list[Iteration]]) -> tuple[DumpedModel, ...]:
     return tuple(
         DumpedModel(*model, tuple(sorted(iterations[model], key=_order)))
         for model in sorted(iterations, key=str)

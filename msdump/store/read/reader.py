@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read.executions import Execution
-from msdump.store.read.model_trees import DumpedModel, failures, models
+from msdump.store.read.model_trees import DumpedModel, captured_graphs, failures, models
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.records import Record
@@ -53,7 +53,9 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     place = locate(folder) or locate_below(folder)
     tree = _loose(folder) if place is None else scan(*place)
     ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}
-    dump = Dump(folder, dict(sorted(ranks.items())), models(tree), failures(tree), tuple(tree.ignored))
+    captured = captured_graphs(tree)
+    ranks = dict(sorted(ranks.items()))
+    dump = Dump(folder, ranks, models(tree), failures(tree), tuple(tree.ignored), captured)
     if place is None and not any(each.records or each.statistics for each in dump.iterations):
         raise DumpReadError(
             folder,
@@ -86,6 +88,7 @@ class Dump:
         ranks: Its ranks by number (O0/O1, CPU, GPU).
         models: Its models by device, name and number (Ascend O2, GE, acl, torchair).
         failures: Files with the tensors of operators that failed.
+        captured: Graphs that torch.compile captured and torch itself ran, by rank and number.
     """
 
     path: str
@@ -93,12 +96,13 @@ class Dump:
     models: tuple[DumpedModel, ...]
     failures: tuple[OperatorFile, ...]
     _ignored: tuple[str, ...] = field(repr=False)
+    captured: tuple[DumpedModel, ...] = ()
 
     @cached_property
     def iterations(self) -> tuple[Iteration, ...]:
         """Every iteration by rank, network, graph and number, or by model and time."""
         of_graphs = (iteration for graph in self._graphs for iteration in graph.iterations.values())
-        of_models = (iteration for model in self.models for iteration in model.iterations)
+        of_models = (iteration for model in (*self.models, *self.captured) for iteration in model.iterations)
         return (*of_graphs, *of_models)
 
     @property
@@ -169,14 +173,14 @@ class Dump:
         paths = [*self._ignored]
         for graph in self._graphs:
             paths += graph.ignored
-        for model in self.models:
+        for model in (*self.models, *self.captured):
             paths += [path for iteration in model.iterations for path in iteration.ignored]
         return tuple(sorted(paths))
 
     def __repr__(self) -> str:
         """Return path, ranks, networks and the number of iterations."""
         networks = {name for rank in self.ranks.values() for name in rank.networks}
-        networks |= {model.name for model in self.models}
+        networks |= {model.name for model in (*self.models, *self.captured)}
         count = len(self.iterations)
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
 

@@ -13,7 +13,7 @@ from msdump.store.layouts import Key
 from msdump.store.names import PARAMETER, TensorName
 from msdump.store.read import mapped
 from msdump.store.read.cells import Row
-from msdump.store.read.measurements import Measurements
+from msdump.store.read.measured.measurements import Measurements
 from msdump.store.read.operators import DumpedOperator, Surroundings
 
 if TYPE_CHECKING:

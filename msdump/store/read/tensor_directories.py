@@ -13,11 +13,11 @@ from msdump.errors import DumpReadError
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind
 from msdump.store.operator_names import OperatorFileKind, OperatorName
-from msdump.store.read import executions, texts, timeline
+from msdump.store.read import captured_files, executions, texts, timeline
 from msdump.store.read.cells import Cell, Row
 from msdump.store.read.executions import Execution, GraphFacts, SeparatedExecutions, Timeline
 from msdump.store.read.graphs.operator_graph import OperatorGraph
-from msdump.store.read.measured_records import without_file
+from msdump.store.read.measured.records import without_file
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.records import Directory, Record
 from msdump.store.write.standins import parse_mapping
@@ -150,7 +150,8 @@ class Iteration:
     def _is_compiled(self) -> bool:
         """Whether a compiled graph wrote it, which has a directory for each execution."""
         has_tasks = any(record.name.task_id for record in self._files.records)
-        return self.key.time is not None or bool(self._files.operators) or has_tasks
+        is_model = self.key.time is not None or self.key.kind is PathKind.CAPTURED_STEP
+        return is_model or bool(self._files.operators) or has_tasks
 
     @property
     def tensor_files(self) -> tuple[Record, ...]:
@@ -288,6 +289,10 @@ def _list(folder: str, directory: Directory) -> _Files:
             others.append(name)
         else:
             records.append(Record(parsed, path, directory))
+    if directory.key.kind is PathKind.CAPTURED_STEP:
+        captured = captured_files.tensor_names(others)
+        records += [Record(name, f"{folder}/{file}", directory) for file, name in captured.items()]
+        others = [name for name in others if name not in captured]
     records += _sort_out(folder, others, files, directory)
     files.records = tuple(records)
     files.operators = _with_passes(files.operators)

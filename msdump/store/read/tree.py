@@ -22,6 +22,7 @@ _OPENABLE: Final = frozenset(
     {
         *(PathKind.RANK, PathKind.NETWORK, *_TENSOR_PLACES),
         *(PathKind.TIME, PathKind.SINGLE, PathKind.MODEL, PathKind.MODEL_NUMBER, PathKind.EXECUTION),
+        *(PathKind.WORLD, PathKind.CAPTURED_GRAPH, PathKind.CAPTURED_STEP),
     }
 )
 _ROOTED: Final = frozenset(
@@ -148,6 +149,8 @@ def _is_wanted(key: Key, only: Key | None) -> bool:
     if only.time is not None:
         is_compiled = key.rank is None or key.world is not None
         return is_compiled and key.holds(only)
+    if only.world is not None:
+        return key.holds(only)
     return key.rank == only.rank if key.kind not in _TENSOR_PLACES else key.holds(only)
 
 

@@ -259,3 +259,27 @@ def test_tensors_of_captured_graphs_belong_to_the_dump(tmp_path):
 
     assert ["graph_1"] == [model.name for model in dump.models]
     assert (str(rank / "graph_x"),) == dump.ignored
+
+
+@pytest.mark.parametrize("below", ["", "worldsize2_global_rank1", "worldsize2_global_rank1/graph_3/7"])
+def test_captured_tensors(tmp_path, below):
+    """What torch.compile captured is read like a model: nodes are operators, tensors of a list count on."""
+    folder = tmp_path / "worldsize2_global_rank1" / "graph_3" / "7"
+    times = (f"{TIME}{number:06}" for number in range(4))
+    for name in ("mm-aten.mm.default.INPUT.0", "mm-aten.mm.default.OUTPUT.0"):
+        put(folder / f"{name}.{next(times)}.npy", b"".join(npy.encode(IMAGE)))
+    for name in ("cat-aten.cat.default.INPUT.0.0", "cat-aten.cat.default.INPUT.0.1"):
+        put(folder / f"{name}.{next(times)}.npy", b"".join(npy.encode(IMAGE)))
+    put(folder / "notes.txt", b"")
+    dump = open_dump(tmp_path / below)
+    (model,) = dump.captured
+    assert (1, "graph_3", 3) == (model.device, model.name, model.model_id)
+    assert [
+        ("aten.mm.default", "mm", "input", 0, 1705051800000000),
+        ("aten.mm.default", "mm", "output", 0, 1705051800000001),
+        ("aten.cat.default", "cat", "input", 0, 1705051800000002),
+        ("aten.cat.default", "cat", "input", 1, 1705051800000003),
+    ] == [(each.op_type, each.op_name, each.io, each.slot, each.timestamp) for each in dump.records]
+    assert {(1, 7)} == {(each.rank, each.iteration) for each in dump.select(name="cat")}
+    assert np.array_equal(IMAGE, dump.tensors[1].array)
+    assert (str(folder / "notes.txt"),) == dump.ignored

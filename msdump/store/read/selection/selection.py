@@ -25,8 +25,7 @@ class TensorSelection(Sequence[Record]):
     are asked for. ``len``, indices and ``in`` list all of its directories. Tensors of which only a row of
     ``statistic.csv`` was saved belong to it, too; their ``array`` cannot be read.
 
-    >>> dump = msdump.open_dump("/dump")  # doctest: +SKIP
-    >>> dump.select(type="Conv2D", io="output", where=lambda record: record.stats.has_nan)  # doctest: +SKIP
+        dump.select(type="Conv2D", io="output", where=lambda record: record.stats.has_nan)
     """
 
     def __init__(self, iterations: Callable[[], Iterable[Iteration]], *conditions: Conditions) -> None:

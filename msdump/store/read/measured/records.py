@@ -13,7 +13,7 @@ from msdump.record import IO
 from msdump.store.layouts import STATISTICS
 from msdump.store.names import TensorName
 from msdump.store.read.cells import Cell, Row
-from msdump.store.read.measurements import Measurements
+from msdump.store.read.measured.measurements import Measurements
 from msdump.store.read.records import Directory, Record
 
 if TYPE_CHECKING:
