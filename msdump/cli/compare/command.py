@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import click
 
 from msdump.cli import messages
-from msdump.cli.compare import statistics, text
+from msdump.cli.compare import outcome, statistics
+from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, REFUSED
 from msdump.record import IO
-from msdump.tools import reports
 from msdump.tools.compare.pairing import dump_folder, dump_folders
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.pairing.identities import Identities
 from msdump.tools.compare.verdict import divergence, matching, origins
-from msdump.tools.compare.verdict import report as divergence_report
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.origins import Output
 from msdump.tools.judge.evidence import OperatorPlace
@@ -28,8 +26,6 @@ from msdump.tools.judge.findings import Finding, Report
 from msdump.tools.judge.limits import COSINE, DISTANCES, Limits
 from msdump.tools.judge.verdicts import AGREEING, BAD, TensorVerdict
 from msdump.tools.scores import algorithms
-
-_SHOWN: Final = 30  # operators; of more only those that differ are listed
 
 
 @click.command(name="compare")
@@ -69,6 +65,7 @@ _SHOWN: Final = 30  # operators; of more only those that differ are listed
 )
 @click.option("--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
+@documents.option
 @messages.verbose
 def command(
     *,
@@ -112,21 +109,17 @@ def command(
     if not (report.compared or report.unreadable):
         messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], graph)}")
         click.get_current_context().exit(REFUSED)
-    _print(comparison)
-    # Behind the table, where a long one does not scroll them away.
-    for path in pairs.alone:
-        messages.say(f"warning: {path} has no counterpart")
-    for fault in report.unreadable:
-        messages.say(f"warning: {fault}")
-    table = divergence_report.table(report.findings)
-    print(f"written   {reports.write(output, reports.stamped('compare', '.csv'), [table])}")
-    if not report.agrees:
-        click.get_current_context().exit(FAILED)
+    outcome.tell(report, output, comparison.origins, pairs.alone)
 
 
 def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     """Print the scores of two files and the verdict; exit with 1 where they differ."""
     result = divergence.files(dumped, golden, limits)
+    if documents.wanted():
+        from msdump.cli.documents.compare import document_of_files
+
+        documents.put(document_of_files(dumped, result))
+        click.get_current_context().exit(FAILED if result.is_bad else 0)
     scores = result.evidence.scores  # none where nothing was compared
     for name, score in zip(algorithms.ALL[: len(scores)], scores, strict=True):
         print(f"{name}: {score}")
@@ -223,14 +216,3 @@ def _why_nothing(pair: FolderPair, graph: str | None) -> str:
         f"no operator has the same name in {pair.dumped} and {pair.golden};"
         " give --graph model.onnx where they were compiled in different ways"
     )
-
-
-def _print(comparison: _Comparison) -> None:
-    report = comparison.report
-    shown = report.findings
-    if len(shown) > _SHOWN and not messages.verbosity():
-        shown = sorted(report.bad, key=lambda finding: finding.place.time)[:_SHOWN]
-    if shown:
-        text.print_table(shown, has_labels=any(finding.place.label for finding in report.findings))
-    for line in text.lines(report, len(shown), tuple(comparison.origins())):
-        print(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msdump.cli.documents.document import JsonDocument, Number, Part
 from msdump.tools.judge.errors import TensorError
@@ -10,6 +11,16 @@ from msdump.tools.judge.evidence import OperatorPlace, OwnError
 from msdump.tools.judge.findings import Finding, Report, TensorResult
 from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 from msdump.tools.scores import algorithms
+
+_OF_TENSOR: Final = {
+    TensorVerdict.UNCHECKED: Verdict.UNCHECKED,
+    TensorVerdict.EQUAL: Verdict.EQUAL,
+    TensorVerdict.AGREES: Verdict.AGREES,
+    TensorVerdict.UNREADABLE: Verdict.UNREADABLE,
+    TensorVerdict.SHAPE: Verdict.SHAPE,
+    TensorVerdict.DTYPE: Verdict.DTYPE,
+    TensorVerdict.DIFFERS: Verdict.OWN,
+}
 
 
 class ErrorNumbers(Part):
@@ -19,8 +30,7 @@ class ErrorNumbers(Part):
     """Whether every element has the same bits, once the narrower type is widened."""
 
     distance: Number
-    """Norm of the difference, divided by the norm of the golden tensor; of statistics the largest relative
-    difference of one."""
+    """Norm of the difference, divided by that of golden; of statistics their largest difference."""
 
     cosine: Number
     """Cosine similarity; NaN where one of the two is zero, or NaN stand at other places."""
@@ -146,7 +156,7 @@ class JudgedOperator(Part):
     """The golden operator in whose place it stands; null where both have the same one."""
 
     reaches_output: bool | None
-    """Whether NaN or an infinity that it makes reaches an output of the network; null where that is not known."""
+    """Whether NaN or an infinity that it makes reaches an output of the network; null: not known."""
 
     own: list[OwnErrorOfOutput]
     """Its own error by output; none where it did not run again."""
@@ -175,8 +185,7 @@ class CompareDocument(JsonDocument):
     """The verdicts of a comparison."""
 
     verdict: Verdict
-    """That of the first operator that is at fault; else the worst of the others; "unchecked" where nothing was
-    compared."""
+    """That of the first operator at fault, else the worst of the others; "unchecked" without any."""
 
     first: str | None
     """The first operator that differs; null where none does."""
@@ -227,6 +236,19 @@ def document(report: Report, *, alone: Sequence[str] = (), table: str | None = N
         alone=[*alone],
         table=table,
     )
+
+
+def document_of_files(path: str, result: TensorResult) -> CompareDocument:
+    """Return the document of two files of one tensor each.
+
+    Args:
+        path: The file that is examined.
+        result: The verdict on its tensor.
+    """
+    # An operator without inputs, named by the file: readers need not know two forms.
+    report = Report()
+    report.add(Finding(OperatorPlace(path, order=1), _OF_TENSOR[result.verdict], (result,), result.note))
+    return document(report)
 
 
 def judged(finding: Finding) -> JudgedOperator:

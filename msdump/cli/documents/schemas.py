@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from msdump.cli.documents.check import CheckDocument
+from msdump.cli.documents.compare import CompareDocument
 from msdump.cli.documents.convert import ConvertDocument
 from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
@@ -21,6 +22,7 @@ from msdump.cli.documents.show import ShowDocument
 
 DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "check": CheckDocument,
+    "compare": CompareDocument,
     "convert": ConvertDocument,
     "overflow": OverflowDocument,
     "run": RunDocument,

@@ -161,6 +161,61 @@ def test_convert_by_a_script_that_prints(tmp_path):
     assert "noise" in done.stderr
 
 
+def operators(folder, *arrays):
+    """Write a dump of operators, each with its output, which the next one reads."""
+    folder.mkdir(parents=True)
+    for number, array in enumerate(arrays):
+        stem = f"Add.Default_Add-op{number}.0.0"
+        np.save(
+            folder / f"{stem}.{START + 10 * number}.output.0.DefaultFormat.float32.npy", np.float32(array)
+        )
+
+
+def test_compare(told, tmp_path):
+    """Every operator has its verdict, its place and the errors of its tensors."""
+    operators(tmp_path / "mine", [1, 2], [3, 5], [6, 7])
+    operators(tmp_path / "golden", [1, 2], [3, 4], [6, 7], [8])
+
+    code, document = told("compare", tmp_path / "mine", tmp_path / "golden", "-out", tmp_path / "out")
+
+    told_of = {each["operator"]: each for each in document["operators"]}
+    assert (1, "own", "Default_Add-op1", ["Default_Add-op1"]) == (
+        code,
+        *(document[key] for key in ("verdict", "first", "accused")),
+    )
+    assert {0: "equal", 1: "own", 2: "equal", 3: "missing"} == {
+        number: told_of[f"Default_Add-op{number}"]["verdict"] for number in range(4)
+    }
+    (output,) = told_of["Default_Add-op1"]["outputs"]
+    assert ("output:0", "differs", "float32", [2], 1.0) == (
+        *(output[key] for key in ("tensor", "verdict", "dtype", "shape")),
+        output["error"]["largest"],
+    )
+    assert output["scores"]["MaxAbsoluteError"] == "1.000000"
+    assert Path(document["table"]).is_file()
+
+
+def test_compare_of_nothing(told, tmp_path):
+    """Dumps without a tensor in common are an error."""
+    operators(tmp_path / "mine", [1])
+    operators(tmp_path / "golden")
+
+    code, document = told("compare", tmp_path / "mine", tmp_path / "golden")
+
+    assert (2, ["error"]) == (code, [*document])
+
+
+def test_compare_of_files(told, tmp_path):
+    """Two files are one operator without inputs; NaN is a text."""
+    np.save(tmp_path / "a.npy", np.float32([1, np.nan]))
+    np.save(tmp_path / "b.npy", np.float32([1, 2]))
+
+    code, document = told("compare", tmp_path / "a.npy", tmp_path / "b.npy")
+
+    (operator,) = document["operators"]
+    assert (1, "own", "NaN") == (code, operator["verdict"], operator["outputs"][0]["error"]["cosine"])
+
+
 def overflowing(folder):
     """Write the record of an overflow and the dump file of its operator."""
     folder.mkdir(parents=True)
