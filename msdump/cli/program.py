@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "train-graph": "Derive the training step of a model, as an ONNX file.",
     "convert": "Convert dump files to arrays, also to another memory format.",
     "compare": "Compare two dumps, and name the first operator that differs.",
+    "diff": "Run two variants of a model in lockstep, and name the operators whose fault it is.",
     "show": "Print the tree of a dump, and a tensor of it.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "overflow": "Tell which operators of a dump overflowed.",

@@ -85,6 +85,7 @@ class Program:
         around: Graph | None = None,
         collectives: Collectives | None = None,
         float_status: FloatStatus | None = None,
+        kernels: type[KernelFactory] = KernelFactory,
     ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
@@ -96,8 +97,10 @@ class Program:
             around: The graph around a body.
             collectives: What exchanges tensors with other ranks; None: as a network that nobody knows.
             float_status: The device's overflow status; None: nothing raises it.
+            kernels: What compiles the operators.
         """
         self.graph = graph
+        self._kernels = kernels
         self._collectives = collectives
         self._float_status = float_status
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
@@ -105,7 +108,7 @@ class Program:
         self._roundings = roundings
         self._runtime = on or runtime()
         distant = graph.outer & around.outer if around is not None else frozenset()
-        self._factory = KernelFactory(
+        self._factory = kernels(
             graph, self._weights, self._runtime, roundings, distant, float_status=float_status
         )
         self._status = len(self.slots)
@@ -176,6 +179,7 @@ class Program:
                 around=self.graph,
                 collectives=self._collectives,
                 float_status=self._float_status,
+                kernels=self._kernels,
             )
         )
         return self._programs[-1]

@@ -18,7 +18,7 @@ from typing import Any, Final
 import onnxruntime
 
 from msdump import dtypes
-from msdump.errors import ExecutionError, MsdumpError
+from msdump.errors import ExecutionError, MsdumpError, NotAvailableError
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
 from msdump.graph.kernel import onenode, probe_model
@@ -164,7 +164,20 @@ def runtime() -> Runtime:
 def gpu_runtime() -> Runtime:
     """Return the process's runtime on CUDA; where there is none, warn once and return the CPU's."""
     with _SETTING_UP:
-        return _cuda_runtime()
+        return _cuda_or_cpu_runtime()
+
+
+def cuda_runtime() -> Runtime:
+    """Return the process's runtime on CUDA.
+
+    Raises:
+        NotAvailableError: There is none; the message says why.
+    """
+    with _SETTING_UP:
+        available = _cuda_runtime()
+    if isinstance(available, str):
+        raise NotAvailableError(available)
+    return available
 
 
 @functools.cache
@@ -173,18 +186,26 @@ def _cpu_runtime() -> Runtime:
 
 
 @functools.cache
-def _cuda_runtime() -> Runtime:
+def _cuda_or_cpu_runtime() -> Runtime:
+    available = _cuda_runtime()
+    if isinstance(available, Runtime):
+        return available
+    _log.warning("%s: operators run on the CPU", available)
+    return runtime()
+
+
+@functools.cache
+def _cuda_runtime() -> Runtime | str:
+    """Return the runtime on CUDA, or else in words why there is none."""
     if _CUDA not in native.get_available_providers():
-        _log.warning("the installed onnxruntime has no CUDA provider: operators run on the CPU")
-        return runtime()
+        return "the installed onnxruntime has no CUDA provider"
     on_gpu = Runtime(thread_count(), (_CUDA, _CPU))
     try:
         on_gpu.session(probe_model.model())
     except Exception as error:
         if shortage(error):
             raise
-        _log.warning("no GPU answers (%s): operators run on the CPU", short(error))
-        return runtime()
+        return f"no GPU answers ({short(error)})"
     return on_gpu
 
 

@@ -156,6 +156,19 @@ def load(
     return network
 
 
+def load_graph(model: Any) -> Graph:
+    """Return the graph of a model for tools that run it themselves; the settings of ``set_context`` hold.
+
+    Args:
+        model: As for ``load``.
+
+    Raises:
+        GraphError: The model is faulty.
+        ValueError: An environment variable has an unknown value.
+    """
+    return _loaded(model, current_context())
+
+
 def _loaded(model: Any, where: Context, **training: Any) -> Graph:
     """Return the graph of a model; gradients that its training asks for are derived.
 

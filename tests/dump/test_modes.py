@@ -27,8 +27,10 @@ def no_gpu(monkeypatch):
     """Set up a runtime of its own, whose onnxruntime has no CUDA provider."""
     monkeypatch.setattr(runtime.native, "get_available_providers", lambda: ["CPUExecutionProvider"])
     runtime._cuda_runtime.cache_clear()
+    runtime._cuda_or_cpu_runtime.cache_clear()
     yield
     runtime._cuda_runtime.cache_clear()
+    runtime._cuda_or_cpu_runtime.cache_clear()
 
 
 NAMES = {

@@ -108,8 +108,10 @@ def test_messages_are_short(text, expected):
 def fresh():
     """Let the question for a GPU be asked anew, before and after."""
     runtime._cuda_runtime.cache_clear()
+    runtime._cuda_or_cpu_runtime.cache_clear()
     yield
     runtime._cuda_runtime.cache_clear()
+    runtime._cuda_or_cpu_runtime.cache_clear()
 
 
 def test_without_cuda_the_cpu_serves(fresh, monkeypatch, caplog):

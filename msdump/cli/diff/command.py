@@ -1,0 +1,174 @@
+"""The command: both sides run in lockstep, and the verdicts are printed; no tensor goes to a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from msdump.cli import messages, options
+from msdump.cli.compare import text as report_text
+from msdump.cli.diff import text
+from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, mark_started
+from msdump.execute.feeds import bind
+from msdump.execute.weights import WeightCopies
+from msdump.frontends import mindspore
+from msdump.graph.graph import Graph
+from msdump.tools.diff import variants
+from msdump.tools.diff.comparison import LockstepComparison
+from msdump.tools.diff.pairing import pair_variants
+from msdump.tools.diff.sides import make_side
+from msdump.tools.judge.limits import COSINE, DISTANCES, Limits
+from msdump.tools.preview import inputs
+
+_SHOWN: Final = 30  # operators; of more only those that differ are listed
+_VARIANTS: Final = "; ".join(variants.GRAMMAR)
+
+
+@click.command(name="diff")
+@click.argument("model", type=click.Path())
+@click.option("--mine", default="Ascend", show_default=True, metavar="VARIANT", help="What is examined.")
+@click.option(
+    "--golden", default="float32", show_default=True, metavar="VARIANT", help="What it is compared with."
+)
+@click.option(
+    "--inputs",
+    "files",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE.npz",
+    help="Inputs by name; may be given several times, one run for each.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
+@options.dimensions
+@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each side.")
+@click.option("--train", is_flag=True, help="Run steps of training, all on one batch.")
+@click.option(
+    "--cosine", type=click.FloatRange(0, 1), default=COSINE, show_default=True, help="Least similarity."
+)
+@click.option(
+    "--distance",
+    type=click.FloatRange(0),
+    show_default="by element type",
+    help="Largest relative distance.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(tuple(DISTANCES)),
+    show_default="what the variants compute in",
+    help="Coarsest type that either side computes in.",
+)
+@messages.verbose
+def command(
+    *,
+    model: str,
+    mine: str,
+    golden: str,
+    files: tuple[str, ...],
+    seed: int | None,
+    dimensions: dict[str, int],
+    steps: int,
+    train: bool,
+    cosine: float,
+    distance: float | None,
+    precision: str | None,
+) -> None:
+    """Run MODEL, an .onnx file, as two variants side by side, and name the operators whose fault it is.
+
+    Both sides run operator by operator in lockstep; no tensor is written, and memory
+    holds what each side itself keeps. A variant is CPU, GPU, float32, float64,
+    Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or onnxruntime[:LEVEL]; the words
+    behind Ascend (force_fp16, SATURATION_MODE, O2, ...) may stand in any order, the
+    levels of onnxruntime are none, basic, extended and all. Without --inputs the inputs
+    are made up: the same for the same seed and step. Exit codes: 0 both sides agree,
+    1 they differ or one of them failed, 2 something given is wrong and nothing was
+    compared, 130 interrupted; what was found until then is printed.
+    """
+    if files and (seed is not None or dimensions):
+        raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
+    sides = variants.parse(mine), variants.parse(golden)
+    limits = Limits(cosine, distance, precision or variants.precision(*sides))
+    graph, copies = mindspore.load_graph(model), WeightCopies()
+    examined, compared = (make_side(graph, variant, copies, trains=train) for variant in sides)
+    comparison = LockstepComparison(
+        examined, compared, pair_variants(examined.graph, compared.graph), limits, trains=train
+    )
+    fed = list(_Feeds(examined.model, files, dimensions, seed or 0, steps, train))
+    mark_started(lambda: bool(comparison.report.findings))
+    seconds, is_whole = _run(comparison, fed)
+    _finish(comparison, seconds, is_whole=is_whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Feeds:
+    """The inputs of all runs.
+
+    Attributes:
+        graph: The network.
+        files: Files of inputs; none: they are made up.
+        sizes: Sizes of dynamic dimensions, for inputs that are made up.
+        seed: The seed of these.
+        steps: How often each file, or the network without one, is run.
+        trains: Whether all runs take one batch.
+    """
+
+    graph: Graph
+    files: tuple[str, ...]
+    sizes: dict[str, int]
+    seed: int
+    steps: int
+    trains: bool
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        read = [inputs.from_file(self.graph, path) for path in self.files]
+        for step in range(self.steps):
+            drawn = 0 if self.trains else step
+            for arrays in read or [inputs.made_up(self.graph, self.sizes, self.seed, drawn)]:
+                yield bind(self.graph, (), arrays)
+
+
+def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[float, bool]:
+    """Run both sides on all inputs; return the seconds, and whether nobody interrupted."""
+    started, is_whole = time.perf_counter(), True
+    operators = sum(not node.is_added for node in comparison.mine.graph.operators)
+    try:
+        with messages.bar("operators", operators * len(fed)) as advance:
+            for feeds in fed:
+                # a step of training begins with what the one before it left
+                if not comparison.run(feeds, advance) and comparison.trains:
+                    break
+    except KeyboardInterrupt:
+        is_whole = False
+    return time.perf_counter() - started, is_whole
+
+
+def _finish(comparison: LockstepComparison, seconds: float, *, is_whole: bool) -> None:
+    """Print what was found, and exit with its code."""
+    report, context = comparison.report, click.get_current_context()
+    if report.findings:
+        _print(comparison, seconds)
+    for failure in comparison.failures:
+        messages.say(f"error: {failure}")
+    if not is_whole:
+        messages.say(f"interrupted in run {comparison.runs - 1}; what was compared until then is told")
+        context.exit(INTERRUPTED)
+    if not report.compared:
+        messages.say("error: nothing was compared")
+        context.exit(FAILED if comparison.failures else REFUSED)
+    if comparison.failures or not report.agrees:
+        context.exit(FAILED)
+
+
+def _print(comparison: LockstepComparison, seconds: float) -> None:
+    report = comparison.report
+    shown = report.findings
+    if len(shown) > _SHOWN and not messages.verbosity():
+        shown = report.bad[:_SHOWN]
+    if shown:
+        report_text.print_table(shown, has_labels=False)
+    print(text.head(comparison, seconds))
+    for line in (*text.outputs(comparison), *report_text.lines(report, len(shown), ())):
+        print(line)

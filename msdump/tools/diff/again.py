@@ -1,0 +1,153 @@
+"""An operator's own error: the golden operator runs once more, on what the leading side's operator read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import MsdumpError
+from msdump.execute.operators.float64.evaluator import Float64Runner
+from msdump.execute.operators.runner import OperatorRunner, is_repeatable
+from msdump.graph.graph import Node
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
+from msdump.graph.order import reads
+from msdump.observer import Array
+from msdump.tools.diff.evidence import distance
+from msdump.tools.diff.lockstep import Ran
+from msdump.tools.diff.pairing import GraphPairing
+from msdump.tools.diff.sides import Side
+from msdump.tools.diff.variants import Engine
+from msdump.tools.judge.evidence import OwnError, TensorEvidence
+from msdump.tools.judge.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class OwnErrors:
+    """The own errors of an operator.
+
+    Attributes:
+        own: Its own error, by output; none where it cannot run again.
+        propagated: Relative distance from the golden output to that of the golden operator on the leading
+            side's inputs, None where it cannot run again.
+    """
+
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+
+
+@dataclass(slots=True)
+class GoldenOperators:
+    """Runs golden operators on the inputs of the leading side.
+
+    Attributes:
+        mine: The leading side.
+        golden: The side whose arithmetic and weights count.
+        limits: What counts as agreement.
+        is_one_model: Whether both sides are forms of one model.
+    """
+
+    mine: Side
+    golden: Side
+    limits: Limits
+    is_one_model: bool
+
+    def of(self, mine: Ran, golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence]) -> OwnErrors:
+        """Return the own errors of an operator.
+
+        Args:
+            mine: The operator.
+            golden: Its counterpart.
+            pair: What belongs together in their graphs.
+            outputs: The evidence of its outputs.
+        """
+        # of one model the operator itself, fused as it is: its counterpart may be a part of a kernel
+        ran = mine if self.is_one_model else golden
+        given = self._given(mine, ran, pair)
+        if given is None or not is_repeatable(ran.node):
+            return OwnErrors()
+        try:
+            results = dict(enumerate(self._results(ran, given)))
+        except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
+            return OwnErrors()
+        own = tuple(self._errors(mine, outputs, results))
+        return OwnErrors(own, _propagated(golden, pair, outputs, results))
+
+    def _results(self, ran: Ran, given: Mapping[str, Any]) -> tuple[Array, ...]:
+        """Run an operator in the golden side's arithmetic.
+
+        Raises:
+            MsdumpError: It refuses its inputs.
+        """
+        side, graph = self.golden, ran.graph
+        if side.variant.engine is Engine.FLOAT64:
+            return Float64Runner(graph).run(ran.node, given)
+        # few operators run again: what their kernels pack does not stay
+        return OperatorRunner(graph, side.arithmetic, side.copies, on=side.runtime).run(ran.node, given)
+
+    def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> dict[str, Any] | None:
+        """Return what the operator reads, by its own names of values; None where that is not known."""
+        arrays = self._read(mine, pair)
+        if not self.is_one_model:
+            arrays = _renamed(mine.node, ran.node, pair, arrays)
+        needed = [name for name in reads(ran.node) if name not in ran.graph.weights]
+        if any(name not in arrays for name in needed):
+            return None
+        variables = (name for name in arrays if name in ran.graph.variables)
+        return {name: arrays[name] for name in (*needed, *variables)}
+
+    def _read(self, mine: Ran, pair: GraphPairing) -> dict[str, np.ndarray]:
+        """Return what an operator read, before it wrote any of it, in the types that the model says."""
+        node, graph = mine.node, mine.graph
+        variables = self.mine.variables() if graph.variables else {}
+        arrays: dict[str, np.ndarray] = {}
+        for name, after, array in zip(node.inputs, node.inputs_after_run, mine.inputs, strict=True):
+            if name in variables:
+                arrays[name] = variables[name]
+            elif name and name == after and array is not None:
+                declared = graph.type_of(pair.values.get(name, name)).dtype
+                arrays[name] = _widened(array) if declared is FLOAT32 else array
+        return arrays
+
+    def _errors(
+        self, mine: Ran, outputs: Sequence[TensorEvidence], results: Mapping[int, Array]
+    ) -> Iterator[OwnError]:
+        for tensor in outputs:
+            own, again = mine.outputs[tensor.slot], results.get(tensor.slot)
+            if own is None or again is None or own.shape != again.shape:
+                continue
+            error = distance(own, again)
+            types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
+            allowed = self.limits.allowed(types, self.limits.precision) or 0.0
+            is_explained = error.is_same or (not error.misplaced and error.distance <= allowed)
+            yield OwnError(tensor.slot, error, allowed, is_explained, self.golden.variant.text)
+
+
+def _renamed(
+    node: Node, golden: Node, pair: GraphPairing, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return arrays by the golden operator's names of what an operator reads."""
+    theirs = {pair.golden_values.get(name, name): name for name in reads(golden)}
+    own = ((pair.values.get(name, name), name) for name in node.inputs if name in arrays)
+    return {theirs[common]: arrays[name] for common, name in own if common in theirs}
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Return an input that a device may hold in a smaller type as float32."""
+    return array.astype(np.float32) if dtypes.from_numpy(array.dtype) in HALVES else array
+
+
+def _propagated(
+    golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence], results: Mapping[int, Array]
+) -> float | None:
+    names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
+    written = dict(zip(names, golden.outputs, strict=True))
+    distances = []
+    for tensor in outputs:
+        array, again = written.get(pair.values.get(tensor.name, tensor.name)), results.get(tensor.slot)
+        if array is not None and again is not None and array.shape == again.shape:
+            distances.append(distance(again, array).distance)
+    return max(distances, default=None)

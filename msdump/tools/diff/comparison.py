@@ -1,0 +1,236 @@
+"""The comparison of two networks: runs of both in lockstep, and the report of all verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msdump.errors import MsdumpError
+from msdump.record import IO
+from msdump.store import names
+from msdump.tools.diff.again import GoldenOperators, OwnErrors
+from msdump.tools.diff.evidence import Observations
+from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, Scope
+from msdump.tools.diff.pairing import Pairing
+from msdump.tools.diff.places import Places
+from msdump.tools.diff.sides import Side
+from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
+from msdump.tools.judge.findings import Report, Uneven
+from msdump.tools.judge.judging import Judge
+from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class OutputError:
+    """An output of the network, beside that of the other side.
+
+    Attributes:
+        iteration: Number of the run.
+        evidence: The tensor and its counterpart.
+    """
+
+    iteration: int
+    evidence: TensorEvidence
+
+
+@dataclass(slots=True)
+class LockstepComparison:
+    """Two networks that run in lockstep, and what is known of them so far.
+
+    Attributes:
+        mine: The side that is examined; it leads.
+        golden: The side that it is compared with.
+        pairing: What belongs together.
+        limits: What counts as agreement.
+        trains: Whether each run is a step of training.
+        report: The verdicts so far.
+        outputs: How far the outputs of the network are apart, run by run.
+        failures: What ended a run of a side before its time, in words.
+        runs: Number of runs so far.
+    """
+
+    mine: Side
+    golden: Side
+    pairing: Pairing
+    limits: Limits
+    trains: bool = False
+    report: Report = field(default_factory=Report)
+    outputs: list[OutputError] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        """List what one of two models lacks."""
+        places = Places(self.golden.graph, 0)
+        self.report.missing += (places.of(node) for node in self.pairing.missing)
+
+    def run(self, inputs: Mapping[str, Any], advance: Callable[[], None] = lambda: None) -> bool:
+        """Run both sides once; return whether both came to their end.
+
+        What was found before an interruption stays in the report.
+
+        Args:
+            inputs: Inputs by name, as ``feeds.bind`` returns them.
+            advance: Called whenever an operator has run on the examined side.
+        """
+        failed = len(self.failures)
+        run = _Run(self, inputs, advance)
+        self.runs += 1
+        run.complete(inputs)
+        return len(self.failures) == failed
+
+
+class _Run:
+    """One run of both sides."""
+
+    def __init__(
+        self, comparison: LockstepComparison, inputs: Mapping[str, Any], advance: Callable[[], None]
+    ) -> None:
+        self._comparison = comparison
+        self._pairing = comparison.pairing
+        self._advance = advance
+        self._iteration = comparison.runs
+        self._places = Places(comparison.mine.graph, comparison.runs, len(comparison.report.findings))
+        self._observations = Observations(comparison.pairing)
+        self._judge = Judge(comparison.limits)
+        self._again = GoldenOperators(
+            comparison.mine, comparison.golden, comparison.limits, comparison.pairing.is_one_model
+        )
+        self._follower = _following(comparison, inputs)
+        self._ran: Counter[str] = Counter()
+        self._alone: Counter[str] = Counter()
+        self._extra: Counter[str] = Counter()
+
+    def complete(self, inputs: Mapping[str, Any]) -> None:
+        """Run both sides to their ends, whichever of them fails."""
+        both, golden = self._comparison, self._comparison.golden
+        try:
+            self._lead(inputs)
+            behind = self._count_extra(self._follower.rest())
+        finally:
+            self._follower.stop()
+        if self._follower.error is not None:
+            both.failures.append(_failure("golden", golden, self._follower.error))
+        elif behind:
+            both.failures.append(f"{behind} operators of golden ran behind it and were compared with nothing")
+        both.report.uneven += self._uneven()
+        both.outputs += self._outputs()
+
+    def _lead(self, inputs: Mapping[str, Any]) -> None:
+        """Run the examined side; where it fails the other one still comes to its end."""
+        both, mine = self._comparison, self._comparison.mine
+        try:
+            mine.run(inputs, OperatorWatch(mine.graph, self._show), trains=both.trains)
+        except MsdumpError as error:
+            both.failures.append(_failure("mine", mine, error))
+
+    def _show(self, mine: Ran) -> None:
+        """Judge an operator of the examined side that has just run."""
+        if mine.node.is_added:
+            return
+        golden = self._counterpart(mine)
+        self._ran[mine.node.name] += 1
+        tensors = self._observations.tensors(mine, golden)
+        if mine.node.bodies:
+            self._leave(mine)
+            return
+        evidence = OperatorEvidence(self._places.next(mine), tensors)
+        if golden is not None:
+            own = self._own(mine, golden, tensors)
+            evidence = replace(evidence, own=own.own, propagated=own.propagated)
+        finding = self._judge.finding(evidence)
+        if golden is None:
+            self._alone[mine.node.name] += 1
+            finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
+        self._comparison.report.add(finding)
+        self._advance()
+
+    def _counterpart(self, mine: Ran) -> Ran | None:
+        pair = self._pairing.graphs.get(mine.graph.index)
+        name = None if pair is None else pair.partners.get(mine.node.name)
+        scope = self._golden_scope(mine.scope)
+        return None if name is None or scope is None else self._follower.until((scope, name))
+
+    def _golden_scope(self, scope: Scope) -> Scope | None:
+        bodies = self._pairing.bodies
+        if any(index not in bodies for index, _ in scope):
+            return None
+        return tuple((bodies[index], number) for index, number in scope)
+
+    def _leave(self, control: Ran) -> None:
+        """Forget what belongs to the bodies of control flow that has run."""
+        scope = self._golden_scope(control.scope)
+        for body in control.node.bodies.values():
+            self._observations.leave(control.scope, body.index)
+            if scope is not None and body.index in self._pairing.bodies:
+                self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
+
+    def _own(self, mine: Ran, golden: Ran, tensors: Iterable[TensorEvidence]) -> OwnErrors:
+        """Return the own errors of an operator whose outputs differ beyond the limits."""
+        outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
+        if not any(map(self._differs, outputs)):
+            return OwnErrors()
+        return self._again.of(mine, golden, self._pairing.graphs[mine.graph.index], outputs)
+
+    def _differs(self, tensor: TensorEvidence) -> bool:
+        error, limits = tensor.error, self._comparison.limits
+        if error is None or error.is_same:
+            return False
+        allowed = limits.allowed((tensor.dtype, tensor.golden_dtype), limits.precision)
+        return allowed is None or not error.distance <= allowed or error.cosine < limits.cosine
+
+    def _why_alone(self, mine: Ran) -> str:
+        pair = self._pairing.graphs.get(mine.graph.index)
+        if pair is None:
+            return "golden has no such branch or loop"
+        if mine.node.name in pair.partners:
+            return "golden did not run it"
+        kernel = pair.kernels.get(mine.node.name)
+        if kernel is not None:
+            return f"inside of golden's kernel {kernel}"
+        return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
+
+    def _count_extra(self, ran: Iterable[Ran]) -> int:
+        """Count golden operators that nobody asked for; return how many of them belong to the main graph."""
+        wanted, count = self._pairing.wanted, 0
+        for each in ran:
+            if each.node.name in wanted and not each.node.bodies:
+                self._extra[each.node.name] += bool(each.scope)
+                count += not each.scope
+        return count
+
+    def _uneven(self) -> Iterator[Uneven]:
+        """Yield the operators of branches and loops that ran more often on one side."""
+        mine = self._comparison.mine.graph
+        for graph in mine.walk():
+            pair = self._pairing.graphs.get(graph.index)
+            if graph is mine or pair is None:
+                continue
+            for node in graph.operators:
+                ran, partner = self._ran[node.name], pair.partners.get(node.name, "")
+                golden = ran - self._alone[node.name] + self._extra[partner]
+                if partner and ran != golden:
+                    yield Uneven(names.sanitize(node.operator.full_name), ran, golden)
+
+    def _outputs(self) -> Iterator[OutputError]:
+        """Yield what was measured of the network's outputs."""
+        for value in self._comparison.mine.graph.results:
+            evidence = self._observations.of(value.name)
+            if evidence is not None:
+                yield OutputError(self._iteration, replace(evidence, name=value.name))
+
+
+def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
+    wanted, golden = both.pairing.wanted, both.golden
+    return Follower(
+        lambda observer: golden.run(inputs, observer, trains=both.trains),
+        golden.graph,
+        lambda ran: ran.node.name in wanted,
+    )
+
+
+def _failure(name: str, side: Side, error: Exception) -> str:
+    return f"{name} ({side.variant.text}): {error}"

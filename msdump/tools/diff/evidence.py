@@ -1,0 +1,178 @@
+"""What lockstep sees of an operator on both sides: its tensors beside golden ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.observer import Array
+from msdump.record import IO
+from msdump.tools.diff.lockstep import Ran, Scope
+from msdump.tools.diff.pairing import GraphPairing, Pairing
+from msdump.tools.judge import errors
+from msdump.tools.judge.errors import TensorError
+from msdump.tools.judge.evidence import TensorEvidence
+from msdump.tools.judge.verdicts import TensorVerdict
+
+_SAME: Final = TensorError(is_same=True)
+_TEXT: Final = "O"  # numpy's kind of arrays of texts
+
+
+@dataclass(slots=True)
+class Observations:
+    """The evidence of one run of both sides, tensor by tensor.
+
+    A tensor is measured once, where it is written; operators that read it take over what was measured.
+    What a body reads is looked for in the graphs around it, too.
+
+    Attributes:
+        pairing: What belongs together.
+    """
+
+    pairing: Pairing
+    _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
+
+    def tensors(self, mine: Ran, golden: Ran | None) -> tuple[TensorEvidence, ...]:
+        """Return the evidence of an operator's tensors, inputs first, and note what its outputs are like.
+
+        Args:
+            mine: The operator on the leading side.
+            golden: Its counterpart, None where it has none.
+        """
+        pair = self.pairing.graphs.get(mine.graph.index)
+        if pair is None:
+            return tuple(_alone(mine))
+        beside = _Beside(pair, golden)
+        known = self._measured.setdefault(mine.scope, {})
+        tensors = []
+        for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
+            tensors.append(self._input(mine, slot, name, array, beside))
+        for slot, name, array in _slots(mine.node.declared_outputs, mine.outputs):
+            known[name] = beside.measured(IO.OUTPUT, slot, name, array)
+            tensors.append(known[name])
+        return tuple(tensors)
+
+    def of(self, name: str) -> TensorEvidence | None:
+        """Return what was measured of a value of the main graph, in any form; None where nothing was."""
+        values, measured = self.pairing.graphs[0].values, self._measured.get((), {})
+        forms = (evidence for form, evidence in measured.items() if values.get(form, form) == name)
+        return measured.get(name) or next(forms, None)
+
+    def leave(self, scope: Scope, body: int) -> None:
+        """Forget the values of a body that has run."""
+        depth = len(scope)
+        for key in [key for key in self._measured if len(key) > depth and key[:depth] == scope]:
+            if key[depth][0] == body:
+                del self._measured[key]
+
+    def _input(self, mine: Ran, slot: int, name: str, array: np.ndarray, beside: _Beside) -> TensorEvidence:
+        evidence = self._known(mine.scope, name)
+        if evidence is None and beside.has_input(name):
+            evidence = beside.measured(IO.INPUT, slot, name, array)
+        if evidence is None:  # another form of a value that was written before, or the same for both sides
+            evidence = self._known(mine.scope, beside.pair.values.get(name, name))
+        if evidence is None:
+            evidence = _unmeasured(array, name, is_one_model=self.pairing.is_one_model)
+        else:
+            self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
+        is_weight = name in mine.graph.weights and name not in mine.graph.variables
+        golden_name = beside.pair.values.get(name, name)
+        return replace(
+            evidence,
+            io=IO.INPUT,
+            slot=slot,
+            is_weight=is_weight and golden_name in beside.pair.golden_weights,
+        )
+
+    def _known(self, scope: Scope, name: str) -> TensorEvidence | None:
+        for depth in range(len(scope), -1, -1):
+            evidence = self._measured.get(scope[:depth], {}).get(name)
+            if evidence is not None:
+                return evidence
+        return None
+
+
+class _Beside:
+    """The tensors of a counterpart, by their common names."""
+
+    def __init__(self, pair: GraphPairing, golden: Ran | None) -> None:
+        self.pair = pair
+        self._tensors: dict[IO, dict[str, np.ndarray]] = {IO.INPUT: {}, IO.OUTPUT: {}}
+        if golden is not None:
+            node, names = golden.node, pair.golden_values
+            for io, values, arrays in (
+                (IO.INPUT, node.inputs_after_run, golden.inputs),
+                (IO.OUTPUT, node.declared_outputs, golden.outputs),
+            ):
+                for _, name, array in _slots(values, arrays):
+                    self._tensors[io][names.get(name, name)] = array
+
+    def has_input(self, name: str) -> bool:
+        return self.pair.values.get(name, name) in self._tensors[IO.INPUT]
+
+    def measured(self, io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
+        """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
+        golden = self._tensors[io].get(self.pair.values.get(name, name))
+        evidence = _described(io, slot, name, array)
+        if golden is None:
+            return replace(evidence, fault=TensorVerdict.UNCHECKED)
+        return _compared(evidence, array, golden)
+
+
+def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
+    """Yield slot, name and array of the tensors among an operator's inputs or outputs."""
+    for slot, (name, array) in enumerate(zip(names, arrays, strict=True)):
+        if name and array is not None:
+            yield slot, name, array
+
+
+def _described(io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
+    return TensorEvidence(io, slot, array.shape, dtypes.from_numpy(array.dtype).name, name=name)
+
+
+def _alone(mine: Ran) -> Iterator[TensorEvidence]:
+    for io, names, arrays in (
+        (IO.INPUT, mine.node.inputs_after_run, mine.inputs),
+        (IO.OUTPUT, mine.node.declared_outputs, mine.outputs),
+    ):
+        for slot, name, array in _slots(names, arrays):
+            yield replace(_described(io, slot, name, array), fault=TensorVerdict.UNCHECKED)
+
+
+def _unmeasured(array: np.ndarray, name: str, *, is_one_model: bool) -> TensorEvidence:
+    """Return the evidence of an input that nobody wrote: a weight or an input of the network."""
+    evidence = _described(IO.INPUT, 0, name, array)
+    if is_one_model:  # both sides read one array, or are fed the same
+        return replace(evidence, golden_dtype=evidence.dtype, error=_SAME)
+    return replace(evidence, fault=TensorVerdict.UNCHECKED)
+
+
+def _compared(evidence: TensorEvidence, mine: np.ndarray, golden: np.ndarray) -> TensorEvidence:
+    """Return a tensor's evidence with how far it is from its counterpart."""
+    evidence = replace(evidence, golden_dtype=dtypes.from_numpy(golden.dtype).name)
+    if mine.shape != golden.shape:
+        note = f"shape {mine.shape} beside {golden.shape}"
+        return replace(evidence, fault=TensorVerdict.SHAPE, note=note)
+    if _TEXT in (mine.dtype.kind, golden.dtype.kind):
+        is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
+        return replace(evidence, error=_SAME) if is_same else replace(evidence, fault=TensorVerdict.DIFFERS)
+    return replace(evidence, error=distance(mine, golden))
+
+
+def distance(mine: np.ndarray, golden: np.ndarray) -> TensorError:
+    """Return how far two tensors of one shape are apart."""
+    if mine is golden or (mine.dtype == golden.dtype and _is_one_memory(mine, golden)):
+        return _SAME
+    return errors.measure(_numeric(mine), _numeric(golden))
+
+
+def _is_one_memory(mine: np.ndarray, golden: np.ndarray) -> bool:
+    return mine.ctypes.data == golden.ctypes.data and mine.strides == golden.strides
+
+
+def _numeric(array: np.ndarray) -> np.ndarray:
+    return array.view(np.uint8) if array.dtype == np.bool_ else array

@@ -1,0 +1,123 @@
+"""``msdump diff``: what it prints, its exit codes, and that it writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import parser, save
+
+from msdump.cli import main
+from msdump.tools.diff.comparison import LockstepComparison
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+OVERFLOWING = """
+net (float[N] x) => (float[N] y) <float k = {300.0}>
+{ big = Mul(x, k) square = Mul(big, big) root = Sqrt(square) y = Div(root, k) }
+"""
+
+
+@pytest.fixture
+def diff(fresh, tmp_path, monkeypatch):
+    """Return a function that runs the command in an empty folder; it writes nothing there."""
+    monkeypatch.chdir(tmp_path)
+    save(parser.parse_model(f"{HEAD} {OVERFLOWING}"), tmp_path / "net.onnx")
+    for name, scale in (("small", 0.5), ("large", 2.0)):
+        np.savez(tmp_path / f"{name}.npz", x=np.full(3, scale, np.float32))
+    before = sorted(tmp_path.iterdir())
+
+    def run(*arguments):
+        result = CliRunner().invoke(main, ["diff", *arguments])
+        assert before == sorted(tmp_path.iterdir())
+        return result
+
+    return run
+
+
+def test_sides_that_agree(diff):
+    """The table shows every operator of a small network, and the exit code is 0."""
+    result = diff(str(GRAPHS / "lenet.onnx"))
+
+    assert 0 == result.exit_code, result.output
+    assert "Default_conv1-Conv2d_Conv2D-op0" in result.stdout
+    assert "on Ascend beside float32" in result.stdout
+    assert "output    output: distance 0.000" in result.stdout
+
+
+def test_the_operator_at_fault_is_named(diff):
+    """Of two inputs one overflows in float16: that operator is told, with its run, and the exit code is 1."""
+    result = diff("net.onnx", "--mine", "Ascend:force_fp16", "--inputs", "small.npz", "--inputs", "large.npz")
+
+    assert 1 == result.exit_code, result.output
+    assert "Default_Mul-op1" in result.stdout
+    assert "NaN or infinities differ at 3 elements in run 1" in result.stdout
+
+
+def test_made_up_inputs_take_sizes_and_seeds(diff):
+    """The same seed gives the same numbers, and a dimension its size."""
+    half = ("net.onnx", "--mine", "Ascend:force_fp16")
+    first, again, other = (
+        diff(*half, "--dim", "N=5", "--seed", seed, "--steps", "2").stdout.partition(" s\n")[2]
+        for seed in ("3", "3", "4")
+    )
+
+    assert first == again
+    assert first != other
+
+
+REFUSALS = {
+    "no model": (("nowhere.onnx",), "cannot be read"),
+    "no variant": (("net.onnx", "--mine", "Ascent"), "did you mean 'Ascend'"),
+    "no GPU": (("net.onnx", "--golden", "GPU"), "no CUDA provider"),
+    "no training": (("net.onnx", "--train"), "describes no training"),
+    "no optimised training": (("net.onnx", "--train", "--mine", "onnxruntime"), "no step of training"),
+    "no file": (("net.onnx", "--inputs", "nowhere.npz"), "nowhere.npz"),
+    "two ways of inputs": (("net.onnx", "--inputs", "small.npz", "--seed", "1"), "--inputs excludes"),
+    "no dimension": (("net.onnx", "--dim", "M=3"), "no dynamic dimension 'M'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_wrong_arguments_are_refused(diff, arguments, expected):
+    """The message tells the fault, the exit code is 2, and nothing is printed as a result."""
+    result = diff(*arguments)
+
+    assert 2 == result.exit_code
+    assert expected in result.stderr
+    assert "" == result.stdout
+
+
+def test_ctrl_c_prints_what_is_known(diff, monkeypatch):
+    """An interruption ends with 130, and the table has the operators until then."""
+    run = LockstepComparison.run
+
+    def interrupted(self, inputs, advance):
+        def after_two():
+            if len(self.report.findings) == 2:
+                raise KeyboardInterrupt
+            advance()
+
+        return run(self, inputs, after_two)
+
+    monkeypatch.setattr(LockstepComparison, "run", interrupted)
+    result = diff(str(GRAPHS / "lenet.onnx"))
+
+    assert 130 == result.exit_code
+    assert "Default_relu-ReLU_ReLU-op0" in result.stdout
+    assert "interrupted in run 0" in result.stderr
+    assert "MaxPool" not in result.stdout
+
+
+def test_a_failing_operator_is_told(diff, tmp_path):
+    """What ran before it is compared all the same; the exit code is 1."""
+    wide = "net (float[N] x, float[M] z) => (float[K] y) { a = Abs(x) y = Mul(a, z) }"
+    (tmp_path / "net.onnx").write_bytes(parser.parse_model(f"{HEAD} {wide}").SerializeToString())
+    result = diff("net.onnx", "--dim", "N=2", "--dim", "M=3")
+
+    assert 1 == result.exit_code
+    assert "Default_Abs-op0" in result.stdout
+    assert "mine (Ascend): operator Default/Mul-op0 failed" in result.stderr
+    assert "golden (float32): operator Default/Mul-op0 failed" in result.stderr
