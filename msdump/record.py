@@ -53,6 +53,33 @@ def lies_below(scope: str, name: str) -> bool:
     return f"{'.'.join(modules)}.".startswith(f"{name}.")
 
 
+def lies_in(name: str, scope: str) -> bool:
+    """Tell whether an operator lies in a scope, given with or without class names, whole or in part.
+
+    >>> name = "Default/network-Net/h-CellList/3-Block/MatMul-op0"
+    >>> [lies_in(name, scope) for scope in ("Default/network-Net", "h.3", "network.h", "3-Other", "h.30")]
+    [True, True, True, False, False]
+    >>> lies_in("Default_network-Net_h-CellList_3-Block_MatMul-op0", "network-Net/h-CellList")
+    True
+    """
+    if "/" not in name:  # spelled as in a file: components cannot be told apart
+        return f"_{scope.strip('/').replace('/', '_').replace('.', '_')}_" in f"_{name.replace('.', '_')}_"
+    wanted, components = _components(scope), name.split("/")[:-1]
+    plain = [component.rpartition("-")[0] or component for component in components]
+    wanted_plain = [part for component in wanted for part in component.split(".")]
+    parts = [part for component in plain for part in component.split(".")]
+    return _holds(components, wanted) or _holds(parts, wanted_plain)
+
+
+def _components(scope: str) -> list[str]:
+    return [component for component in scope.split("/") if component]
+
+
+def _holds(parts: list[str], wanted: list[str]) -> bool:
+    starts = range(len(parts) - len(wanted) + 1)
+    return any(parts[start : start + len(wanted)] == wanted for start in starts)
+
+
 class DevicePart(Protocol):
     """How and where the emulated device holds one tensor; each property is computed when it is read."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from msdump.iterations import IterationSet
-from msdump.record import IO
+from msdump.record import IO, lies_in
 from msdump.selector import KernelPattern, PatternKind
 from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.watch.conditions import Comparison, Role
@@ -110,33 +110,6 @@ class WatchRule:
 def need_of(rules: Iterable[WatchRule]) -> StatisticNeed:
     """Return what one pass over a tensor finds out for some rules."""
     return functools.reduce(operator.or_, (rule.need for rule in rules), NOTHING)
-
-
-def lies_in(name: str, scope: str) -> bool:
-    """Tell whether an operator lies in a scope, given with or without class names, whole or in part.
-
-    >>> name = "Default/network-Net/h-CellList/3-Block/MatMul-op0"
-    >>> [lies_in(name, scope) for scope in ("Default/network-Net", "h.3", "network.h", "3-Other", "h.30")]
-    [True, True, True, False, False]
-    >>> lies_in("Default_network-Net_h-CellList_3-Block_MatMul-op0", "network-Net/h-CellList")
-    True
-    """
-    if "/" not in name:  # spelled as in a file: components cannot be told apart
-        return f"_{scope.strip('/').replace('/', '_').replace('.', '_')}_" in f"_{name.replace('.', '_')}_"
-    wanted, components = _components(scope), name.split("/")[:-1]
-    plain = [component.rpartition("-")[0] or component for component in components]
-    wanted_plain = [part for component in wanted for part in component.split(".")]
-    parts = [part for component in plain for part in component.split(".")]
-    return _holds(components, wanted) or _holds(parts, wanted_plain)
-
-
-def _components(scope: str) -> list[str]:
-    return [component for component in scope.split("/") if component]
-
-
-def _holds(parts: list[str], wanted: list[str]) -> bool:
-    starts = range(len(parts) - len(wanted) + 1)
-    return any(parts[start : start + len(wanted)] == wanted for start in starts)
 
 
 def _matches(pattern: KernelPattern, name: str) -> bool:

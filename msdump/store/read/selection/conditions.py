@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from typing import TYPE_CHECKING, TypeAlias
 
-from msdump.record import IO, lies_below
+from msdump.record import IO, lies_in
 
 if TYPE_CHECKING:
     from msdump.store.read.records import Record
@@ -28,7 +28,8 @@ class Conditions:
     """What is asked of a tensor; what is None asks nothing.
 
     Attributes:
-        scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, that holds the operator.
+        scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, whole or in part, that holds the
+            operator.
         op_type: Operator type; upper and lower case are the same.
         name: Full name of the operator, its last component, its name as files spell it.
         iteration: Number of the iteration.
@@ -109,4 +110,4 @@ def _of_name(expressions: tuple[re.Pattern[str], ...]) -> Predicate:
 
 
 def _in_scope(scope: str) -> Predicate:
-    return lambda record: lies_below(record.scope, scope)
+    return lambda record: lies_in(record.full_name or record.op_name, scope)

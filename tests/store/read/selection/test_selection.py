@@ -53,7 +53,7 @@ def test_everything(lenet):
 @pytest.mark.parametrize(
     ("conditions", "names"),
     [
-        ({"scope": "conv1"}, ["Conv2D-op0"]),
+        ({"scope": "conv1"}, ["Conv2D-op0", "conv1.weight"]),
         ({"scope": "Default/conv2-Conv2d"}, ["Conv2D-op0"]),
         ({"scope": "conv"}, []),
         ({"type": "maxpool"}, ["MaxPool-op0", "MaxPool-op1"]),
