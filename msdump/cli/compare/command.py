@@ -23,7 +23,7 @@ from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.origins import Output
 from msdump.tools.judge.evidence import OperatorPlace
 from msdump.tools.judge.findings import Finding, Report
-from msdump.tools.judge.limits import COSINE, DISTANCES, Limits
+from msdump.tools.judge.limits import COSINE, TYPES, Limits
 from msdump.tools.judge.verdicts import AGREEING, BAD, TensorVerdict
 from msdump.tools.scores import algorithms
 
@@ -55,7 +55,7 @@ from msdump.tools.scores import algorithms
 )
 @click.option(
     "--precision",
-    type=click.Choice(tuple(DISTANCES)),
+    type=click.Choice(tuple(TYPES)),
     help="Coarsest type that either side computed in, where no tensor shows it.",
 )
 @click.option(

@@ -9,7 +9,7 @@ from typing import Final
 from msdump.cli.counts import plural
 from msdump.record import IO
 from msdump.tools.compare.verdict import report as divergence_report
-from msdump.tools.judge import judging
+from msdump.tools.judge import words
 from msdump.tools.judge.findings import Finding, Report, TensorResult
 from msdump.tools.judge.verdicts import TensorVerdict
 
@@ -114,7 +114,7 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
     count = sum(each.place.label == place.label for each in report.findings)
     yield (
         f"first     {place.name} ({place.op_type}){_pass(first)}, operator {place.order} of"
-        f" {count}{directory}: {judging.fault(first)}"
+        f" {count}{directory}: {words.fault(first)}"
     )
     reason = divergence_report.reason(first, first.worst)
     for line in (*([reason] if reason else ()), *origins):

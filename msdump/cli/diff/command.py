@@ -21,7 +21,7 @@ from msdump.tools.diff import variants
 from msdump.tools.diff.comparison import LockstepComparison
 from msdump.tools.diff.pairing import pair_variants
 from msdump.tools.diff.sides import make_side
-from msdump.tools.judge.limits import COSINE, DISTANCES, Limits
+from msdump.tools.judge.limits import COSINE, TYPES, Limits
 from msdump.tools.preview import inputs
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
@@ -57,7 +57,7 @@ _VARIANTS: Final = "; ".join(variants.GRAMMAR)
 )
 @click.option(
     "--precision",
-    type=click.Choice(tuple(DISTANCES)),
+    type=click.Choice(tuple(TYPES)),
     show_default="what the variants compute in",
     help="Coarsest type that either side computes in.",
 )

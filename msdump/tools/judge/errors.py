@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +18,9 @@ from msdump import dtypes
 from msdump.errors import FormatError
 from msdump.tools.judge import lanes
 from msdump.tools.judge.sums import Sums, Unit, blocks
+
+_SHORTER: Final = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16)))
+"""What devices round weights to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,28 @@ def measure(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> TensorEr
         for a, b in blocks(x, y):
             sums.add(a, b)
     return _error(sums)
+
+
+def is_rounding(dumped: np.ndarray, golden: np.ndarray) -> bool:
+    """Tell whether one tensor is the other one, rounded to an element type of fewer bits.
+
+    Files may hold such elements in a longer type.
+
+    >>> is_rounding(np.float32([0.1]).astype("f2").astype("f4"), np.float32([0.1]))
+    True
+    """
+    x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
+    if x.dtype.kind != "f":
+        return False
+    shorter = (kind for kind in _SHORTER if kind.itemsize < x.dtype.itemsize)
+    with np.errstate(all="ignore"):
+        return any(
+            _is_rounded_to(kind, longer, rounded) for kind in shorter for longer, rounded in ((x, y), (y, x))
+        )
+
+
+def _is_rounded_to(kind: np.dtype, longer: np.ndarray, rounded: np.ndarray) -> bool:
+    return all(np.array_equal(a.astype(kind).astype(a.dtype), b) for a, b in blocks(longer, rounded))
 
 
 def _in_one_type(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

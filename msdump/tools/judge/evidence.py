@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from msdump.record import IO
+from msdump.store.read.graphs.operator_graph import ValueSource
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.verdicts import TensorVerdict
 
@@ -61,7 +62,7 @@ class TensorEvidence:
         note: What the numbers do not tell, "" for nothing.
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model.
-        nonfinite: Number of its elements that are NaN or infinite.
+        is_rounded: Whether the two are the same bits once both are rounded to the shorter of their types.
     """
 
     io: IO
@@ -75,7 +76,7 @@ class TensorEvidence:
     note: str = ""
     name: str = ""
     is_weight: bool = False
-    nonfinite: int = 0
+    is_rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,10 @@ class OperatorEvidence:
             the examined side's inputs: what their errors become. None where it did not run again.
         wiring: In words, which input is not what its producer wrote; "" where all are.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        reads: Where its inputs come from, by their numbers; none where no graph tells.
+        arithmetic: Coarsest element types that the examined side and golden compute it in, "" where a side
+            does not tell.
+        is_state: Whether its weights are trained, so that two sound runs may differ in them.
     """
 
     operator: OperatorPlace
@@ -119,3 +124,6 @@ class OperatorEvidence:
     propagated: float | None = None
     wiring: str = ""
     replaces: str = ""
+    reads: tuple[ValueSource, ...] = ()
+    arithmetic: tuple[str, str] = ("", "")
+    is_state: bool = False

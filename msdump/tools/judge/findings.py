@@ -10,7 +10,7 @@ from typing import Final
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.tools.judge.evidence import OperatorPlace, OwnError, TensorEvidence
-from msdump.tools.judge.limits import DISTANCES
+from msdump.tools.judge.limits import TYPES
 from msdump.tools.judge.verdicts import (
     ACCUSING,
     AGREEING,
@@ -240,4 +240,4 @@ def _is_within(tensor: TensorResult, dtype: str) -> bool:
     error = tensor.evidence.error
     if error is None or tensor.limit is None:
         return False
-    return tensor.limit < error.distance <= DISTANCES[dtype]
+    return tensor.limit < error.distance <= TYPES[dtype].distance

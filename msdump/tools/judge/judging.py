@@ -1,140 +1,279 @@
-"""Draws verdicts on tensors and operators from how far tensors are apart."""
+"""Draws verdicts on operators: whose error it is, by the first rule that applies."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump.record import IO
-from msdump.tools.judge.errors import TensorError
-from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
+from msdump.store.read.graphs.operator_graph import SourceKind
+from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.judge.findings import Finding, TensorResult
-from msdump.tools.judge.limits import Limits, coarser
+from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 
-_OF_FAULT: Final = {
-    TensorVerdict.SHAPE: Verdict.SHAPE,
-    TensorVerdict.DTYPE: Verdict.DTYPE,
-    TensorVerdict.UNREADABLE: Verdict.UNREADABLE,
-}
+_Reason = tuple[Verdict, str]
+
+_NOT_COMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
+_UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
+_TIED: Final = 1 / 16  # share of ids that inputs which agree may change; a tie is rare
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """An operator before its verdict.
+
+    Attributes:
+        evidence: What is known of it.
+        finding: The verdicts on its tensors.
+        inputs: Its inputs that were compared; where they were not dumped, the outputs that it reads.
+        outputs: Its outputs that were compared.
+        is_complete: Whether all of its inputs are known.
+    """
+
+    evidence: OperatorEvidence
+    finding: Finding
+    inputs: Sequence[TensorResult]
+    outputs: Sequence[TensorResult]
+    is_complete: bool
+
+    @property
+    def bad_inputs(self) -> list[TensorResult]:
+        """Inputs that differ."""
+        return [each for each in self.inputs if each.is_bad]
+
+    @property
+    def bad_outputs(self) -> list[TensorResult]:
+        """Outputs that differ."""
+        return [each for each in self.outputs if each.is_bad]
+
+    @property
+    def input_distance(self) -> float:
+        """The largest distance of an input, 0 without any."""
+        return _largest(self.inputs)
+
+    @property
+    def output_distance(self) -> float:
+        """The largest distance of an output that differs, 0 without any."""
+        return _largest(self.bad_outputs)
+
+
+@dataclass(slots=True)
 class Judge:
     """Draws verdicts on operators, in the order of the execution.
 
-    A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
-    element type of all tensors so far that the two sides do not have bit for bit the same.
+    Attributes:
+        limits: What counts as agreement.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        """Start at the first operator of a directory."""
-        self._limits = limits
-        self._coarsest = limits.precision
+    limits: Limits
+    _tensors: TensorJudge = field(init=False)
+    _findings: dict[str, Finding] = field(default_factory=dict)
+    _has_differed: bool = False
+
+    def __post_init__(self) -> None:
+        """Start at the first operator."""
+        self._tensors = TensorJudge(self.limits)
 
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
+        place = evidence.operator
         finding = Finding(
-            evidence.operator,
+            place,
             Verdict.UNCHECKED,
-            self.results(evidence.tensors),
+            self._tensors.results(evidence.tensors, evidence.arithmetic),
             own=evidence.own,
             replaces=evidence.replaces,
         )
-        verdict, note = self._verdict(evidence, finding)
-        return replace(finding, verdict=verdict, note=note)
+        verdict, note = self._verdict(self._case(evidence, finding))
+        finding = replace(finding, verdict=verdict, note=note)
+        self._findings[place.full_name or place.name] = finding
+        self._has_differed |= bool(finding.wrong(IO.OUTPUT))
+        return finding
 
-    def results(self, tensors: Iterable[TensorEvidence]) -> tuple[TensorResult, ...]:
-        """Return the verdicts on the tensors of the operator that ran next."""
-        tensors = tuple(tensors)
-        unlike = (tensor for tensor in tensors if tensor.error is None or not tensor.error.is_same)
-        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
-        types = (dtype for tensor in unlike for dtype in (tensor.dtype, tensor.golden_dtype))
-        self._coarsest = coarser(self._coarsest, *types)
-        return tuple(map(self._result, tensors))
+    def written(self, name: str, slot: int) -> TensorResult | None:
+        """Return the verdict on an output that was written before.
 
-    def _result(self, evidence: TensorEvidence) -> TensorResult:
-        error = evidence.error
+        Args:
+            name: Full name of the operator.
+            slot: Number of the output.
+        """
+        finding = self._findings.get(name)
+        outputs = () if finding is None else finding.tensors
+        return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
+
+    def _case(self, evidence: OperatorEvidence, finding: Finding) -> _Case:
+        inputs = {each.slot: each for each in finding.inputs if each.verdict not in _NOT_COMPARED}
+        outputs = [each for each in finding.outputs if each.verdict not in _NOT_COMPARED]
+        unknown = not evidence.reads and not inputs
+        for slot, source in enumerate(evidence.reads):
+            if slot not in inputs and source.kind is SourceKind.OPERATOR:
+                written = self.written(source.name, source.slot)
+                if written is None or written.verdict in _NOT_COMPARED:
+                    unknown = True
+                else:
+                    inputs[slot] = written
+        return _Case(evidence, finding, [*inputs.values()], outputs, not unknown)
+
+    def _verdict(self, case: _Case) -> _Reason:
+        rules = (self._alone, self._weight, self._unfit, self._own, self._sound, self._nonfinite)
+        reasons = (rule(case) for rule in rules)
+        return next(filter(None, reasons), None) or self._differing(case)
+
+    def _alone(self, case: _Case) -> _Reason | None:
+        """Judge an operator none of whose outputs has a counterpart."""
+        if case.outputs:
+            return None
+        states = {each.verdict for each in case.finding.tensors}
+        if case.evidence.replaces and TensorVerdict.UNCHECKED in states:
+            return (
+                Verdict.REPLACED,
+                f"in the place of {case.evidence.replaces}, whose outputs have other shapes",
+            )
+        if case.evidence.wiring:
+            return Verdict.OWN, case.evidence.wiring
+        if TensorVerdict.UNREADABLE in states:
+            unreadable = (each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE)
+            return Verdict.UNREADABLE, next(unreadable).note
+        return None if case.inputs else (Verdict.UNCHECKED, "")
+
+    def _weight(self, case: _Case) -> _Reason | None:
+        """Judge a weight: bits count, but of a trained one what its limits say."""
+        for each in case.inputs:
+            tensor = each.evidence
+            if not tensor.is_weight or tensor.error is None:
+                continue
+            is_same = tensor.error.is_same or tensor.is_rounded
+            if each.is_bad or not (is_same or case.evidence.is_state):
+                name = f" {tensor.name}" if tensor.name else ""
+                return (
+                    Verdict.WEIGHT,
+                    f"input {each.slot}{name} differs (distance {tensor.error.distance:.2g})",
+                )
+        return None
+
+    def _unfit(self, case: _Case) -> _Reason | None:
+        """Judge an output of another shape or kind of elements."""
+        unfit = next((each for each in case.bad_outputs if each.verdict in _UNFIT), None)
+        if unfit is None:
+            return None
+        if any(each.verdict in _UNFIT for each in case.inputs):
+            return Verdict.INHERITED, unfit.note
+        return _UNFIT[unfit.verdict], unfit.note
+
+    def _own(self, case: _Case) -> _Reason | None:
+        """Judge an operator that reads the wrong tensor, or that ran again and gave something else."""
+        if case.evidence.wiring:
+            return Verdict.OWN, case.evidence.wiring
+        own = next((each for each in case.evidence.own if not each.is_explained), None)
+        if own is None:
+            return None
+        note = f"; {own.note}" if own.note else ""
+        return (
+            Verdict.OWN,
+            (
+                f"own error {own.error.distance:.2g} in {own.arithmetic}, rounding explains"
+                f" {own.allowed:.2g}{note}"
+            ),
+        )
+
+    @staticmethod
+    def _sound(case: _Case) -> _Reason | None:
+        """Judge an operator whose outputs do not differ."""
+        if case.bad_outputs:
+            return None
+        if case.bad_inputs:
+            return (Verdict.HEALED if case.outputs else Verdict.INHERITED), ""
+        tensors = (*case.inputs, *case.outputs)
+        is_equal = all(each.verdict is TensorVerdict.EQUAL for each in tensors)
+        return (Verdict.EQUAL if is_equal else Verdict.AGREES), ""
+
+    def _nonfinite(self, case: _Case) -> _Reason | None:
+        """Judge NaN and infinities that only one side has."""
+        outputs = [each for each in case.bad_outputs if _misplaced(each)]
+        if not outputs:
+            return None
+        inputs = [each for each in case.inputs if _misplaced(each)]
+        if inputs:
+            return Verdict.INHERITED, f"NaN or infinities of {self._origin(case, inputs[0])} passed on"
+        if case.evidence.own:
+            return Verdict.INHERITED, "NaN or infinities begin here, as its inputs make them"
+        if not case.is_complete and self._has_differed:
+            return Verdict.INHERITED, outputs[0].note
+        return Verdict.NONFINITE, outputs[0].note
+
+    def _differing(self, case: _Case) -> _Reason:
+        """Judge an operator with an output that differs."""
+        if case.bad_inputs:
+            worst = max(case.bad_inputs, key=lambda each: each.badness)
+            return self._passed_on(case), f"from {self._origin(case, worst)}"
+        if not case.is_complete and self._has_differed and not case.evidence.own:
+            return Verdict.INHERITED, "its inputs were not compared"
+        if case.evidence.own:  # explained by rounding, else its own
+            return self._passed_on(case, Verdict.ACCUMULATED), ""
+        if case.evidence.replaces:
+            return Verdict.REPLACED, f"in the place of {case.evidence.replaces}"
+        if self._is_drift(case):
+            return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
+        return Verdict.OWN, ""
+
+    def _passed_on(self, case: _Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
+        """Return whether an operator's error is what its inputs' errors become, or more than that."""
+        propagated = case.evidence.propagated
+        distance = case.output_distance if propagated is None else propagated
+        is_amplified = 0 < case.input_distance * self.limits.gain < distance
+        return Verdict.AMPLIFIED if is_amplified else inherited
+
+    def _is_drift(self, case: _Case) -> bool:
+        """Tell whether inputs that agree, but not bit for bit, explain outputs beyond the limit."""
+        if not case.input_distance:
+            return False
+        return all(self._is_explained(case, each) for each in case.bad_outputs)
+
+    def _is_explained(self, case: _Case, output: TensorResult) -> bool:
+        error = output.evidence.error
         if error is None:
-            return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
-        types = (evidence.dtype, evidence.golden_dtype)
-        limit = self._limits.allowed(types, self._coarsest)
-        remarks = (*_remarks(error), *_unlike(types), evidence.note)
-        return TensorResult(
-            evidence, self._tensor_verdict(error, types, limit), "; ".join(filter(None, remarks)), limit
-        )
+            return False
+        if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
+            count = max(1, _count(output))
+            return error.changed <= max(1.0, _TIED * count)
+        if error.distance <= self.limits.growth * case.input_distance:
+            return True
+        norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
+        return case.evidence.operator.op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
-    def _tensor_verdict(
-        self, error: TensorError, types: tuple[str, str], limit: float | None
-    ) -> TensorVerdict:
-        if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
-            return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
-        if limit is None or error.misplaced:
-            return TensorVerdict.DIFFERS
-        is_near = error.distance <= limit and error.cosine >= self._limits.cosine
-        return TensorVerdict.AGREES if is_near else TensorVerdict.DIFFERS
-
-    def _verdict(self, evidence: OperatorEvidence, finding: Finding) -> tuple[Verdict, str]:
-        inputs, outputs = (
-            [each for each in finding.of(io) if each.verdict is not TensorVerdict.UNCHECKED] for io in IO
-        )
-        wrong_inputs = [each for each in inputs if each.is_bad]
-        if evidence.wiring:
-            return Verdict.OWN, evidence.wiring
-        weight = next((each for each in wrong_inputs if each.evidence.is_weight), None)
-        if weight is not None:
-            return Verdict.WEIGHT, f"input {weight.slot} {weight.evidence.name}".rstrip()
-        wrong_outputs = [each for each in outputs if each.is_bad]
-        if not wrong_outputs:
-            return _sound(inputs, outputs), ""
-        if wrong_inputs:
-            return Verdict.INHERITED, ""
-        worst = max(wrong_outputs, key=lambda each: each.badness)
-        return _OF_FAULT.get(worst.verdict, Verdict.OWN), ""
+    def _origin(self, case: _Case, tensor: TensorResult) -> str:
+        """Return in words where an input comes from."""
+        reads = case.evidence.reads
+        name = reads[tensor.slot].name if tensor.slot < len(reads) else ""
+        return f"input {tensor.slot}{f', {name}' if name else ''}"
 
 
-def _sound(inputs: Sequence[TensorResult], outputs: Sequence[TensorResult]) -> Verdict:
-    """Return the verdict on an operator whose outputs do not differ."""
-    if any(each.is_bad for each in inputs):
-        return Verdict.HEALED if outputs else Verdict.INHERITED
-    if not (inputs or outputs):
-        return Verdict.UNCHECKED
-    is_equal = all(each.verdict is TensorVerdict.EQUAL for each in (*inputs, *outputs))
-    return Verdict.EQUAL if is_equal else Verdict.AGREES
+NONEXPANSIVE: Final = frozenset(
+    {
+        *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
+        *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
+    }
+)
+"""Types whose output moves no further than their inputs together, in absolute numbers.
+
+Where the output is small beside the inputs, as a difference of nearly equal tensors is, its relative distance
+tells nothing. Broadcast inputs move more elements than they have; their distance counts less, not more."""
 
 
-def fault(finding: Finding) -> str:
-    """Return the fault of an operator in words, such as "output 0 differs, its inputs agree"."""
-    # What differs comes first; where only inputs do, the outputs' agreement is the remark.
-    parts = [_state(side, finding.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
-    return ", ".join(parts if finding.wrong(IO.OUTPUT) else reversed(parts))
+def _largest(tensors: Sequence[TensorResult]) -> float:
+    errors = (each.evidence.error for each in tensors)
+    return max((error.distance for error in errors if error is not None), default=0.0)
 
 
-def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
-    bad = [each for each in tensors if each.is_bad]
-    if bad:
-        differs = any(each.verdict in {TensorVerdict.DIFFERS, TensorVerdict.DTYPE} for each in bad)
-        # inputs that the operator writes stand behind its outputs
-        own = [str(each.slot) for each in bad if each.io is side]
-        slots = ", ".join((*own, *(f"{each.io} {each.slot}" for each in bad if each.io is not side)))
-        is_plural = len(bad) > 1
-        # "already": an input that differs was wrong before this operator ran.
-        verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"
-        return f"{side}{'s' * is_plural} {slots} {verb}{' already' * (differs and side is IO.INPUT)}"
-    distances = [each.evidence.error.distance for each in tensors if each.evidence.error is not None]
-    if distances:
-        return f"its {side}s agree{f' (distance {max(distances):.2g})' if max(distances) else ''}"
-    return f"its {side}s were not compared"
+def _misplaced(tensor: TensorResult) -> int:
+    return 0 if tensor.evidence.error is None else tensor.evidence.error.misplaced
 
 
-def _remarks(error: TensorError) -> Iterator[str]:
-    if error.misplaced:
-        yield f"NaN or infinities differ at {error.misplaced:,} element{'s' * (error.misplaced > 1)}"
-    elif math.isnan(error.cosine):
-        yield "golden is zero" if math.isinf(error.distance) else "mine is zero"
-
-
-def _unlike(types: tuple[str, str]) -> Iterator[str]:
-    if types[0] != types[1]:
-        yield f"{types[0]} beside {types[1]}"
+def _count(tensor: TensorResult) -> int:
+    count = 1
+    for size in tensor.evidence.shape:
+        count *= size
+    return count

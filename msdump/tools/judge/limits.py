@@ -2,32 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class TypeLimits:
+    """What tensors of an element type that agree may differ by.
+
+    Attributes:
+        distance: Largest relative Euclidean distance.
+        ulps: Units of the last place; tensors all of whose elements are so near agree whatever their
+            distance, which denormal numbers make large.
+        rounding: Largest relative distance that one operator's own rounding explains.
+        source: Where the distance is from.
+    """
+
+    distance: float
+    ulps: float
+    rounding: float
+    source: str
+
+
+_KIT: Final = "the vendor's Accuracy Test Kit, for a single operator"  # single_benchmark_config.py
+_CLOSE: Final = "PyTorch's `assert_close`"
+_EPSILON: Final = "its epsilon"
+
+# float16: four times its epsilon, as the vendor's tests of chains of operators allow; rounded behind each of
+# 360 operators, a tensor is about so far off. With each type of 16 bits and more, 2 % of noise on a weight
+# still shows. Rounding: 64 epsilons of float32 and float64 are the error of a sum of some thousand terms of
+# one sign that is added one by one; the shorter types are rounded once or twice, from a longer sum.
+TYPES: Final[Mapping[str, TypeLimits]] = {
+    "float64": TypeLimits(1e-7, 2, 2**-46, _CLOSE),
+    "complex128": TypeLimits(1e-7, 2, 2**-46, _CLOSE),
+    "float32": TypeLimits(2**-13, 2, 2**-17, _KIT),
+    "complex64": TypeLimits(2**-13, 2, 2**-17, _KIT),
+    "float16": TypeLimits(2**-8, 2, 2**-9, "four times its epsilon: many operators that round"),
+    "bfloat16": TypeLimits(2**-6, 2, 2**-7, _CLOSE),
+    "float8_e4m3fn": TypeLimits(2**-3, 1, 2**-3, _KIT),
+    "float8_e4m3fnuz": TypeLimits(2**-3, 1, 2**-3, _KIT),
+    "float8_e5m2": TypeLimits(2**-2, 1, 2**-2, _KIT),
+    "float8_e5m2fnuz": TypeLimits(2**-2, 1, 2**-2, _KIT),
+    "float4_e2m1": TypeLimits(2**-1, 1, 2**-1, _EPSILON),
+}
+"""Limits of the types that are rounded, the finest first; elements of all others must be the same."""
 
 COSINE: Final = 0.99
 """Least cosine similarity; msprobe, msaccucmp's advisor and the vendor's guides flag what is below."""
 
-# Largest relative Euclidean distance. float32 and the 8-bit types: the mean relative error that the vendor's
-# Accuracy Test Kit allows a single operator (single_benchmark_config.py). float64, bfloat16: the rtol of
-# torch.testing.assert_close. float16: four times its epsilon, as the vendor's tests of chains of operators
-# allow; rounded behind each of 360 operators, a tensor is about so far off. With each of those of 16 bits
-# and more, 2 % of noise on a weight still shows.
-DISTANCES: Final = {
-    "float64": 1e-7,
-    "complex128": 1e-7,
-    "float32": 2**-13,
-    "complex64": 2**-13,
-    "float16": 2**-8,
-    "bfloat16": 2**-6,
-    "float8_e4m3fn": 2**-3,
-    "float8_e4m3fnuz": 2**-3,
-    "float8_e5m2": 2**-2,
-    "float8_e5m2fnuz": 2**-2,
-    "float4_e2m1": 2**-1,
-}
-"""Largest relative Euclidean distance of the types that are rounded; all others must be the same."""
+PEAK: Final = 64.0
+"""Largest difference of an element, relative to the largest golden one: so many times the largest distance.
+
+An error that is spread over a tensor as rounding spreads it stays below four times; a single element
+that is far off is a fault however many sound ones surround it."""
+
+GROWTH: Final = 8.0
+"""How many times the distance of agreeing inputs an output may differ and still be a slow drift.
+
+Sums that cancel lose three bits as a rule."""
+
+GAIN: Final = 16.0
+"""How many times the distance of its inputs an operator's output inherits; beyond, it amplifies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +75,19 @@ class Limits:
         distance: Largest relative Euclidean distance, None: by the element type.
         precision: Coarsest element type that either side computed in from the start, "" where
             only the tensors tell.
+        peak: Largest difference of an element, in largest distances.
+        growth: Largest distance of an output beside agreeing inputs that accuses nobody, in theirs.
+        gain: Largest distance of an output that is inherited, in those of the inputs.
+        types: Limits by element type.
     """
 
     cosine: float = COSINE
     distance: float | None = None
     precision: str = ""
+    peak: float = PEAK
+    growth: float = GROWTH
+    gain: float = GAIN
+    types: Mapping[str, TypeLimits] = field(default_factory=lambda: TYPES)
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest distance of two tensors, None where they must be the same.
@@ -59,7 +103,12 @@ class Limits:
             return self.distance
         # Types that are not rounded have to be the same, whatever they were computed from.
         own = coarser("", *dtypes)
-        return DISTANCES[coarser(own, coarsest)] if own else None
+        return self.types[coarser(own, coarsest)].distance if own else None
+
+    def units(self, dtypes: Iterable[str]) -> float:
+        """Return how many units of the last place the elements of two tensors may differ."""
+        own = coarser("", *dtypes)
+        return self.types[own].ulps if own else 0.0
 
 
 def coarser(*dtypes: str) -> str:
@@ -68,4 +117,8 @@ def coarser(*dtypes: str) -> str:
     >>> coarser("float32", "float16", "int8"), coarser("int32")
     ('float16', '')
     """
-    return max((dtype for dtype in dtypes if dtype in DISTANCES), key=DISTANCES.__getitem__, default="")
+    return max((dtype for dtype in dtypes if dtype in TYPES), key=_COARSENESS.__getitem__, default="")
+
+
+# By the table, whatever limits a user sets; equal ones in the table's order.
+_COARSENESS: Final = {name: (limits.distance, -place) for place, (name, limits) in enumerate(TYPES.items())}

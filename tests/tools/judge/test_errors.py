@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from msdump import dtypes
 from msdump.tools.judge.errors import TensorError, measure
-from msdump.tools.judge.limits import DISTANCES, Limits, coarser
+from msdump.tools.judge.limits import TYPES, Limits, coarser
 
 _SHAPES = arrays.array_shapes(max_dims=3, max_side=5)
 _VALUES = st.floats(-100, 100, width=16)
@@ -121,12 +121,12 @@ def test_tensors_of_zeros(dumped, golden, distance):
 def test_each_float_has_a_limit_that_a_noisy_weight_passes():
     """Every rounded type has its limit; with those of 16 bits and more 2 % of noise shows."""
     floats = {row.name for row in dtypes.DTYPES if row.name.startswith(("float", "bfloat", "complex"))}
-    usual = [DISTANCES[name] for name in ("float64", "float32", "float16", "bfloat16")]
+    usual = [TYPES[name].distance for name in ("float64", "float32", "float16", "bfloat16")]
 
-    assert floats - {"float8_e8m0"} == DISTANCES.keys()
+    assert floats - {"float8_e8m0"} == TYPES.keys()
     assert sorted(usual) == usual
     assert 0.02 > usual[-1]
-    assert 1e-3 >= DISTANCES["float32"]
+    assert 1e-3 >= TYPES["float32"].distance
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_each_float_has_a_limit_that_a_noisy_weight_passes():
 )
 def test_coarsest_type_decides(limits, types, coarsest, expected):
     """The coarsest type that took part decides; integers and truth values must be the same."""
-    assert (None if expected is None else DISTANCES[expected]) == limits.allowed(types, coarsest)
+    assert (None if expected is None else TYPES[expected].distance) == limits.allowed(types, coarsest)
 
 
 def test_given_distance_beats_every_type():

@@ -23,6 +23,7 @@ from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorE
 from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.judging import Judge
 from msdump.tools.judge.limits import Limits, coarser
+from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms
@@ -94,7 +95,7 @@ def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
         )
     else:
         compared = _measured(compared, dumped_array, golden_array)
-    return Judge(limits).results((compared,))[0]
+    return TensorJudge(limits).results((compared,))[0]
 
 
 def _compared_execution(

@@ -384,7 +384,7 @@ class TestFiles:
             (SHORT * np.float32(1.00001), (), 0, "agrees"),
             (SHORT * np.float32(1.1), ("--distance", 0.2), 0, "agrees"),
             (SHORT.reshape(2, 3), (), 1, "shape (shape (6,) beside (2, 3))"),
-            (SHORT > 2, (), 1, "differs (float32 beside bool)"),
+            (SHORT > 2, (), 1, "dtype (float32 beside bool)"),
         ],
         ids=["same", "rounded", "distance", "shape", "types"],
     )

@@ -1,0 +1,101 @@
+"""Draws verdicts on tensors: whether they agree, by the limits of what they were computed in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msdump.tools.judge.errors import TensorError
+from msdump.tools.judge.evidence import TensorEvidence
+from msdump.tools.judge.findings import TensorResult
+from msdump.tools.judge.limits import Limits, coarser
+from msdump.tools.judge.verdicts import TensorVerdict
+
+_KINDS: Final = ("float", "bfloat", "complex", "int", "uint", "bool")
+
+
+class TensorJudge:
+    """Draws verdicts on tensors, in the order of the execution.
+
+    A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
+    element type of all tensors so far that the two sides do not have bit for bit the same, and of what only
+    one of the two sides computed in.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """Start at the first operator."""
+        self._limits = limits
+        self._coarsest = limits.precision
+
+    def results(
+        self, tensors: Iterable[TensorEvidence], arithmetic: tuple[str, str] = ("", "")
+    ) -> tuple[TensorResult, ...]:
+        """Return the verdicts on the tensors of the operator that ran next.
+
+        Args:
+            tensors: Its tensors.
+            arithmetic: Coarsest types that the examined side and golden compute it in, "" where one does
+                not tell.
+        """
+        tensors = tuple(tensors)
+        unlike = (tensor for tensor in tensors if tensor.error is None or not tensor.error.is_same)
+        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
+        types = (dtype for tensor in unlike for dtype in (tensor.dtype, tensor.golden_dtype))
+        # Where both sides compute in the same type they round alike.
+        computed = arithmetic if arithmetic[0] != arithmetic[1] else ()
+        self._coarsest = coarser(self._coarsest, *types, *computed)
+        return tuple(map(self._result, tensors))
+
+    def _result(self, evidence: TensorEvidence) -> TensorResult:
+        error = evidence.error
+        if error is None:
+            return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
+        types = (evidence.dtype, evidence.golden_dtype)
+        limit = self._limits.allowed(types, self._coarsest)
+        remarks = (*_remarks(error), *_unlike(types), evidence.note)
+        return TensorResult(
+            evidence, self._verdict(error, types, limit), "; ".join(filter(None, remarks)), limit
+        )
+
+    def _verdict(self, error: TensorError, types: tuple[str, str], limit: float | None) -> TensorVerdict:
+        if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
+            return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
+        if _are_of_other_kinds(*types):
+            return TensorVerdict.DTYPE
+        if limit is None or error.misplaced:
+            return TensorVerdict.DIFFERS
+        is_near = (
+            error.distance <= limit
+            and error.cosine >= self._limits.cosine
+            and error.scaled <= limit * self._limits.peak
+        )
+        is_rounding = 0 < error.ulps <= self._limits.units(types)
+        return TensorVerdict.AGREES if is_near or is_rounding else TensorVerdict.DIFFERS
+
+
+def _are_of_other_kinds(dtype: str, golden_dtype: str) -> bool:
+    kinds = {_kind(dtype), _kind(golden_dtype)}
+    return len(kinds) > 1 and "" not in kinds
+
+
+def _kind(dtype: str) -> str:
+    """Return the kind of numbers of an element type, "" of one that is not known.
+
+    >>> _kind("bfloat16"), _kind("uint8"), _kind("bool"), _kind("99")
+    ('float', 'int', 'bool', '')
+    """
+    kind = next((kind for kind in _KINDS if dtype.startswith(kind)), "")
+    return {"bfloat": "float", "uint": "int"}.get(kind, kind)
+
+
+def _remarks(error: TensorError) -> Iterator[str]:
+    if error.misplaced:
+        yield f"NaN or infinities differ at {error.misplaced:,} element{'s' * (error.misplaced > 1)}"
+    elif math.isnan(error.cosine):
+        yield "golden is zero" if math.isinf(error.distance) else "mine is zero"
+
+
+def _unlike(types: tuple[str, str]) -> Iterator[str]:
+    if types[0] != types[1]:
+        yield f"{types[0]} beside {types[1]}"
