@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "diff": "Run two variants of a model in lockstep, and name the operators whose fault it is.",
     "show": "Print the tree of a dump, and a tensor of it.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
+    "watch": "Check watch rules on the tensors of a dump.",
     "overflow": "Tell which operators of a dump overflowed.",
 }
 """First sentence of every command's help; it is ``command`` in the module of its name, ``-`` as ``_``."""

@@ -85,7 +85,8 @@ _STATE: Final = frozenset(
 )
 """First components of names that parameters of an optimizer have, which are no weights."""
 
-_GRADIENTS: Final = "Gradients"
+GRADIENTS: Final = "Gradients"
+"""First component of the full names of a backward graph's operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def subject(
         is_loss: The model says that it is the loss.
     """
     roles = set()
-    is_backward = name.startswith(_GRADIENTS)
+    is_backward = name.startswith(GRADIENTS)
     weight_slot, gradient_slot = _OPTIMIZERS.get(op_type, (-1, -1))
     is_state_of_optimizer = op_type == PARAMETER and is_state(name)
     if (io is IO.INPUT and slot == weight_slot) or (is_weight and not is_state_of_optimizer):

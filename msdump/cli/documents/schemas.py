@@ -19,6 +19,7 @@ from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
 from msdump.cli.documents.run import RunDocument
 from msdump.cli.documents.show import ShowDocument
+from msdump.cli.documents.watch import WatchDocument
 
 DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "check": CheckDocument,
@@ -27,6 +28,7 @@ DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "overflow": OverflowDocument,
     "run": RunDocument,
     "show": ShowDocument,
+    "watch": WatchDocument,
 }
 """The document of each command that takes ``--json``."""
 

@@ -1,0 +1,289 @@
+"""The tensors of a finished dump, in the order of iterations and ranks, as rules look at them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import DumpReadError
+from msdump.plan import OperatorStatistic
+from msdump.record import IO
+from msdump.statistics.passes import is_measurable, measure
+from msdump.statistics.totals import StatisticNeed
+from msdump.store.layouts import PathKind
+from msdump.store.read.cells import Cell, Row
+from msdump.store.read.graphs import ir
+from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind, ValueForm
+from msdump.store.read.operator_files import OperatorRecord
+from msdump.store.read.ranks import Rank, RankGraph
+from msdump.store.read.reader import Dump
+from msdump.store.read.records import Record
+from msdump.store.read.tensor_directories import Iteration
+from msdump.watch.known import Known
+from msdump.watch.quantities import Seen
+from msdump.watch.subjects import GRADIENTS, PARAMETER, WatchedTensor, subject
+from msdump.watch.watch import Sighting
+
+_log = logging.getLogger("msdump.tools")
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "Max Value": "high",
+    "Min Value": "low",
+    "Avg Value": "mean",
+    "L2Norm Value": "norm",
+    "Count": "count",
+    "Negative Zero Count": "negative",
+    "Positive Zero Count": "positive",
+    "Zero Count": "zero",
+    "NaN Count": "nan",
+    "Negative Inf Count": "negative_inf",
+    "Positive Inf Count": "positive_inf",
+    OperatorStatistic.MAX: "high",
+    OperatorStatistic.MIN: "low",
+    OperatorStatistic.AVG: "mean",
+    OperatorStatistic.L2NORM: "norm",
+    OperatorStatistic.NAN: "nan",
+    OperatorStatistic.NEGATIVE_INF: "negative_inf",
+    OperatorStatistic.POSITIVE_INF: "positive_inf",
+}
+"""Field of ``Known`` by the title of a column, of ``statistic.csv`` and of the csv file of an operator."""
+
+_DIGESTS: Final = ("SHA1", "MD5", "Hash")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFile:
+    """A tensor of a finished dump, or the row of its statistics.
+
+    Attributes:
+        subject: What rules select it by.
+        sighting: When and where it was written.
+        place: Tells it from tensors of other networks and graphs with the same name.
+        path: Its file, for messages.
+        source: The line of the program that made its operator, "" where the dump does not tell.
+        see: Returns what it holds, once it is known what has to be found out; may raise DumpReadError and
+            FormatError.
+    """
+
+    subject: WatchedTensor
+    sighting: Sighting
+    place: str
+    path: str
+    source: str
+    see: Callable[[StatisticNeed], Seen] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class DumpedFolder:
+    """An iteration with what the dump tells of its graph."""
+
+    iteration: Iteration
+    number: int
+    rank: int
+    place: str
+    graph: OperatorGraph | None
+
+
+def groups(dump: Dump) -> Iterator[list[DumpedFolder]]:
+    """Yield the directories of each iteration of each rank together, iterations in order."""
+    folders = sorted((*_of_ranks(dump), *_of_models(dump)), key=_order)
+    for _, same in itertools.groupby(folders, _order):
+        yield [*same]
+
+
+def _order(folder: DumpedFolder) -> tuple[int, int]:
+    return folder.number, folder.rank
+
+
+def _of_ranks(dump: Dump) -> Iterator[DumpedFolder]:
+    for rank in dump.ranks.values():
+        for network in rank.networks.values():
+            for graph in network.graphs.values():
+                described = _graph(rank, graph)
+                for number, iteration in graph.iterations.items():
+                    yield DumpedFolder(
+                        iteration, number, rank.number, f"{network.name}/{graph.number}", described
+                    )
+
+
+def _graph(rank: Rank, graph: RankGraph) -> OperatorGraph | None:
+    path = rank.graph_file(PathKind.IR, graph.number)
+    if path is None:
+        return None
+    try:
+        return ir.read(path)
+    except DumpReadError as error:  # tensors can be looked at without it
+        _log.warning("%s; weights and source lines are not known", error)
+        return None
+
+
+def _of_models(dump: Dump) -> Iterator[DumpedFolder]:
+    for model in dump.models:
+        for iteration in model.iterations:
+            key = iteration.key
+            number = iteration.number if key.step is None else key.step
+            rank = model.device if key.rank is None else key.rank
+            yield DumpedFolder(iteration, number, rank, f"{model.name}/{model.model_id}", None)
+
+
+def tensors(folders: list[DumpedFolder]) -> Iterator[WatchedFile]:
+    """Yield the tensors in the directories of one iteration of one rank by time, files before rows.
+
+    Raises:
+        DumpReadError: A directory or a table in it cannot be read.
+    """
+    found: list[WatchedFile] = []
+    for folder in folders:
+        found += _tensors(folder)
+    yield from sorted(found, key=lambda tensor: tensor.sighting.time)
+
+
+def _tensors(folder: DumpedFolder) -> Iterator[WatchedFile]:
+    records = folder.iteration.records
+    has_parameters = any(record.is_parameter for record in records)
+    filed = set()
+    for record in records:
+        filed.add((record.op_type, record.op_name, record.io, record.slot))
+        yield _of_record(folder, record, has_parameters=has_parameters)
+    for row in folder.iteration.statistics:
+        name = (str(row.get("Op Type")), str(row.get("Op Name")))
+        side = IO(str(row.get("IO"))) if row.get("IO") in {*IO} else IO.OUTPUT
+        if (*name, side, _whole(row.get("Slot"))) not in filed:  # whose elements are there, too
+            yield _of_row(folder, *name, row, has_parameters=has_parameters)
+    for operator, rows in folder.iteration.operator_statistics.items():
+        for row in rows:
+            described = {**row, "Timestamp": operator.timestamp}
+            yield _of_row(folder, operator.op_type, operator.op_name, described, has_parameters=False)
+
+
+def _of_record(folder: DumpedFolder, record: Record, *, has_parameters: bool) -> WatchedFile:
+    name = record.full_name or record.op_name
+    return WatchedFile(
+        _subject(folder, record.op_type, name, record.io, record.slot, has_parameters=has_parameters),
+        Sighting(folder.number, folder.rank, record.pass_number, record.timestamp),
+        folder.place,
+        record.path,
+        _source(folder, name),
+        functools.partial(_see, record),
+    )
+
+
+def _of_row(
+    folder: DumpedFolder, op_type: str, op_name: str, row: Row, *, has_parameters: bool
+) -> WatchedFile:
+    operator = None if folder.graph is None else folder.graph.find(op_name)
+    name = op_name if operator is None else operator.full_name
+    io, slot = _side(row)
+    return WatchedFile(
+        _subject(folder, op_type, name, io, slot, has_parameters=has_parameters),
+        Sighting(folder.number, folder.rank, 0, _whole(row.get("Timestamp"))),
+        folder.place,
+        folder.iteration.path,
+        _source(folder, name),
+        lambda _: Seen(str(row.get("Data Type", "")).lower(), known_of(row)),
+    )
+
+
+def _side(row: Row) -> tuple[IO, int]:
+    """Return side and slot of a row: in columns of their own, or ``Input``, ``Output`` and an index."""
+    text = str(row.get("IO", row.get("Input/Output", ""))).lower()
+    index = row.get("Slot", row.get("Index", 0))
+    return (IO.INPUT if text.startswith("in") else IO.OUTPUT), _whole(index)
+
+
+def _whole(cell: Cell) -> int:
+    return cell if isinstance(cell, int) else 0
+
+
+def _subject(
+    folder: DumpedFolder, op_type: str, name: str, io: IO, slot: int, *, has_parameters: bool
+) -> WatchedTensor:
+    graph = folder.graph
+    is_weight = False
+    if op_type == PARAMETER:
+        is_weight = graph is None or name in graph.weights
+    elif graph is not None and io is IO.INPUT and not has_parameters:
+        operator = graph.find(name)
+        inputs = () if operator is None else operator.inputs
+        is_weight = slot < len(inputs) and inputs[slot].kind is SourceKind.WEIGHT
+    return subject(op_type, name, io, slot, is_weight=is_weight, is_loss=_is_loss(graph, name, io, slot))
+
+
+def _is_loss(graph: OperatorGraph | None, name: str, io: IO, slot: int) -> bool:
+    """Tell whether a tensor is what a graph with gradients returns as a single floating-point number."""
+    if graph is None or io is not IO.OUTPUT or not graph.is_output(name):
+        return False
+    operator = graph.operators[name]
+    form = operator.outputs[slot] if slot < len(operator.outputs) else ValueForm()
+    is_number = form.dtype.startswith(("float", "bfloat")) and form.shape in {(), (1,)}
+    return is_number and any(each.startswith(GRADIENTS) for each in graph.operators)
+
+
+def _source(folder: DumpedFolder, name: str) -> str:
+    operator = None if folder.graph is None else folder.graph.find(name)
+    return "" if operator is None else operator.source_line
+
+
+def _see(record: Record, need: StatisticNeed) -> Seen:
+    array = elements(record)
+    dtype = dtypes.from_numpy(array.dtype)
+    if not array.size or not is_measurable(dtype):
+        return Seen(dtype.name, Known(array.size))
+    known = Known.of(measure(array, dtype, need), need)
+    return Seen(dtype.name, known, functools.partial(elements, record))
+
+
+def elements(record: Record) -> np.ndarray:
+    """Return the elements of a file in their own type, in the host's layout.
+
+    Raises:
+        DumpReadError: The file cannot be read.
+        FormatError: Its layout or its type is not known.
+    """
+    return record.host if isinstance(record, OperatorRecord) else record.raw
+
+
+def known_of(row: Row) -> Known:
+    """Return the statistics of a row; those that are not in it are not known."""
+    values: dict[str, float | int] = {}
+    for title, cell in row.items():
+        name = _FIELDS.get(title)
+        if name is not None and isinstance(cell, (int, float)):
+            values[name] = cell
+    if "count" not in values and (count := _count(row.get("Shape"))) is not None:
+        values["count"] = count
+    digest = next((str(row[title]) for title in _DIGESTS if row.get(title)), "")
+    return Known(**values, digest=digest)  # type: ignore[arg-type]
+
+
+def _count(shape: Cell) -> int | None:
+    """Return the number of elements of a shape, ``(2,3)`` or ``2x3``; None where it is none."""
+    if not isinstance(shape, str):
+        return None
+    sizes = shape.strip("()[] ").replace("x", ",").split(",")
+    digits = [size.strip() for size in sizes if size.strip()]
+    return math.prod(map(int, digits)) if all(each.isdigit() for each in digits) else None
+
+
+def digest_of(tensor: WatchedFile) -> str:
+    """Return what two tensors with the same elements have in common, from elements or from statistics.
+
+    Raises:
+        DumpReadError: The file cannot be read.
+        FormatError: Its layout or its type is not known.
+    """
+    seen = tensor.see(StatisticNeed())
+    if seen.elements is None:
+        return seen.known.digest or repr(seen.known)
+    array = np.ascontiguousarray(seen.elements())
+    octets = array.reshape(-1).view(np.uint8).data
+    return f"{array.shape} {array.dtype} {hashlib.blake2b(octets, digest_size=16).hexdigest()}"

@@ -1,0 +1,235 @@
+"""``msdump watch``: rules on finished dumps of every mode, what hits, what cannot be decided, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from pydantic import TypeAdapter
+
+from msdump import env
+from msdump.capture.process import Process
+from msdump.cli import main
+from msdump.cli.documents.watch import WatchDocument
+from msdump.frontends import mindspore
+
+MODEL = """
+<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y)
+<float[3] w = {1.0, 2.0, 3.0}, float[3,3] m = {1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0}> {
+    a = Mul(x, w)
+    b = Relu(a)
+    c = MatMul(b, m)
+    y = Reciprocal(c)
+}
+"""
+INPUT = np.array([[-1, 2, 3], [-4, 5, 6]], np.float32)
+MODES = {
+    "CPU": ("CPU", None, {}),
+    "O0": ("Ascend", "O0", {"e2e_dump_settings": {"enable": True}}),
+    "O0 asynchronous": ("Ascend", "O0", {"e2e_dump_settings": {"enable": False}}),
+    "O1": ("Ascend", "O1", {"e2e_dump_settings": {"enable": True}}),
+    "O2 npy": ("Ascend", "O2", {"common_dump_settings": {"file_format": "npy"}}),
+    "O2 bin": ("Ascend", "O2", {"common_dump_settings": {"file_format": "bin"}}),
+}
+OVERFLOW = {"condition": "tensor_overflow"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch):
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
+    for variable in env.VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+
+
+@pytest.fixture
+def dumped(tmp_path):
+    """Return a function that dumps some steps of the model and returns the path of the dump."""
+
+    def dump(mode="CPU", *options, steps=1, **common):
+        target, level, blocks = MODES[mode]
+        onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+        np.savez(tmp_path / "x.npz", x=INPUT)
+        settings = {
+            "dump_mode": 0,
+            "path": f"{tmp_path}/dump",
+            "net_name": "Net",
+            "iteration": "all",
+            "input_output": 0,
+            "kernels": [],
+            "support_device": [0, 1],
+            "op_debug_mode": 0,
+            **blocks.get("common_dump_settings", {}),
+            **common,
+        }
+        (tmp_path / "c.json").write_text(json.dumps({**blocks, "common_dump_settings": settings}))
+        arguments = ["run", f"{tmp_path}/m.onnx", "--config", f"{tmp_path}/c.json", "--steps", str(steps)]
+        arguments += ["--inputs", f"{tmp_path}/x.npz", "--device-target", target, *options]
+        done = CliRunner().invoke(main, arguments + (["--jit-level", level] if level else []))
+        assert done.exit_code == 0, done.output
+        return f"{tmp_path}/dump"
+
+    return dump
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """Return a function that watches a dump and returns exit code and what is printed."""
+
+    def watch(path, *rules, json_too=False, options=()):
+        (tmp_path / "rules.json").write_text(json.dumps(rules))
+        arguments = ["watch", path, "--rules", f"{tmp_path}/rules.json", *options]
+        done = CliRunner().invoke(main, arguments + (["--json"] if json_too else []))
+        if not json_too:
+            return done.exit_code, done.output
+        TypeAdapter(WatchDocument).validate_json(done.stdout)
+        return done.exit_code, json.loads(done.stdout)
+
+    return watch
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hit_is_told_in_every_mode(mode, dumped, watched):
+    """The operator that makes the first infinity is named in the dump of every mode, with its value."""
+    path = dumped(mode, steps=2)
+
+    code, document = watched(path, OVERFLOW, json_too=True)
+
+    first = document["hits"][0]
+    assert (1, 0, "output:0", 2.0) == (code, first["iteration"], first["tensor"], first["measured"])
+    assert first["op_type"] == "Reciprocal"
+    assert {0, 1} == {hit["iteration"] for hit in document["hits"]}
+
+
+@pytest.mark.parametrize("mode", ["O0", "O2 npy"])
+def test_statistics_alone_do(mode, dumped, watched):
+    """A dump of statistics decides what its columns tell; of the rest it says what that takes."""
+    path = dumped(mode, saved_data="statistic")
+
+    code, document = watched(
+        path, OVERFLOW, {"condition": "dead_relu", "role": "any", "types": []}, json_too=True
+    )
+
+    assert code == 1
+    assert "Reciprocal" == document["hits"][0]["op_type"]
+    assert ["the share of the units that are zero throughout, in percent needs the elements"] == [
+        each["reason"] for each in document["undecided"]
+    ]
+
+
+def test_files_count_before_rows(dumped, watched):
+    """Where files and rows tell of one tensor, it is looked at once."""
+    path = dumped("O0", saved_data="full")
+
+    _, document = watched(path, OVERFLOW, json_too=True)
+
+    assert 1 == document["count"]
+    assert 10 == document["rules"][0]["tensors"]
+
+
+def test_hits_stand_in_the_order_of_execution(dumped, watched):
+    """Hits come by iteration, then in the order in which the operators ran."""
+    path = dumped(steps=2)
+
+    _, document = watched(path, {"condition": "tensor_too_large", "max_gt": 0}, json_too=True)
+
+    places = [(hit["iteration"], hit["timestamp"]) for hit in document["hits"]]
+    assert sorted(places) == places
+    assert 12 <= len(places)
+
+
+def test_weights_are_those_of_the_graph(dumped, watched):
+    """A rule on weights looks at what the graph's file calls a weight, not at inputs of the graph."""
+    path = dumped("O0")
+    rule = {"condition": "weight_too_large", "max_gt": 2}
+
+    _, document = watched(path, rule, json_too=True)
+
+    assert [("Mul", "input:1", 3.0)] == [
+        (hit["op_type"], hit["tensor"], hit["measured"]) for hit in document["hits"]
+    ]
+
+
+def test_weights_of_a_cpu_dump_are_parameters(dumped, watched):
+    """On CPU a weight has a file of its own, which is looked at once."""
+    _, document = watched(dumped(), {"condition": "weight_too_large", "max_gt": 2}, json_too=True)
+
+    assert [("Parameter", "w")] == [(hit["op_type"], hit["operator"]) for hit in document["hits"]]
+
+
+def test_ranks_that_agree_and_do_not(dumped, watched):
+    """Ranks with the same bits agree; one whose file was changed is named."""
+    path = dumped("CPU", "--ranks", "2")
+    rule = {"condition": "ranks_disagree"}
+    assert 0 == watched(path, rule)[0]
+    (file,) = Path(path, "rank_1").rglob("Parameter.w.*.npy")
+    array = np.load(file)
+    file.chmod(0o600)
+    np.save(file, np.nextafter(array, 9).astype(np.float32))
+
+    code, document = watched(path, rule, json_too=True)
+
+    assert (1, ["rank 1 holds something else than rank 0"]) == (
+        code,
+        [hit["note"] for hit in document["hits"]],
+    )
+
+
+def test_unchanged_weight_is_told_from_the_second_step_on(dumped, watched):
+    """Weights that no step changes hit in every step but the first."""
+    _, document = watched(dumped(steps=3), {"condition": "weight_not_changed"}, json_too=True)
+
+    assert [1, 1, 2, 2] == [hit["iteration"] for hit in document["hits"]]
+
+
+def test_unreadable_file_is_told_and_the_rest_is_checked(dumped, watched):
+    """A torn file makes exit code 2 where nothing hits, and the other tensors are looked at."""
+    path = dumped()
+    file = next(Path(path).rglob("Mul.*.output.0*.npy"))
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:20])
+
+    code, document = watched(path, {"condition": "tensor_all_zero"}, json_too=True)
+
+    assert (2, 0) == (code, document["count"])
+    assert str(file) in document["unreadable"][0]
+    assert str(file) in document["error"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"condition": "tensor_overflow", "types": ["Conv2D"]}, "no rule could be checked on any tensor"),
+        ({"condition": "tensor_overflw"}, "did you mean 'tensor_overflow'?"),
+    ],
+)
+def test_nothing_checked_is_bad_input(rule, expected, dumped, watched):
+    """Rules that look at nothing, or that are faulty, are exit code 2."""
+    code, output = watched(dumped(), rule)
+
+    assert 2 == code
+    assert expected in output
+
+
+def test_text_names_operator_value_and_limit(dumped, watched):
+    """A line names rule, iteration, tensor, measured value and limit; --top cuts the list."""
+    code, output = watched(dumped(steps=2), OVERFLOW, options=("--top", "1"))
+
+    assert 1 == code
+    assert (
+        "tensor_overflow: iteration 0, rank 0: Reciprocal Default/Reciprocal-op0 output.0: "
+        "the number of elements that are NaN or infinite is 2 (> 0)\n"
+        "... and 1 more\n"
+        "2 hits of 1 rule, up to 26 tensors looked at\n" == output
+    )
+
+
+def test_no_dump_is_bad_input(watched, tmp_path):
+    """A directory without a dump is exit code 2."""
+    code, output = watched(str(tmp_path / "gone"), OVERFLOW)
+
+    assert 2 == code
+    assert "no such directory" in output
