@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.tools.matching.sides import IndexedGraph, is_commutative
+from msdump.tools.matching.sides import IndexedGraph, is_commutative, place_of
 
 RADII: Final = (1, 2, 3)
 
@@ -106,7 +106,7 @@ def _behind(graph: IndexedGraph, palette: Palette) -> list[int]:
         readers = [
             (
                 colours[reader.position] if reader.position >= 0 else "output",
-                _slot(graph, reader.position, reader.slot),
+                place_of(graph, reader),
                 reader.output,
             )
             for reader in graph.readers[position]
@@ -138,7 +138,7 @@ def _next(graph: IndexedGraph, position: int, colours: Sequence[int], palette: P
     readers = [
         (
             colours[reader.position] if reader.position >= 0 else "output",
-            _slot(graph, reader.position, reader.slot),
+            place_of(graph, reader),
             reader.output,
         )
         for reader in graph.readers[position]
@@ -152,11 +152,6 @@ def _weights(graph: IndexedGraph, position: int) -> tuple[Hashable, ...]:
     """Return what an operator reads beside other operators' outputs."""
     labels = [each.label for each in graph.producers[position] if each.position < 0]
     return _arranged(graph.types[position], labels)
-
-
-def _slot(graph: IndexedGraph, position: int, slot: int) -> int:
-    """Return the number of an input, -1 where inputs may change places."""
-    return -1 if position >= 0 and is_commutative(graph.types[position]) else slot
 
 
 def _arranged(op_type: str, parts: Sequence[Hashable]) -> tuple[Hashable, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 from msdump.store.read.graphs.operator_graph import ValueForm
 from msdump.tools.matching.colours import Colouring, Colours
 from msdump.tools.matching.labels import UNKNOWN
-from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative
+from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative, is_weight
 
 # How sure each kind of evidence makes, if it is all there is: each one takes away that share of the doubt.
 _UNIQUE_SIDE: Final = 0.9
@@ -61,7 +61,7 @@ class PairEvidence:
         inputs, readers = self.inputs(mine, golden), self.readers(mine, golden)
         doubt = math.prod(1 - each for each in self._reasons(mine, golden, inputs[0], readers[0]))
         against = (1 - (1 - _OTHER_INPUTS) * inputs[1]) * (1 - (1 - _OTHER_READERS) * readers[1])
-        forms = _forms(self.mine.operators[mine].outputs, self.golden.operators[golden].outputs)
+        forms = self._forms(mine, golden)
         if forms is False:
             against *= _OTHER_FORM
         likeness = self.likeness(mine, golden) if self.reads_contents else None
@@ -69,6 +69,28 @@ class PairEvidence:
             doubt *= 1 - _of_content(likeness)
             against *= 1 if likeness else _OTHER_ELEMENTS
         return (1 - doubt * (1 - _FORM if forms else 1)) * against
+
+    def is_told_apart(self, mine: int, golden: int) -> bool:
+        """Tell whether what is around two operators is around no other ones."""
+        colourings = (self._colours.before, self._colours.behind, *self._colours.around)
+        return any(each.joins(mine, golden) and each.is_unique(mine) for each in colourings)
+
+    def may_fit(self, mine: int, golden: int) -> bool:
+        """Tell whether the outputs of two operators may have the same shapes, and elements alike.
+
+        Where both read the same, their elements may differ: one of them may be wrong.
+        """
+        if self._forms(mine, golden) is False:
+            return False
+        return self.inputs(mine, golden)[0] == 1 or self.may_be_alike(mine, golden)
+
+    def may_be_alike(self, mine: int, golden: int) -> bool:
+        """Tell whether the first outputs of two operators are alike, or not known."""
+        likeness = self.likeness(mine, golden) if self.reads_contents else None
+        return likeness is None or likeness >= _LIKE
+
+    def _forms(self, mine: int, golden: int) -> bool | None:
+        return _forms(self.mine.operators[mine].outputs, self.golden.operators[golden].outputs)
 
     def _reasons(self, mine: int, golden: int, inputs: float, readers: float) -> Iterator[float]:
         for side in (self._colours.before, self._colours.behind):
@@ -91,8 +113,8 @@ class PairEvidence:
             yield _SCOPE
 
     def _shares_weight(self, mine: int, golden: int) -> bool:
-        labels = {each.label for each in self.golden.producers[golden] if _is_weight(each)}
-        return any(_is_weight(each) and each.label in labels for each in self.mine.producers[mine])
+        labels = {each.label for each in self.golden.producers[golden] if is_weight(each)}
+        return any(is_weight(each) and each.label in labels for each in self.mine.producers[mine])
 
     def inputs(self, mine: int, golden: int) -> tuple[float, float]:
         """Return the shares of the inputs that are known to be the same, and known to be other ones."""
@@ -154,10 +176,6 @@ class PairEvidence:
         if own is None or other is None or not other.is_telling:
             return None
         return own.likeness(other)
-
-
-def _is_weight(producer: Producer) -> bool:
-    return isinstance(producer.label, tuple) and producer.label[0] in {"name", "elements"}
 
 
 def _of_radius(around: tuple[Colouring, ...], mine: int, golden: int) -> float:

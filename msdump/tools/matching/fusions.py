@@ -123,14 +123,16 @@ def _chain(fused: GraphOperator, graph: OperatorGraph) -> tuple[GraphOperator, .
 
 
 def _whole(group: Group) -> GraphOperator:
-    """Return the operator after which a group is called on both sides."""
+    """Return the operator that a group is called after on both sides, with the nodes of all parts."""
     single = [members[0] for members in group if len(members) == 1]
-    if single:
-        return single[0]
+    most = max(group, key=len)
+    joined = replace(
+        most[-1],
+        full_name="+".join(each.full_name for each in most),
+        op_type="+".join(each.op_type for each in most),
+    )
     return replace(
-        group[0][-1],
-        full_name="+".join(each.full_name for each in group[0]),
-        op_type="+".join(each.op_type for each in group[0]),
+        single[0] if single else joined, onnx_names=tuple(node for each in most for node in each.onnx_names)
     )
 
 
@@ -161,7 +163,7 @@ def _replaced(graph: OperatorGraph, wholes: Sequence[_Whole]) -> ContractedGraph
                 full_name=whole.operator.full_name,
                 op_type=whole.operator.op_type,
                 inputs=tuple(dict.fromkeys(map(moved, _outside(whole.members)))),
-                onnx_names=tuple(node for each in whole.members for node in each.onnx_names),
+                onnx_names=whole.operator.onnx_names,
             )
     parts = {whole.operator.full_name: tuple(each.full_name for each in whole.members) for whole in wholes}
     return ContractedGraph(

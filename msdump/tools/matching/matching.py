@@ -110,10 +110,13 @@ def match(mine: GraphSide, golden: GraphSide) -> Matching:
     evidence = PairEvidence(own, other, shades)
     search = Search(evidence)
     search.add_all(shades)
-    search.run()
+    search.run(is_sure=True)
     structural = [*evidence.golden_of]
     search.add_contents()
     search.run()
+    while pairs := list(regions.single_pairs(evidence)):
+        for pair in pairs:
+            evidence.pair(*pair)
     return _Result(evidence, structural, contractions).matching()
 
 
@@ -184,7 +187,7 @@ class _Result:
             self._contractions[0].parts_of(mine.full_name),
             self._contractions[1].parts_of(golden.full_name),
             self._means(place, partner),
-            round(evidence.certainty(place, partner), 3),
+            round(max(evidence.certainty(place, partner), regions.LEAST), 3),
             tuple((self._original(0, own), self._original(1, other)) for own, other in outputs),
         )
 
@@ -193,7 +196,7 @@ class _Result:
         mine, golden = evidence.mine.operators[place], evidence.golden.operators[partner]
         if mine.full_name == golden.full_name:
             return Means.NAME
-        if self._structural[place] is None:
+        if self._structural[place] is None and evidence.likeness(place, partner) is not None:
             return Means.CONTENT
         is_node = bool(mine.onnx_names) and mine.onnx_names == golden.onnx_names
         return Means.NODE if is_node else Means.STRUCTURE

@@ -7,17 +7,18 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
 from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.labels import UNKNOWN
-from msdump.tools.matching.search import neighbours
-from msdump.tools.matching.sides import IndexedGraph
+from msdump.tools.matching.sides import IndexedGraph, Reader, asks, place_of
 
-_LEAST: Final = 0.5
+LEAST: Final = 0.5
+"""A pair that is less sure than this is none."""
 _RESULTS: Final = 0.6
 """What the results have in common counts so much of the certainty, what is read the rest."""
 _OTHER_WAY: Final = 0.8
@@ -51,35 +52,93 @@ class RegionPair:
         golden: Places of those of the second one.
         results: Outputs that hold the same values.
         certainty: How sure it is, 0 to 1.
+        reads_same: Whether both read the same.
     """
 
     mine: tuple[int, ...]
     golden: tuple[int, ...]
     results: tuple[tuple[Result, Result], ...]
     certainty: float
+    reads_same: bool
 
 
 def region_pairs(evidence: PairEvidence) -> Iterator[RegionPair]:
     """Yield the regions that belong together, the surest first; each operator is in one pair at most."""
     own = regions(evidence.mine, evidence.golden_of, evidence.golden_of)
     other = regions(evidence.golden, evidence.mine_of, range(len(evidence.golden.operators)))
+    candidates = {
+        (pair.mine, pair.golden): pair for pair in _candidates(own, other) if _may_be_alike(pair, evidence)
+    }
+    taken: tuple[set[int], set[int]] = set(), set()
+    for pair in sorted(candidates.values(), key=_order):
+        if taken[0].isdisjoint(pair.mine) and taken[1].isdisjoint(pair.golden):
+            taken[0].update(pair.mine)
+            taken[1].update(pair.golden)
+            yield pair
+
+
+def _may_be_alike(pair: RegionPair, evidence: PairEvidence) -> bool:
+    """Tell whether two regions may have written the same; what reads the same may have been wrong."""
+    return pair.reads_same or all(evidence.may_be_alike(own, other) for (own, _), (other, _) in pair.results)
+
+
+def single_pairs(evidence: PairEvidence) -> Iterator[tuple[int, int]]:
+    """Yield the operators that are the only ones of their type in two regions that belong together."""
+    for pair in region_pairs(evidence):
+        own, other = (
+            Counter(graph.types[place] for place in places)
+            for graph, places in ((evidence.mine, pair.mine), (evidence.golden, pair.golden))
+        )
+        places = {evidence.golden.types[place]: place for place in pair.golden}
+        for place in pair.mine:
+            op_type = evidence.mine.types[place]
+            if own[op_type] == other[op_type] == 1 and evidence.may_fit(place, places[op_type]):
+                yield place, places[op_type]
+
+
+def _order(pair: RegionPair) -> tuple[float, int, tuple[int, ...]]:
+    return -pair.certainty, len(pair.mine) + len(pair.golden), pair.mine
+
+
+def _candidates(own: Sequence[Region], other: Sequence[Region]) -> Iterator[RegionPair]:
+    """Yield the regions that may belong together: one and one, one and several that it does the work of."""
+    near, near_other = _near(own, other), _near(other, own)
+    for region, partners in zip(own, near, strict=True):
+        yield from _likely(_pair(region, partner) for partner in partners)
+        yield from _likely([_pair(region, _joined(_within(partners, region)))])
+    for region, partners in zip(other, near_other, strict=True):
+        yield from _likely([_pair(_joined(_within(partners, region)), region)])
+
+
+def _likely(pairs: Iterable[RegionPair]) -> Iterator[RegionPair]:
+    return (pair for pair in pairs if pair.mine and pair.golden and pair.certainty >= LEAST)
+
+
+def _near(regions_of_one: Sequence[Region], others: Sequence[Region]) -> list[list[Region]]:
+    """Return for each region those of the other graph with a neighbour in common."""
     by_boundary: dict[Hashable, list[int]] = {}
-    for number, region in enumerate(other):
+    for number, region in enumerate(others):
         for key in (*region.results, *region.reads):
             by_boundary.setdefault(key, []).append(number)
-    candidates = []
-    for number, region in enumerate(own):
+    near = []
+    for region in regions_of_one:
         boundary = (*region.results, *region.reads)
-        partners = {partner for key in boundary for partner in by_boundary.get(key, ())}
-        for partner in partners:
-            pair = _pair(region, other[partner])
-            if pair.certainty >= _LEAST:
-                candidates.append((-pair.certainty, number, partner, pair))
-    taken: set[tuple[str, int]] = set()
-    for _, number, partner, pair in sorted(candidates, key=lambda each: each[:3]):
-        if not {("own", number), ("other", partner)} & taken:
-            taken |= {("own", number), ("other", partner)}
-            yield pair
+        numbers = {number for key in boundary for number in by_boundary.get(key, ())}
+        near.append([others[number] for number in sorted(numbers)])
+    return near
+
+
+def _within(partners: Iterable[Region], region: Region) -> list[Region]:
+    """Return the regions whose results all have the readers of another region's results."""
+    return [each for each in partners if each.results and each.results.keys() <= region.results.keys()]
+
+
+def _joined(parts: Sequence[Region]) -> Region:
+    places = sorted(place for each in parts for place in each.places)
+    reads = frozenset().union(*(each.reads for each in parts))
+    return Region(
+        tuple(places), reads, {key: result for each in parts for key, result in each.results.items()}
+    )
 
 
 def regions(
@@ -105,11 +164,18 @@ def regions(
 def _connected(graph: IndexedGraph, start: int, partners: Sequence[int | None]) -> list[int]:
     places, pending = {start}, [start]
     while pending:
-        for place in neighbours(graph, pending.pop()):
+        for place in _neighbours(graph, pending.pop()):
             if partners[place] is None and place not in places:
                 places.add(place)
                 pending.append(place)
     return sorted(places)
+
+
+def _neighbours(graph: IndexedGraph, place: int) -> Iterator[int]:
+    """Yield the operators whose values an operator reads, and that read its values."""
+    if not asks(graph.types[place]):
+        yield from (each.position for each in graph.producers[place] if each.position >= 0)
+    yield from (each.position for each in graph.readers[place] if each.position >= 0)
 
 
 def _region(graph: IndexedGraph, places: Sequence[int], golden_of: Sequence[int | None]) -> Region:
@@ -124,13 +190,16 @@ def _region(graph: IndexedGraph, places: Sequence[int], golden_of: Sequence[int 
                 reads.add((golden_of[producer.position], producer.slot))
         for reader in graph.readers[place]:
             if reader.position not in inside:
-                key = (
-                    ("output", reader.slot)
-                    if reader.position < 0
-                    else (golden_of[reader.position], reader.slot)
-                )
+                key = _result_key(graph, reader, golden_of)
+                while key in results and results[key] != (place, reader.output):
+                    key = (key, "other")  # both inputs of an operator whose inputs may change places
                 results[key] = place, reader.output
     return Region(tuple(places), frozenset(reads), results)
+
+
+def _result_key(graph: IndexedGraph, reader: Reader, golden_of: Sequence[int | None]) -> Hashable:
+    name = "output" if reader.position < 0 else golden_of[reader.position]
+    return name, place_of(graph, reader)
 
 
 def _pair(mine: Region, golden: Region) -> RegionPair:
@@ -139,7 +208,7 @@ def _pair(mine: Region, golden: Region) -> RegionPair:
     of_results = _share(mine.results.keys(), golden.results.keys())
     of_reads = _share(mine.reads, golden.reads)
     certainty = _OTHER_WAY * (_RESULTS * of_results + (1 - _RESULTS) * of_reads)
-    return RegionPair(mine.places, golden.places, tuple(sorted(results)), certainty)
+    return RegionPair(mine.places, golden.places, tuple(sorted(results)), certainty, of_reads == 1)
 
 
 def _share(mine: AbstractSet[Hashable], golden: AbstractSet[Hashable]) -> float:

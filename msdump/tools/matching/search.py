@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import product
 from typing import Final
 
 from msdump.tools.matching.colours import Colours
 from msdump.tools.matching.evidence import PairEvidence
-from msdump.tools.matching.sides import IndexedGraph, is_commutative
+from msdump.tools.matching.sides import IndexedGraph, is_commutative, is_weight
 
 _LEAST: Final = 0.5
 """A pair that is less sure than this is none."""
+
+_SURE: Final = 0.95
+"""A pair that is as sure as this needs no look at what the operators wrote."""
 
 _MOST_CANDIDATES: Final = 64
 """Pairs that are weighed of operators that a property does not tell apart."""
@@ -29,37 +32,47 @@ class Search:
         self._evidence = evidence
         self._mine, self._golden = evidence.mine, evidence.golden
         self._heap: list[tuple[float, bool, float, int, int]] = []
+        self._unsure: list[tuple[int, int]] = []
 
     def add_all(self, colours: Colours) -> None:
         """Take in as candidates the operators that share a colour or a name."""
         for colouring in (colours.before, colours.behind, *reversed(colours.around)):
             self._add_classes(colouring.mine, colouring.golden)
-        for keys in (_names, _nodes, _places):
+        for keys in (_names, _nodes, _weights, _places):
             self._add_classes(keys(self._mine), keys(self._golden))
 
     def add_contents(self) -> None:
-        """Take in as candidates the operators without partner that wrote the same elements."""
+        """Weigh also what operators wrote; those that wrote the same elements become candidates."""
         evidence = self._evidence
         evidence.reads_contents = True
         mine, golden = (
             [_digest(graph, place) if partner is None else None for place, partner in enumerate(partners)]
             for graph, partners in ((self._mine, evidence.golden_of), (self._golden, evidence.mine_of))
         )
+        before, self._heap = self._heap, []
         self._add_classes(mine, golden)
+        for candidate in (*self._unsure, *((own, other) for *_, own, other in before)):
+            self._add(*candidate)
         for place, partner in enumerate(evidence.golden_of):
             if partner is not None:
                 self._add_neighbours(place, partner)
 
-    def run(self) -> None:
-        """Find all pairs that are sure enough."""
+    def run(self, *, is_sure: bool = False) -> None:
+        """Find all pairs.
+
+        Args:
+            is_sure: Only those that need no look at what operators wrote: others are candidates still.
+        """
         evidence = self._evidence
-        while self._heap:
+        while self._heap and not (is_sure and -self._heap[0][0] < _SURE):
             before, _, _, mine, golden = heapq.heappop(self._heap)
             if evidence.golden_of[mine] is not None or evidence.mine_of[golden] is not None:
                 continue
             certainty = evidence.certainty(mine, golden)
             if certainty < -before:  # a neighbour has found another partner since
                 self._push(mine, golden, certainty)
+            elif is_sure and not evidence.is_told_apart(mine, golden):
+                self._unsure.append((mine, golden))
             else:
                 evidence.pair(mine, golden)
                 self._add_neighbours(mine, golden)
@@ -121,6 +134,15 @@ def _nodes(graph: IndexedGraph) -> Sequence[Hashable | None]:
     return [operator.onnx_names or None for operator in graph.operators]
 
 
+def _weights(graph: IndexedGraph) -> Sequence[Hashable | None]:
+    """Return types and weights, which tell operators apart that read some."""
+    labels = (
+        (op_type, tuple(each.label for each in producers if is_weight(each)))
+        for op_type, producers in zip(graph.types, graph.producers, strict=True)
+    )
+    return [key if key[1] else None for key in labels]
+
+
 def _places(graph: IndexedGraph) -> Sequence[Hashable]:
     """Return scopes and types, which tell operators apart where a module has one of a type."""
     types = zip(graph.operators, graph.types, strict=True)
@@ -130,9 +152,3 @@ def _places(graph: IndexedGraph) -> Sequence[Hashable]:
 def _digest(graph: IndexedGraph, place: int) -> Hashable | None:
     content = graph.side.content_of(graph.operators[place].full_name, 0)
     return content.digest if content is not None and content.is_telling else None
-
-
-def neighbours(graph: IndexedGraph, place: int) -> Iterator[int]:
-    """Yield the operators that an operator reads, and that read it."""
-    yield from (each.position for each in graph.producers[place] if each.position >= 0)
-    yield from (each.position for each in graph.readers[place] if each.position >= 0)

@@ -17,8 +17,14 @@ DigestOf = Callable[[str], Hashable | None]
 ContentOf = Callable[[str, int], TensorContent | None]
 """Gives what is known about the elements of a dumped output, by full name and number of the output."""
 
+WEIGHTS: Final = frozenset({"name", "elements"})
+"""First part of the labels of weights: known by their name, or by their elements."""
+
 _PASSING: Final = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear", "StopGradient"})
 """Operators that another network may lack without computing something else."""
+
+_ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
+"""Operators that ask for the shape of a value: one exporter computes what another one knows."""
 
 _COMMUTATIVE: Final = frozenset(
     {"Add", "BiasAdd", "Mul", "Maximum", "Minimum", "Equal", "LogicalAnd", "LogicalOr", "AddN"}
@@ -65,6 +71,11 @@ class Producer(NamedTuple):
     label: Hashable = None
 
 
+def is_weight(producer: Producer) -> bool:
+    """Tell whether an input is a weight that both sides are known to have."""
+    return isinstance(producer.label, tuple) and producer.label[0] in WEIGHTS
+
+
 class Reader(NamedTuple):
     """Who reads an output: position of the operator, number of its input, number of the output."""
 
@@ -82,7 +93,8 @@ class IndexedGraph:
         operators: Its operators.
         types: Their types, names of one operator in other worlds made equal.
         producers: What each one reads, by the number of the input; absent inputs at the end are left out.
-        readers: Who reads its outputs; the graph itself is at position -1, its slot the number of the output.
+        readers: Who reads the elements of its outputs; the graph itself is at position -1, its slot the
+            number of the output.
         positions: Positions by full name.
     """
 
@@ -109,9 +121,19 @@ def is_commutative(op_type: str) -> bool:
     return op_type in _COMMUTATIVE
 
 
+def asks(op_type: str) -> bool:
+    """Tell whether an operator of this type reads no elements but asks for a shape."""
+    return op_type in _ASKING
+
+
 def passes_on(op_type: str) -> bool:
     """Tell whether an operator of this type is looked through."""
     return op_type in _PASSING
+
+
+def place_of(graph: IndexedGraph, reader: Reader) -> int:
+    """Return the number of the input that is read, -1 where the reader's inputs may change places."""
+    return -1 if reader.position >= 0 and is_commutative(graph.types[reader.position]) else reader.slot
 
 
 Labels = Callable[[ValueSource], Hashable]
@@ -128,20 +150,26 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
     graph = IndexedGraph(side)
     for position, operator in enumerate(side.graph.operators.values()):
         graph.operators.append(operator)
-        graph.types.append(canonical_type(operator.op_type))
+        graph.types.append(_type(operator))
         graph.positions[operator.full_name] = position
         graph.readers.append([])
     for position, operator in enumerate(graph.operators):
         producers = tuple(_producer(graph, source, label_of) for source in _trimmed(operator.inputs))
         graph.producers.append(producers)
         for slot, producer in enumerate(producers):
-            if producer.position >= 0:
+            if producer.position >= 0 and not asks(graph.types[position]):
                 graph.readers[producer.position].append(Reader(position, slot, producer.slot))
     for slot, source in enumerate(side.graph.outputs):
         producer = _producer(graph, source, label_of)
         if producer.position >= 0:
             graph.readers[producer.position].append(Reader(-1, slot, producer.slot))
     return graph
+
+
+def _type(operator: GraphOperator) -> str:
+    # a fused operator is called after one of its parts, and does more than that one
+    parts = len(operator.onnx_names)
+    return canonical_type(operator.op_type) + (f" of {parts} parts" if parts > 1 else "")
 
 
 def _trimmed(inputs: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:

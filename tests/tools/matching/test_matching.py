@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +13,20 @@ from hypothesis import strategies as st
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.compile.fusion import fuse_elementwise
-from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
-from msdump.tools.matching.contents import digest
+from msdump.store.read.graphs.operator_graph import (
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+)
+from msdump.tools.matching.contents import digest, of_array
 from msdump.tools.matching.matching import Means, match
 from msdump.tools.matching.model_graph import operator_graphs
 from msdump.tools.matching.sides import GraphSide
+from tests.tools.matching import values
 
+EXPORTS = "tests/tools/matching/exports"
 TRANSFORMER = "graphs/transformer.onnx"
 FORMS = {"O0": lambda graph: graph, "O1": fuse_elementwise, "O2": compile_graph}
 
@@ -141,6 +150,78 @@ def test_fused_operators_without_parts():
     assert ("Default/Cast-op0", "Default/Sub-op0", "Default/Mul-op0") == pair.golden
     assert ((("Default/Cast-op0Sub-op0Mul-op0", 0), ("Default/Mul-op0", 0)),) == pair.outputs
     assert [(), ()] == [matching.mine_alone, matching.golden_alone]
+
+
+FEEDS = {
+    "transformer": np.arange(12).reshape(2, 6) % 20,
+    "cnn": np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32),
+}
+"""Inputs of the networks of ``exports``."""
+
+ONLY_TORCHSCRIPT = {"TensorShape", "StridedSlice", "Cast", "Sqrt", "Div"}
+"""Types of what computes the scale of attention from a shape, which the other exporter knows."""
+
+
+@pytest.mark.parametrize("has_contents", [False, True])
+@pytest.mark.parametrize("network", FEEDS)
+def test_two_exporters(network, has_contents):
+    """Of networks of two exporters, which share no names, outputs that are paired hold the same values."""
+    paths = [f"{EXPORTS}/{network}_{exporter}.onnx" for exporter in ("torchscript", "dynamo")]
+    mine, golden = (values.outputs(path, FEEDS[network]) for path in paths)
+    sides = [side(path) for path in paths]
+    if has_contents:
+        contents = [{key: of_array(array) for key, array in each.items()} for each in (mine, golden)]
+        sides = [
+            replace(each, content_of=lambda name, slot, known=known: known[name, slot])
+            for each, known in zip(sides, contents, strict=True)
+        ]
+
+    matching = match(*sides)
+
+    pairs = [output for pair in matching.pairs for output in pair.outputs]
+    assert [] == [(own, other) for own, other in pairs if not values.are_alike(mine[own], golden[other])]
+    alone, golden_alone = (
+        {each.graph.operators[name].op_type for name in names}
+        for each, names in zip(sides, (matching.mine_alone, matching.golden_alone), strict=True)
+    )
+    # in the middle of GELU the two multiply in another order: only what they wrote tells
+    other_order = {"Mul"} if has_contents and network == "transformer" else set()
+    assert golden_alone == other_order
+    assert alone == (ONLY_TORCHSCRIPT | other_order if network == "transformer" else set())
+    assert {"transformer": 58, "cnn": 13}[network] <= len(pairs)
+
+
+@pytest.mark.parametrize("form", ["O1", "O2"])
+@pytest.mark.parametrize("network", FEEDS)
+def test_exporters_and_fusion(network, form):
+    """A fused network is matched with another exporter's, where no operator has its name."""
+    golden = side(f"{EXPORTS}/{network}_dynamo.onnx")
+
+    matching = match(side(f"{EXPORTS}/{network}_torchscript.onnx", form), golden)
+
+    assert len(matching.golden_alone) <= len(golden.graph.operators) // 10
+
+
+def test_contents_decide_where_structure_does_not():
+    """Of operators that all do the same, those that wrote the same elements belong together."""
+    names = [f"Default/Exp-op{number}" for number in range(4)]
+    read = (ValueSource(SourceKind.INPUT, "x"),)
+    graph = OperatorGraph(
+        {name: GraphOperator(name, "Exp", read, (ValueForm("float32", (2,)),)) for name in names[:3]},
+        inputs={"x": ValueForm("float32", (2,))},
+    )
+    golden = replace(graph, operators={name: graph.operators[name] for name in names[:2]})
+    written = {name: of_array(np.array([number, number + 1.5])) for number, name in enumerate(names)}
+
+    matching = match(
+        GraphSide(graph, content_of=lambda name, _: written[names[names.index(name)]]),
+        GraphSide(golden, content_of=lambda name, _: written[names[names.index(name) + 1]]),
+    )
+
+    assert {names[1]: names[0], names[2]: names[1]} == {
+        pair.mine[0]: pair.golden[0] for pair in matching.pairs
+    }
+    assert ((names[0],), ()) == (matching.mine_alone, matching.golden_alone)
 
 
 def test_empty_graphs():
