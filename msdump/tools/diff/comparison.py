@@ -94,7 +94,7 @@ class _Run:
         self._advance = advance
         self._iteration = comparison.runs
         self._places = Places(comparison.mine.graph, comparison.runs, len(comparison.report.findings))
-        self._observations = Observations(comparison.pairing)
+        self._observations = Observations(comparison.pairing, comparison.limits)
         self._judge = Judge(comparison.limits)
         self._again = GoldenOperators(
             comparison.mine, comparison.golden, comparison.limits, comparison.pairing.is_one_model

@@ -11,11 +11,13 @@ import numpy as np
 from msdump import dtypes
 from msdump.observer import Array
 from msdump.record import IO
+from msdump.tools.diff import screening
 from msdump.tools.diff.lockstep import Ran, Scope
 from msdump.tools.diff.pairing import GraphPairing, Pairing
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import TensorEvidence
+from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.verdicts import TensorVerdict
 
 _SAME: Final = TensorError(is_same=True)
@@ -31,9 +33,11 @@ class Observations:
 
     Attributes:
         pairing: What belongs together.
+        limits: What counts as agreement.
     """
 
     pairing: Pairing
+    limits: Limits
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
 
     def tensors(self, mine: Ran, golden: Ran | None) -> tuple[TensorEvidence, ...]:
@@ -46,7 +50,7 @@ class Observations:
         pair = self.pairing.graphs.get(mine.graph.index)
         if pair is None:
             return tuple(_alone(mine))
-        beside = _Beside(pair, golden)
+        beside = _Beside(pair, golden, self.limits)
         known = self._measured.setdefault(mine.scope, {})
         tensors = []
         for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
@@ -99,8 +103,9 @@ class Observations:
 class _Beside:
     """The tensors of a counterpart, by their common names."""
 
-    def __init__(self, pair: GraphPairing, golden: Ran | None) -> None:
+    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits) -> None:
         self.pair = pair
+        self._limits = limits
         self._tensors: dict[IO, dict[str, np.ndarray]] = {IO.INPUT: {}, IO.OUTPUT: {}}
         if golden is not None:
             node, names = golden.node, pair.golden_values
@@ -120,7 +125,7 @@ class _Beside:
         evidence = _described(io, slot, name, array)
         if golden is None:
             return replace(evidence, fault=TensorVerdict.UNCHECKED)
-        return _compared(evidence, array, golden)
+        return _compared(evidence, array, golden, self._limits)
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
@@ -151,7 +156,9 @@ def _unmeasured(array: np.ndarray, name: str, *, is_one_model: bool) -> TensorEv
     return replace(evidence, fault=TensorVerdict.UNCHECKED)
 
 
-def _compared(evidence: TensorEvidence, mine: np.ndarray, golden: np.ndarray) -> TensorEvidence:
+def _compared(
+    evidence: TensorEvidence, mine: np.ndarray, golden: np.ndarray, limits: Limits
+) -> TensorEvidence:
     """Return a tensor's evidence with how far it is from its counterpart."""
     evidence = replace(evidence, golden_dtype=dtypes.from_numpy(golden.dtype).name)
     if mine.shape != golden.shape:
@@ -160,14 +167,23 @@ def _compared(evidence: TensorEvidence, mine: np.ndarray, golden: np.ndarray) ->
     if _TEXT in (mine.dtype.kind, golden.dtype.kind):
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
         return replace(evidence, error=_SAME) if is_same else replace(evidence, fault=TensorVerdict.DIFFERS)
-    return replace(evidence, error=distance(mine, golden))
+    limit = limits.allowed((evidence.dtype, evidence.golden_dtype), limits.precision)
+    return replace(evidence, error=distance(mine, golden, limit))
 
 
-def distance(mine: np.ndarray, golden: np.ndarray) -> TensorError:
-    """Return how far two tensors of one shape are apart."""
+def distance(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
+    """Return how far two tensors of one shape are apart.
+
+    Args:
+        mine: The tensor that is examined.
+        golden: The tensor that it is compared with.
+        limit: Largest relative distance of tensors that agree, of which a quick look is enough; None: no
+            distance is small enough.
+    """
     if mine is golden or (mine.dtype == golden.dtype and _is_one_memory(mine, golden)):
         return _SAME
-    return errors.measure(_numeric(mine), _numeric(golden))
+    quick = None if limit is None else screening.look(mine, golden, limit)
+    return quick or errors.measure(_numeric(mine), _numeric(golden))
 
 
 def _is_one_memory(mine: np.ndarray, golden: np.ndarray) -> bool:

@@ -9,6 +9,8 @@ import pytest
 
 from msdump.execute import feeds
 from msdump.record import IO
+from msdump.tools.diff import screening
+from msdump.tools.judge import errors
 from msdump.tools.judge.verdicts import Verdict
 from tests.tools.diff.conftest import comparison, load
 
@@ -231,3 +233,31 @@ def test_inputs_take_over_what_was_measured_of_outputs(compared):
     first, second = both.report.findings[:2]
     written = next(tensor.evidence.error for tensor in first.tensors if tensor.io is IO.OUTPUT)
     assert written == next(tensor.evidence.error for tensor in second.tensors if tensor.io is IO.INPUT)
+
+
+@pytest.mark.parametrize(
+    ("scale", "error", "expected"),
+    [(1.0, 1e-4, True), (1.0, 3e-3, False), (1.0, 0.0, False), (1e-12, 1e-4, False), (1e4, 1e-4, False)],
+)
+def test_the_quick_look_decides_what_clearly_agrees(scale, error, expected):
+    """Where it decides, its distance is that of the full measure; near the limit or the edges it does not."""
+    golden = np.random.default_rng(0).standard_normal(50_000).astype(np.float32) * np.float32(scale)
+    noise = np.random.default_rng(1).standard_normal(50_000).astype(np.float32)
+    mine = golden + np.float32(error * scale) * noise
+
+    quick, full = screening.look(mine, golden, 2**-8), errors.measure(mine, golden)
+
+    assert expected == (quick is not None)
+    if quick is not None:
+        assert quick.distance == pytest.approx(full.distance, rel=1e-4)
+        assert quick.largest == pytest.approx(full.largest, rel=1e-4)
+        assert quick.cosine <= full.cosine
+
+
+@pytest.mark.parametrize("fault", [np.nan, np.inf, -10_000.0])
+def test_the_quick_look_leaves_odd_elements_to_the_full_measure(fault):
+    """NaN, infinities and masks are for the measure that counts them."""
+    golden = np.ones(9_000, np.float32)
+    golden[8_500] = fault
+
+    assert screening.look(golden * np.float32(1.001), golden, 2**-8) is None
