@@ -203,6 +203,19 @@ def test_parse_inverts_format(name):
     assert name == names.parse(str(name))
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["Add", "0", "7", "input", "output", "npy", "", "٣", "a/b", "9" * 21]), max_size=11
+    ),
+    st.sampled_from(["", ".npy"]),
+)
+def test_the_quick_way_agrees_with_the_template(parts, suffix):
+    """Names of the common form are parsed as the template parses them, and others not at all."""
+    name = ".".join(parts) + suffix
+    assert names.parse(name) == names._parse_any(name)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.builds(OperatorRef, st.text(min_size=1), st.text(min_size=1).map("Default/{}/x".format)),

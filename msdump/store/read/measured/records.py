@@ -77,6 +77,8 @@ def without_file(
         directory: Their directory.
         path: Its path.
     """
+    if not rows:
+        return
     filed = {(record.op_type, record.op_name, record.io, record.slot) for record in records}
     passes: defaultdict[tuple[Cell, ...], int] = defaultdict(int)
     for row in rows:
