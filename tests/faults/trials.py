@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +21,6 @@ from tests.faults import dumps, kernels
 from tests.faults.dumps import CPU, MODES, Dumped, Mode
 from tests.faults.faults import KINDS, Draw, Fault, Values, distance, site, sites
 from tests.faults.networks import NETWORKS, Net, network
-
-command = importlib.import_module("msdump.cli.compare.command")
 
 ACCUSING = frozenset({"own", "weight", "nonfinite", "replaced", "shape", "dtype", "missing"})
 """Verdicts that say: the fault is here."""
@@ -237,48 +235,47 @@ def dumped(trial: Trial, folder: Path) -> Sides:
 
 
 def compare(sides: Sides, out: Path, *options: str) -> dict:
-    """Return what ``msdump compare`` says: a verdict, and one for each operator, in order."""
-    kept = []
-
-    class Kept(command._Comparison):
-        def __init__(self, *args, **named):
-            super().__init__(*args, **named)
-            kept.append(self)
-
-    arguments = ["compare", str(sides.mine.path), str(sides.golden.path), "-out", str(out), *options]
-    original, command._Comparison = command._Comparison, Kept
-    try:
-        done = CliRunner().invoke(main, arguments)
-    finally:
-        command._Comparison = original
+    """Return the document of ``msdump compare --json``."""
+    arguments = [
+        "compare",
+        str(sides.mine.path),
+        str(sides.golden.path),
+        "-out",
+        str(out),
+        "--json",
+        *options,
+    ]
+    done = CliRunner().invoke(main, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    assert kept, done.output
-    report = kept[0].report
-    findings = sorted(report.findings, key=lambda finding: finding.place.time)
-    rows = [(finding.place, str(finding.verdict), finding.note) for finding in findings]
-    rows += [(place, "missing", "") for place in report.missing]
-    return {
-        "verdict": str(report.verdict),
-        "operators": [
-            {"operator": place.full_name or place.name, "verdict": verdict, "note": note}
-            for place, verdict, note in rows
-        ],
-    }
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise AssertionError(f"exit {done.exit_code}: {done.stdout[-1000:]}{done.stderr[-1000:]}") from None
 
 
 def accused(document: dict, sides: Sides) -> list[Accused]:
     """Return the operators that a document accuses, in order."""
+    order = _order(sides.golden.graph)
+    rows = [row for row in document["operators"] if row["verdict"] in ACCUSING]
+    nodes = [sides.nodes(row["operator"], missing=row["verdict"] == "missing") for row in rows]
+    places = [min((order[name] for name in names if name in order), default=len(order)) for names in nodes]
     return [
-        Accused(
-            row["operator"],
-            row["verdict"],
-            sides.nodes(row["operator"], missing=row["verdict"] == "missing"),
-            order,
-        )
-        for order, row in enumerate(document["operators"])
-        if row["verdict"] in ACCUSING
+        Accused(row["operator"], row["verdict"], names, place)
+        for row, names, place in zip(rows, nodes, places, strict=True)
     ]
+
+
+def _order(graph: Graph) -> dict[str, int]:
+    """Return the place of every node in the execution, bodies where their control flow stands."""
+
+    def names(inner: Graph) -> Iterator[str]:
+        for node in inner.nodes:
+            yield from (part.name for part in node.members)
+            for body in node.bodies.values():
+                yield from names(body)
+
+    return {name: at for at, name in enumerate(names(graph))}
 
 
 # --- judging the judge -----------------------------------------------------------------------------------
@@ -347,7 +344,7 @@ def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: 
 
 def _first(trial: Trial, sides: Sides) -> int:
     """Return the number of the fault that the run met first."""
-    order = {name: at for at, name in enumerate(_node_names(sides.golden.graph))}
+    order = _order(sides.golden.graph)
     return min(
         range(len(trial.faults)),
         key=lambda number: min(order.get(name, len(order)) for name in trial.faults[number].nodes),
