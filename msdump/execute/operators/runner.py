@@ -112,7 +112,7 @@ class OperatorRunner:
 
     def _value(self, name: str, item: Any) -> OrtValue | None:
         if isinstance(item, np.ndarray) and not item.flags.aligned:
-            item = item.copy()  # tensors lie anywhere in a dump file, which kernels do not expect
+            return values.owned(item)  # tensors lie anywhere in a dump file, which kernels do not expect
         return values.from_python(item, self.graph.type_of(name).dtype or dtypes.DTYPES[0])
 
     def _applied(self, node: Node, fed: Mapping[str, OrtValue | None]) -> tuple[Kernel, Any]:

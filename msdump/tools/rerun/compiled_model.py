@@ -1,0 +1,142 @@
+"""The model as a dumped network was compiled: which operators it has, and who makes each value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from msdump.errors import MsdumpError
+from msdump.execute.compilation import emulated
+from msdump.graph.compile.fusion import fuse_elementwise
+from msdump.graph.graph import Graph, Node
+from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
+from msdump.store import names
+
+_ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
+_COMPILED_MODES: Final = (
+    PrecisionMode.ALLOW_FP32_TO_FP16,
+    PrecisionMode.FORCE_FP16,
+    PrecisionMode.ALLOW_FP32_TO_BF16,
+    PrecisionMode.FORCE_FP32,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelOperator:
+    """An operator of the model and the graph that it stands in.
+
+    Attributes:
+        node: The operator.
+        graph: Its graph.
+    """
+
+    node: Node
+    graph: Graph
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """A model in the form in which a device ran it.
+
+    Attributes:
+        graph: Its main graph.
+        fit: Share of the dump's operators that it has.
+    """
+
+    graph: Graph
+    fit: float = 1.0
+
+    @cached_property
+    def _around(self) -> Mapping[int, Graph]:
+        return {body.index: graph for graph in self.graph.walk() for body in graph.bodies}
+
+    @cached_property
+    def sites(self) -> Mapping[str, tuple[ModelOperator, ...]]:
+        """The operators by their names as files hold them; of one scope's own names there may be several."""
+        sites: dict[str, list[ModelOperator]] = {}
+        for site in self._all():
+            for name in file_names(site.node):
+                sites.setdefault(name, []).append(site)
+        return {name: tuple(each) for name, each in sites.items()}
+
+    def _all(self) -> Iterator[ModelOperator]:
+        for graph in self.graph.walk():
+            yield from (ModelOperator(node, graph) for node in graph.operators)
+
+    def around(self, graph: Graph) -> Graph | None:
+        """Return the graph around a body, None for the main graph."""
+        return self._around.get(graph.index)
+
+    def owner(self, graph: Graph, value: str) -> Graph:
+        """Return the graph that a value belongs to: this one, or one around it."""
+        outer = self.around(graph)
+        return self.owner(outer, value) if outer is not None and value in graph.outer else graph
+
+    @cached_property
+    def _producers(self) -> Mapping[tuple[int, str], tuple[ModelOperator, int]]:
+        return {
+            (graph.index, value): (ModelOperator(node, graph), slot)
+            for graph in self.graph.walk()
+            for node in graph.nodes
+            for slot, value in enumerate(node.outputs)
+            if value
+        }
+
+    def producer(self, graph: Graph, value: str) -> tuple[ModelOperator, int] | None:
+        """Return the operator that makes a value, and the number of its output; None for inputs, weights."""
+        return self._producers.get((self.owner(graph, value).index, value))
+
+
+def file_names(node: Node) -> tuple[str, ...]:
+    """Return the names of an operator in the names of files: with its scope, or its last component alone."""
+    full_name = node.operator.full_name
+    last = full_name.rpartition("/")[2] or full_name
+    return tuple(dict.fromkeys((names.sanitize(full_name), names.sanitize(last))))
+
+
+def fitting(models: Sequence[Graph], dumped: Collection[str]) -> CompiledModel:
+    """Return the model as the device compiled it of which a dump has the names.
+
+    Args:
+        models: The graph of the model, and that of its training step if it has one.
+        dumped: Names of the dump's operators.
+    """
+    best = CompiledModel(models[0], 0.0)
+    for graph in _forms(models):
+        best = max(best, CompiledModel(graph, _share(graph, dumped)), key=lambda model: model.fit)
+        if best.fit >= _ENOUGH:
+            break
+    return best
+
+
+def _share(graph: Graph, dumped: Collection[str]) -> float:
+    known = {name for inner in graph.walk() for node in inner.operators for name in file_names(node)}
+    counts = Counter(name in known for name in dumped)
+    return counts[True] / max(len(dumped), 1)
+
+
+def _forms(models: Sequence[Graph]) -> Iterator[Graph]:
+    """Yield the model in each form in which a device may run it, the cheapest to make first."""
+    yield from models
+    yield from map(fuse_elementwise, models)
+    for fuses, keeps_node_names in ((True, False), (True, True), (False, False), (False, True)):
+        for mode in _COMPILED_MODES:
+            for model in models:
+                context = Context(
+                    DeviceTarget.ASCEND,
+                    JitLevel.O2,
+                    precision_mode=mode,
+                    fuses=fuses,
+                    keeps_node_names=keeps_node_names,
+                )
+                try:
+                    device = emulated(model, None, context)
+                except (
+                    MsdumpError
+                ):  # folding runs operators, of which a training step may lack what they need
+                    continue
+                assert device is not None
+                yield device.graph

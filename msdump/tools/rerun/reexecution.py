@@ -1,0 +1,309 @@
+"""Runs the operators of a dump again on the inputs that they read, and finds those with errors of their own.
+
+First every operator in the golden side's arithmetic; those that differ in the arithmetic that the examined
+side computed in, which is the one that explains most of the network; what still differs is judged by float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import MsdumpError
+from msdump.execute.operators.runner import is_repeatable
+from msdump.record import IO
+from msdump.tools.judge import errors
+from msdump.tools.judge.errors import TensorError
+from msdump.tools.judge.evidence import OwnError
+from msdump.tools.rerun import allowance, elements, wiring
+from msdump.tools.rerun.allowance import Allowance, Residue
+from msdump.tools.rerun.arithmetic import Arithmetic, candidates
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
+from msdump.tools.rerun.dumped import RerunOperator
+from msdump.tools.rerun.runners import Runners
+from msdump.tools.rerun.values import UNREADABLE, DumpedValues, Given
+
+_FEW: Final = 4.0
+"""Units of the last place by which kernels of one arithmetic may differ, at the tensor's own scale."""
+
+_SAMPLE: Final = 12
+"""Suspects by which the examined side's arithmetic is found."""
+
+_MOST: Final = 0.5
+"""Share of the operators concerned that an arithmetic must explain to be that of the whole network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What came out when an operator ran again.
+
+    Attributes:
+        own: Its own error, by output; empty where it did not run.
+        propagated: Relative distance from the golden output to that of the operator on the examined side's
+            inputs; None where that is the distance of the dumped output itself, or nothing ran.
+        wiring: Which input is not what its producer wrote, in words.
+        weights: Names of the weights and constants that it read and that are not the model's, by input.
+        names: Names of the values that it reads, by input, as the model has them.
+        note: Why it did not run again, "" where it did.
+    """
+
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+    wiring: str = ""
+    weights: dict[int, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether an output differs from what came out again by more than a few units of the last place."""
+        return any(not each.is_explained for each in self.own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output of the examined side beside that of the operator that ran again.
+
+    Attributes:
+        slot: Number of the output.
+        dumped: The elements of the examined side, in the model's type.
+        dtype: Their type on the device.
+        io: Whether it is shown as an output or as the input that the operator writes.
+        place: Number of the output or input in the dump.
+    """
+
+    slot: int
+    dumped: np.ndarray
+    dtype: dtypes.DType
+    io: IO
+    place: int
+
+
+class Reexecution:
+    """Runs the operators of one run of a network again.
+
+    Attributes:
+        model: The model as the examined side was compiled.
+        values: The values of the run.
+        golden: The golden side's arithmetic.
+        mine: The examined side's arithmetic, known once all operators ran.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        operators: Sequence[RerunOperator],
+        sites: Sequence[ModelOperator | None],
+        golden: Arithmetic,
+        mine: Arithmetic | None = None,
+    ) -> None:
+        """List the values of the run.
+
+        Args:
+            model: The model as the examined side was compiled.
+            operators: The operators of the run, in the order in which they ran.
+            sites: The operator of the model that each of them is, None where it has none.
+            golden: The golden side's arithmetic.
+            mine: The examined side's, None where it is to be found out.
+        """
+        self.model = model
+        self.values = DumpedValues(model, operators, sites)
+        self.golden = golden
+        self.mine = mine
+        self._runners = Runners(model)
+
+    def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
+        """Return what comes out of every operator, in their order.
+
+        Args:
+            advance: Called after each of them.
+        """
+        reruns = []
+        for position in range(len(self.values.operators)):
+            reruns.append(self._first(position))
+            advance()
+        suspects = [position for position, each in enumerate(reruns) if each.is_suspect]
+        if self.mine is None:
+            self.mine = self._arithmetic(reruns, suspects)
+        for position in suspects:
+            reruns[position] = self._judged(position, reruns[position])
+        for position, rerun in enumerate(reruns):
+            if (
+                rerun.wiring or rerun.weights
+            ):  # once more, now that it is known to which types inputs are rounded
+                reruns[position] = replace(
+                    rerun,
+                    wiring=wiring.fault(self.values, position, self.mine),
+                    weights=wiring.wrong_weights(self.values, position, self.mine),
+                )
+        return reruns
+
+    def _first(self, position: int) -> Rerun:
+        site = self.values.sites[position]
+        if site is None:
+            return Rerun(note="the model has no such operator")
+        rerun = Rerun(
+            wiring=wiring.fault(self.values, position, self.mine or self.golden),
+            weights=wiring.wrong_weights(self.values, position, self.mine or self.golden),
+            names=site.node.inputs,
+        )
+        if not is_repeatable(site.node):
+            return replace(rerun, note="it gives other results in every run")
+        try:
+            again = self._runners.outputs(site, self.values.given(position), self.golden)
+        except (*UNREADABLE, MsdumpError) as fault:
+            return replace(rerun, note=str(fault))
+        own, propagated = [], 0.0
+        for output in self._outputs(position, site):
+            result = again[output.slot]
+            if result is None or result.size != output.dumped.size:
+                continue
+            error = _error(output, result)
+            own.append(OwnError(output.place, error, 0.0, _is_near(error), str(self.golden)))
+            if not error.is_same:
+                propagated = max(propagated, self._propagated(position, site, output, result))
+        return replace(rerun, own=tuple(own), propagated=propagated or None)
+
+    def _outputs(self, position: int, site: ModelOperator) -> Iterator[_Output]:
+        """Yield what the operator wrote; of what it writes in place, the input that shows it."""
+        operator, node = self.values.operators[position], site.node
+        shown: set[int] = set()
+        for slot, output in node.update.new_values.items():
+            if output < len(node.outputs) and (IO.INPUT, slot) in operator.tensors:
+                shown.add(output)
+                yield from self._output(position, site, output, (IO.INPUT, slot))
+        for slot in range(len(node.declared_outputs)):
+            if slot not in shown and (IO.OUTPUT, slot) in operator.tensors:
+                yield from self._output(position, site, slot, (IO.OUTPUT, slot))
+
+    def _output(
+        self, position: int, site: ModelOperator, slot: int, place: tuple[IO, int]
+    ) -> Iterator[_Output]:
+        operator = self.values.operators[position]
+        tensor, name = operator.tensors[place], site.node.outputs[slot]
+        if not name:
+            return
+        try:
+            array = self.values.array(site.graph, name, tensor, operator, site.node)
+        except UNREADABLE:  # said where the tensors themselves are compared
+            return
+        yield _Output(slot, array, elements.type_named(tensor.dtype, array), *place)
+
+    def _propagated(self, position: int, site: ModelOperator, output: _Output, again: np.ndarray) -> float:
+        """Return how far what came out again is from the golden output; 0 where there is none."""
+        operator = self.values.operators[position]
+        golden = operator.golden.get((output.io, output.place))
+        if golden is None:
+            return 0.0
+        try:
+            name = site.node.outputs[output.slot]
+            array = self.values.array(site.graph, name, golden, operator, site.node)
+        except UNREADABLE:
+            return 0.0
+        return errors.measure(again, array).distance
+
+    def _arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
+        """Return the arithmetic that explains most of the network: all that it changes, or else golden's."""
+        best, most = self.golden, _MOST
+        for arithmetic in candidates():
+            concerned = [
+                position
+                for position, (rerun, site) in enumerate(zip(reruns, self.values.sites, strict=True))
+                if rerun.own and site is not None and arithmetic.differs(site.node, self.golden)
+            ]
+            wrong = sorted({*concerned} & {*suspects})
+            if len(wrong) <= _MOST * len(concerned):
+                continue
+            sample = _sample(wrong, reruns)
+            explained = sum(self._explains(position, arithmetic) for position in sample)
+            share = explained / len(sample) * len(wrong) / len(concerned)
+            if share > most:
+                best, most = arithmetic, share
+            if explained == len(sample):  # no other one explains more
+                break
+        return best
+
+    def _explains(self, position: int, arithmetic: Arithmetic) -> bool:
+        again = self._again(position, arithmetic)
+        return bool(again) and all(_is_near(error) for _, error in again)
+
+    def _again(self, position: int, arithmetic: Arithmetic) -> list[tuple[_Output, TensorError]]:
+        """Return the errors of an operator's outputs in an arithmetic; none where it cannot run in it."""
+        site = self.values.sites[position]
+        assert site is not None
+        try:
+            again = self._runners.outputs(site, self.values.given(position), arithmetic)
+        except (*UNREADABLE, MsdumpError):
+            return []
+        return [
+            (output, _error(output, result))
+            for output in self._outputs(position, site)
+            for result in (again[output.slot],)
+            if result is not None and result.size == output.dumped.size
+        ]
+
+    def _judged(self, position: int, rerun: Rerun) -> Rerun:
+        """Return what the examined side's arithmetic, or else rounding, leaves of a suspect's errors."""
+        assert self.mine is not None
+        again = self._again(position, self.mine)
+        if not again:
+            return rerun
+        if all(_is_near(error) for _, error in again):
+            own = (OwnError(each.place, error, 0.0, True, str(self.mine)) for each, error in again)
+            return replace(rerun, own=tuple(own))
+        site = self.values.sites[position]
+        assert site is not None
+        exact = self._allowance(site, self.values.given(position))
+        return replace(rerun, own=tuple(self._explained(each, error, exact) for each, error in again))
+
+    def _allowance(self, site: ModelOperator, given: Given) -> Allowance | None:
+        assert self.mine is not None
+        try:
+            return Allowance(self._runners, site, given, self.mine)
+        except Exception:  # noqa: BLE001 - what has no float64 is judged by the units of its type
+            return None
+
+    def _explained(self, output: _Output, error: TensorError, exact: Allowance | None) -> OwnError:
+        if _is_near(error):
+            return OwnError(output.place, error, 0.0, True, str(self.mine))
+        explanation = None if exact is None else exact.explain(output.slot, output.dumped, output.dtype)
+        if explanation is None:
+            return _own(output, allowance.faithful(error, output.dtype), str(self.mine))
+        return _own(output, explanation, "float64")
+
+
+def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
+    """Return some of the suspects from all over the network, and of those that overflow, if there are any."""
+    overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
+    spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
+    return [*dict.fromkeys((*overflowing[:2], *spread))]
+
+
+def _own(output: _Output, explanation: Residue, arithmetic: str) -> OwnError:
+    return OwnError(
+        output.place,
+        explanation.error,
+        explanation.allowed,
+        explanation.is_explained,
+        arithmetic,
+        explanation.note,
+    )
+
+
+def _error(output: _Output, again: np.ndarray) -> TensorError:
+    """Return how far an output is from what came out again, held in the type of the output's file."""
+    held = elements.in_type(again, output.dtype)
+    dumped = elements.in_type(output.dumped, output.dtype)
+    if held.dtype != dumped.dtype:
+        held, dumped = again, output.dumped
+    return errors.measure(dumped, held, output.dtype.name)
+
+
+def _is_near(error: TensorError) -> bool:
+    if error.is_same:
+        return True
+    return not error.misplaced and not error.changed and error.ulps <= _FEW

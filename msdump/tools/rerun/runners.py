@@ -1,0 +1,55 @@
+"""What runs the operators of a compiled model again, in any arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from msdump.execute.operators.float64.evaluator import Float64Runner
+from msdump.execute.operators.float64.noise import Noise
+from msdump.execute.operators.runner import OperatorRunner
+from msdump.execute.weights import WeightCopies
+from msdump.observer import Array
+from msdump.tools.rerun.arithmetic import Arithmetic
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
+from msdump.tools.rerun.values import Given
+
+
+class Runners:
+    """Runs operators of a model and its bodies; kernels of bodies are kept, since they run pass by pass."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        """Compile nothing yet."""
+        self._model = model
+        self._copies = WeightCopies()
+        self._runners: dict[tuple[Arithmetic, int], OperatorRunner] = {}
+        self._exact: dict[int, Float64Runner] = {}
+
+    def outputs(self, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
+        """Return the outputs of an operator in an arithmetic.
+
+        Raises:
+            ExecutionError: It refuses these inputs.
+            UnsupportedOpError: Nothing can run it.
+        """
+        graph = site.graph
+        runner = self._runners.get((arithmetic, graph.index))
+        if runner is None:
+            runner = OperatorRunner(
+                graph, arithmetic.roundings, self._copies, around=self._model.around(graph), is_quiet=True
+            )
+            self._runners[arithmetic, graph.index] = runner
+        outputs = runner.run(site.node, given)
+        if graph.index == 0:
+            runner.forget(site.node)
+        return outputs
+
+    def exact(
+        self, site: ModelOperator, given: Given, arithmetic: Arithmetic, noise: Noise | None = None
+    ) -> tuple[np.ndarray | None, ...]:
+        """Return the outputs of an operator in float64, its inputs and results rounded as an arithmetic says.
+
+        Raises:
+            MsdumpError: Nothing can run it in float64.
+        """
+        runner = self._exact.setdefault(site.graph.index, Float64Runner(site.graph))
+        return runner.run(site.node, given, arithmetic.roundings(site.node), noise)

@@ -1,0 +1,202 @@
+"""The values of the model as the examined side's dump holds them, and what each operator read."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import DumpReadError, FormatError, MsdumpError
+from msdump.graph.graph import Graph, Node
+from msdump.graph.order import reads
+from msdump.record import IO
+from msdump.store import names
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
+from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
+from msdump.tools.rerun.elements import in_type
+
+INPUTS: Final = frozenset({names.PARAMETER, "Data"})
+"""Types of what files show as operators and what are the inputs and weights of a graph."""
+
+
+class NotDumpedError(MsdumpError):
+    """A value that an operator reads, and that no file of the dump holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A dumped tensor that holds a value.
+
+    Attributes:
+        tensor: The tensor.
+        operator: Position of its operator in the run.
+        node: The node whose input or output it is; None for a graph input's own file.
+    """
+
+    tensor: RerunTensor
+    operator: int
+    node: Node | None
+
+
+class DumpedValues:
+    """Finds the tensors that hold the values of a model in one run of it.
+
+    Attributes:
+        operators: The operators of the run, in the order in which they ran.
+        sites: The operator of the model that each of them is, None where it has none.
+    """
+
+    def __init__(
+        self, model: CompiledModel, operators: Sequence[RerunOperator], sites: Sequence[ModelOperator | None]
+    ) -> None:
+        """List who wrote and who read each value."""
+        self._model = model
+        self.operators = operators
+        self.sites = sites
+        self._written: dict[tuple[int, str], list[Holder]] = {}
+        self._read: dict[tuple[int, str], list[Holder]] = {}
+        self._inputs: dict[str, Holder] = {}
+        for position, (operator, site) in enumerate(zip(operators, sites, strict=True)):
+            if site is not None:
+                self._note(position, operator, site)
+            elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
+                self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
+
+    def _note(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
+        node = site.node
+        for slot, name in enumerate(node.inputs):
+            tensor = operator.tensors.get((IO.INPUT, slot))
+            if name and tensor is not None:
+                after = node.inputs_after_run[slot]
+                # an input that the operator writes in place shows the new value
+                held = self._written if after != name else self._read
+                held.setdefault(self._key(site.graph, after), []).append(Holder(tensor, position, node))
+        for slot, name in enumerate(node.declared_outputs):
+            tensor = operator.tensors.get((IO.OUTPUT, slot))
+            if name and tensor is not None:
+                self._written.setdefault(self._key(site.graph, name), []).append(
+                    Holder(tensor, position, node)
+                )
+
+    def _key(self, graph: Graph, value: str) -> tuple[int, str]:
+        return self._model.owner(graph, value).index, value
+
+    def written(self, graph: Graph, value: str, before: int) -> Holder | None:
+        """Return the tensor in which its producer wrote a value last before an operator ran."""
+        return _last(self._written.get(self._key(graph, value), ()), before)
+
+    def all_written(self, before: int) -> Iterator[Holder]:
+        """Yield every tensor that operators wrote before one ran, the newest first."""
+        holders = [holder for each in self._written.values() for holder in each if holder.operator < before]
+        yield from sorted(holders, key=lambda holder: -holder.operator)
+
+    def holder(self, graph: Graph, value: str, before: int) -> Holder | None:
+        """Return a tensor that holds a value when an operator runs, other than that operator's input."""
+        found = self.written(graph, value, before)
+        if found is not None:
+            return found
+        readers = self._read.get(self._key(graph, value), ())
+        owner = self._model.owner(graph, value)
+        # a value of the main graph is made once, so what reads it later read the same
+        found = _last(readers, before) or (readers[0] if readers and owner.index == 0 else None)
+        if found is not None:
+            return found
+        return self._inputs.get(names.sanitize(value)) if owner.index == 0 else None
+
+    def given(self, position: int) -> dict[str, np.ndarray]:
+        """Return what an operator read, by the names of values; weights that never change are left out.
+
+        Args:
+            position: Its position in the run.
+
+        Raises:
+            NotDumpedError: No file holds one of them.
+            DumpReadError: A file cannot be read.
+            FormatError: A memory format has no conversion.
+        """
+        operator, site = self.operators[position], self.sites[position]
+        assert site is not None
+        graph = site.graph
+        needed = [name for name in reads(site.node) if name not in graph.weights or name in graph.changeable]
+        return {name: self._value(operator, site, name, position) for name in needed}
+
+    def _value(self, operator: RerunOperator, site: ModelOperator, name: str, position: int) -> np.ndarray:
+        node, graph = site.node, site.graph
+        for slot, value in enumerate(node.inputs):
+            tensor = operator.tensors.get((IO.INPUT, slot))
+            if value == name and tensor is not None and node.inputs_after_run[slot] == name:
+                return self.array(graph, name, tensor, operator, node)
+        holder = self.holder(graph, name, position)
+        if holder is not None:
+            return self.array(graph, name, holder.tensor, self.operators[holder.operator], holder.node)
+        if name in graph.weights and operator.iteration == 0:
+            return np.asarray(graph.weights[name])  # a variable that nobody has written yet
+        raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+
+    def array(
+        self,
+        graph: Graph,
+        value: str,
+        tensor: RerunTensor,
+        operator: RerunOperator,
+        node: Node | None = None,
+    ) -> np.ndarray:
+        """Return a dumped tensor in the host's layout, in the shape and type that the model declares.
+
+        Args:
+            graph: The graph of the value.
+            value: The value that the tensor holds.
+            tensor: The tensor.
+            operator: The operator whose tensor it is.
+            node: Its node.
+
+        Raises:
+            DumpReadError: Its file cannot be read.
+            FormatError: Its memory format has no conversion, or its shape is not known.
+        """
+        declared = graph.type_of(value)
+        groups: Any = 1 if node is None else node.members[0].attributes.get("group", 1)
+        array = tensor.load(_host_shape(graph, value, tensor, operator), groups)
+        if declared.is_settled and declared.shape != array.shape and declared.shape is not None:
+            if int(np.prod(declared.shape)) != array.size:  # type: ignore[arg-type]  # settled
+                raise FormatError(f"{value!r} has shape {array.shape}, by the model {declared.shape}")
+            array = array.reshape(declared.shape)  # type: ignore[arg-type]
+        return in_declared_type(array, declared.dtype)
+
+
+def in_declared_type(array: np.ndarray, declared: dtypes.DType | None) -> np.ndarray:
+    """Return an array in the type that the model declares, which may be wider than the device's."""
+    if declared is None or array.dtype == declared.numpy:
+        return array
+    converted = in_type(array, declared)
+    if converted.dtype == declared.numpy:
+        return converted
+    if array.dtype.kind in "iub" and declared.numpy.kind in "iub":
+        return array.astype(declared.numpy)
+    raise FormatError(f"{array.dtype} where the model has {declared.name}")
+
+
+def _host_shape(graph: Graph, value: str, tensor: RerunTensor, operator: RerunOperator) -> tuple[int, ...]:
+    if tensor.host_shape:
+        return tensor.host_shape
+    declared = graph.type_of(value)
+    if declared.is_settled and declared.shape is not None:
+        return tuple(size for size in declared.shape if isinstance(size, int))
+    golden = operator.golden.get((tensor.io, tensor.slot))
+    return golden.host_shape if golden is not None else ()
+
+
+def _last(holders: Sequence[Holder], before: int) -> Holder | None:
+    at = bisect_left(holders, before, key=lambda holder: holder.operator)
+    return holders[at - 1] if at else None
+
+
+Given = Mapping[str, np.ndarray]
+"""What an operator reads, by the names of values."""
+
+UNREADABLE: Final = (NotDumpedError, DumpReadError, FormatError)
+"""Why an operator cannot run again."""
