@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import click
 
 from msdump.cli import messages
 from msdump.cli.compare import outcome, statistics
 from msdump.cli.documents import output as documents
-from msdump.cli.program import FAILED, REFUSED
-from msdump.record import IO
+from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
 from msdump.tools.compare.pairing import dump_folder, dump_folders
-from msdump.tools.compare.pairing import identities as identity
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
+from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair
-from msdump.tools.compare.pairing.identities import Identities
-from msdump.tools.compare.verdict import divergence, matching, origins
-from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
-from msdump.tools.compare.verdict.origins import Output
-from msdump.tools.judge.evidence import OperatorPlace
-from msdump.tools.judge.findings import Finding, Report
+from msdump.tools.compare.verdict import measuring, origins
+from msdump.tools.compare.verdict.comparison import DumpComparison
 from msdump.tools.judge.limits import COSINE, TYPES, Limits
-from msdump.tools.judge.verdicts import AGREEING, BAD, TensorVerdict
 from msdump.tools.scores import algorithms
 
 
@@ -102,19 +93,44 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
-    comparison = _Comparison(execution, golden_execution)
-    for pair in pairs.pairs:
-        comparison.add(pair, graph, limits, jobs or 0)
-    report = comparison.report
+    comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, jobs or 0)
+    is_interrupted = False
+    try:
+        for pair in pairs.pairs:
+            _compare(comparison, pair)
+    except KeyboardInterrupt:
+        is_interrupted = True
+        messages.say("interrupted: this is what is known so far")
+    report = comparison.report()
+    if is_interrupted and not report.compared:
+        click.get_current_context().exit(INTERRUPTED)
     if not (report.compared or report.unreadable):
         messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], graph)}")
         click.get_current_context().exit(REFUSED)
-    outcome.tell(report, output, comparison.origins, pairs.alone)
+    folders = {folder.label: folder for folder in comparison.folders}
+    outcome.tell(
+        report,
+        output,
+        lambda: origins.lines(report, folders),
+        pairs.alone,
+        code=INTERRUPTED if is_interrupted else None,
+    )
+
+
+def _compare(comparison: DumpComparison, pair: FolderPair) -> None:
+    folder = comparison.add(pair)
+    for side in (folder.dumped, folder.golden):
+        messages.tell_execution(side.path, side.execution, side.executions)
+    with messages.bar("operators", len(folder.matched.executions)) as advance:
+        for _ in comparison.measure(folder):
+            advance()
+    if pair.label and not comparison.is_paired(folder):
+        messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
 
 
 def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     """Print the scores of two files and the verdict; exit with 1 where they differ."""
-    result = divergence.files(dumped, golden, limits)
+    result = measuring.files(dumped, golden, limits)
     if documents.wanted():
         from msdump.cli.documents.compare import document_of_files
 
@@ -126,85 +142,6 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
     if result.is_bad:
         click.get_current_context().exit(FAILED)
-
-
-@dataclass(slots=True)
-class _Comparison:
-    """A comparison of several pairs of directories, one after the other.
-
-    Attributes:
-        execution: Number of the execution that is examined, None: the last whole one.
-        golden_execution: Number of the execution that it is compared with, None: the last whole one.
-        report: The verdicts so far.
-        sources: Golden directory and matched executions, by the label of the pair of directories.
-    """
-
-    execution: int | None
-    golden_execution: int | None
-    report: Report = field(default_factory=Report)
-    sources: dict[str, tuple[Folder, Matched]] = field(default_factory=dict)
-
-    def add(self, pair: FolderPair, graph: str | None, limits: Limits, jobs: int) -> None:
-        """Compare two directories, and add the verdicts to the report."""
-        dumped = dump_folder.read(pair.dumped, execution=self.execution)
-        golden = dump_folder.read(pair.golden, execution=self.golden_execution)
-        for side in (dumped, golden):
-            messages.tell_execution(side.path, side.execution, side.executions)
-        identities = identity.read(graph, dumped.kind, golden.kind) if graph else Identities()
-        matched = matching.match(dumped, golden, identities)
-        self.sources[pair.label] = golden, matched
-        if not graph:  # a compiled graph lacks the operators that it fused
-            self.report.missing += (OperatorPlace(name, label=pair.label) for name in matched.missing)
-        self.report.unreadable += matched.unreadable
-        self.report.uneven += matched.uneven
-        compared_before = self.report.compared
-        with messages.bar("operators", len(matched.executions)) as advance:
-            # They come in the order of the executions, whichever process is done first.
-            for finding in divergence.findings(
-                dumped, golden, matched.executions, limits, label=pair.label, jobs=jobs
-            ):
-                self.report.add(finding)
-                advance()
-        if pair.label and self.report.compared == compared_before:
-            messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
-
-    def origins(self) -> Iterator[str]:
-        """Yield lines on the origin of the inputs that differ of the first operator that differs."""
-        first = self.report.first
-        if first is None:
-            return
-        earlier = self.report.before(first)
-        # What was not compared may be where a difference began, so no output can be ruled out.
-        uncompared = [each.place.name for each in earlier if not each.is_compared]
-        for tensor in first.wrong(IO.INPUT):
-            if tensor.verdict is TensorVerdict.DIFFERS:
-                yield self._origin(first, tensor.slot, earlier, uncompared)
-        if uncompared and not any(each.verdict in AGREEING | BAD for each in first.of(IO.INPUT)):
-            yield f"{uncompared[-1]}, which ran before it, was not compared"
-
-    def _origin(
-        self, first: Finding, slot: int, earlier: Sequence[Finding], uncompared: Sequence[str]
-    ) -> str:
-        golden, execution = self._source(first)
-        outputs = (output for each in reversed(earlier) for output in self._outputs(each))
-        origin = origins.writer((golden, execution.counterparts[IO.INPUT, slot]), outputs)
-        if origin is None:
-            unless = f", unless {uncompared[-1]} wrote it, which was not compared" if uncompared else ""
-            return f"what feeds input {slot} differs and lies outside the dump{unless}"
-        name, output = origin
-        return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
-
-    def _outputs(self, finding: Finding) -> Iterator[Output]:
-        """Yield the outputs of an operator that agree."""
-        golden, execution = self._source(finding)
-        for tensor in finding.of(IO.OUTPUT):
-            if tensor.verdict in AGREEING:
-                place = execution.counterparts[IO.OUTPUT, tensor.slot]
-                yield Output(execution.name, tensor.slot, golden, place)
-
-    def _source(self, finding: Finding) -> tuple[Folder, OperatorExecution]:
-        golden, matched = self.sources[finding.place.label]
-        return golden, matched.executions[finding.place.order - 1]
 
 
 def _why_nothing(pair: FolderPair, graph: str | None) -> str:

@@ -12,7 +12,7 @@ from msdump.cli.compare import text
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED
 from msdump.tools import reports
-from msdump.tools.compare.verdict import report as divergence_report
+from msdump.tools.compare.verdict import table as tables
 from msdump.tools.judge.findings import Report
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
@@ -23,6 +23,7 @@ def tell(
     folder: str,
     origins: Callable[[], Iterable[str]] = tuple,
     alone: Sequence[str] = (),
+    code: int | None = None,
 ) -> None:
     """Tell the verdicts of a comparison, and exit with 1 where something differs.
 
@@ -31,6 +32,7 @@ def tell(
         folder: Directory of the table.
         origins: Gives lines on where the inputs that differ come from.
         alone: Directories without a counterpart.
+        code: Exit code of a comparison that did not come to its end, None where it did.
 
     Raises:
         ToolError: The table cannot be written.
@@ -42,7 +44,7 @@ def tell(
         messages.say(f"warning: {path} has no counterpart")
     for fault in report.unreadable:
         messages.say(f"warning: {fault}")
-    table = divergence_report.table(report.findings)
+    table = tables.table(report.findings)
     path = reports.write(folder, reports.stamped("compare", ".csv"), [table])
     if documents.wanted():
         from msdump.cli.documents.compare import document
@@ -50,6 +52,8 @@ def tell(
         documents.put(document(report, alone=alone, table=path))
     else:
         print(f"written   {path}")
+    if code is not None:
+        click.get_current_context().exit(code)
     if not report.agrees:
         click.get_current_context().exit(FAILED)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msdump.cli.counts import plural
 from msdump.record import IO
-from msdump.tools.compare.verdict import report as divergence_report
+from msdump.tools.compare.verdict import table as tables
 from msdump.tools.judge import words
 from msdump.tools.judge.findings import Finding, Report, TensorResult
 from msdump.tools.judge.verdicts import TensorVerdict
@@ -52,9 +52,9 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     name = f"{place.name}{_pass(finding)}"
     if worst is None:
         return (str(place.order), name, place.op_type, "", "", "", "", finding.verdict)
-    reason = divergence_report.reason(finding, worst)
+    reason = tables.reason(finding, worst)
     verdict = f"{_whose(worst)}{worst.verdict}{f': {reason}' if reason else ''}"
-    shape = divergence_report.shape(worst)
+    shape = tables.shape(worst)
     return (str(place.order), name, place.op_type, shape, *_numbers(worst), verdict)
 
 
@@ -116,7 +116,7 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
         f"first     {place.name} ({place.op_type}){_pass(first)}, operator {place.order} of"
         f" {count}{directory}: {words.fault(first)}"
     )
-    reason = divergence_report.reason(first, first.worst)
+    reason = tables.reason(first, first.worst)
     for line in (*([reason] if reason else ()), *origins):
         yield f"          {line}"
 

@@ -113,6 +113,8 @@ class OperatorEvidence:
         wiring: In words, which input is not what its producer wrote; "" where all are.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
         reads: Where its inputs come from, by their numbers; none where no graph tells.
+        golden_reads: The same of the golden operator, under the examined side's names; absent, with golden's
+            name, what the examined side lacks.
         arithmetic: Coarsest element types that the examined side and golden compute it in, "" where a side
             does not tell.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
@@ -125,5 +127,6 @@ class OperatorEvidence:
     wiring: str = ""
     replaces: str = ""
     reads: tuple[ValueSource, ...] = ()
+    golden_reads: tuple[ValueSource, ...] = ()
     arithmetic: tuple[str, str] = ("", "")
     is_state: bool = False

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump.record import IO
-from msdump.store.read.graphs.operator_graph import SourceKind
+from msdump.store.names import PARAMETER
+from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.tensors import TensorJudge
-from msdump.tools.judge.verdicts import TensorVerdict, Verdict
+from msdump.tools.judge.verdicts import AGREEING, TensorVerdict, Verdict
 
 _Reason = tuple[Verdict, str]
 
@@ -66,9 +67,11 @@ class Judge:
 
     Attributes:
         limits: What counts as agreement.
+        is_continued: Whether runs before it differed, whose trained weights this one reads.
     """
 
     limits: Limits
+    is_continued: bool = False
     _tensors: TensorJudge = field(init=False)
     _findings: dict[str, Finding] = field(default_factory=dict)
     _has_differed: bool = False
@@ -90,7 +93,7 @@ class Judge:
         verdict, note = self._verdict(self._case(evidence, finding))
         finding = replace(finding, verdict=verdict, note=note)
         self._findings[place.full_name or place.name] = finding
-        self._has_differed |= bool(finding.wrong(IO.OUTPUT))
+        self._has_differed |= finding.is_accused or bool(finding.wrong(IO.OUTPUT))
         return finding
 
     def written(self, name: str, slot: int) -> TensorResult | None:
@@ -118,7 +121,10 @@ class Judge:
         return _Case(evidence, finding, [*inputs.values()], outputs, not unknown)
 
     def _verdict(self, case: _Case) -> _Reason:
-        rules = (self._alone, self._weight, self._unfit, self._own, self._sound, self._nonfinite)
+        rules = (
+            *(self._alone, self._parameter, self._weight, self._unfit, self._own),
+            *(self._sound, self._wired, self._nonfinite),
+        )
         reasons = (rule(case) for rule in rules)
         return next(filter(None, reasons), None) or self._differing(case)
 
@@ -147,12 +153,17 @@ class Judge:
                 continue
             is_same = tensor.error.is_same or tensor.is_rounded
             if each.is_bad or not (is_same or case.evidence.is_state):
-                name = f" {tensor.name}" if tensor.name else ""
-                return (
-                    Verdict.WEIGHT,
-                    f"input {each.slot}{name} differs (distance {tensor.error.distance:.2g})",
-                )
+                is_trained = case.evidence.is_state and self.is_continued
+                note = f"{_named(each)} differs (distance {tensor.error.distance:.2g})"
+                return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
         return None
+
+    def _parameter(self, case: _Case) -> _Reason | None:
+        """Judge a file of a parameter, which is no operator: what reads it was judged before."""
+        if case.evidence.operator.op_type != PARAMETER or not case.bad_outputs:
+            return None
+        is_explained = self._has_differed or self.is_continued
+        return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
     def _unfit(self, case: _Case) -> _Reason | None:
         """Judge an output of another shape or kind of elements."""
@@ -189,6 +200,26 @@ class Judge:
         tensors = (*case.inputs, *case.outputs)
         is_equal = all(each.verdict is TensorVerdict.EQUAL for each in tensors)
         return (Verdict.EQUAL if is_equal else Verdict.AGREES), ""
+
+    def _wired(self, case: _Case) -> _Reason | None:
+        """Judge inputs that differ though what wrote them does not."""
+        reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
+        for each in case.bad_inputs:
+            source = reads[each.slot] if each.slot < len(reads) else ABSENT
+            golden = golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
+            if source.kind is not SourceKind.OPERATOR:
+                continue
+            if golden.kind is SourceKind.ABSENT and golden.name:
+                return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
+            if golden.kind is not SourceKind.ABSENT and golden != source:
+                return Verdict.OWN, _wrong_wiring(each.slot, reads, golden_reads)
+            written = self.written(source.name, source.slot)
+            if written is not None and written.verdict in AGREEING:
+                return (
+                    Verdict.OWN,
+                    f"input {each.slot} is not what {source.name} wrote: it changed in between",
+                )
+        return None
 
     def _nonfinite(self, case: _Case) -> _Reason | None:
         """Judge NaN and infinities that only one side has."""
@@ -244,11 +275,31 @@ class Judge:
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
         return case.evidence.operator.op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
-    def _origin(self, case: _Case, tensor: TensorResult) -> str:
+    @staticmethod
+    def _origin(case: _Case, tensor: TensorResult) -> str:
         """Return in words where an input comes from."""
-        reads = case.evidence.reads
-        name = reads[tensor.slot].name if tensor.slot < len(reads) else ""
-        return f"input {tensor.slot}{f', {name}' if name else ''}"
+        slot, reads = tensor.slot, case.evidence.reads
+        source = reads[slot] if slot < len(reads) else ABSENT
+        if source.kind is SourceKind.INPUT:
+            return f"input {slot}: the network's input {source.name}"
+        return f"input {slot}{f', {source.name}' if source.name else ''}"
+
+
+def _named(tensor: TensorResult) -> str:
+    name = tensor.evidence.name
+    return f"input {tensor.slot}{f' {name}' if name else ''}"
+
+
+def _wrong_wiring(slot: int, reads: Sequence[ValueSource], golden_reads: Sequence[ValueSource]) -> str:
+    """Return in words which other tensor an operator reads."""
+    for other, source in enumerate(golden_reads):
+        if (
+            other != slot
+            and other < len(reads)
+            and (source, golden_reads[slot]) == (reads[slot], reads[other])
+        ):
+            return f"inputs {min(slot, other)} and {max(slot, other)} are swapped"
+    return f"input {slot} is of {reads[slot].name}, golden's is of {golden_reads[slot].name}"
 
 
 NONEXPANSIVE: Final = frozenset(

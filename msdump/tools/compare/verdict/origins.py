@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from msdump.record import IO
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.operands import DumpedOperand
-from msdump.tools.compare.verdict.matching import Place
+from msdump.tools.compare.verdict.folders import ComparedFolder
+from msdump.tools.compare.verdict.matching import OperatorExecution, Place
+from msdump.tools.judge.findings import Finding, Report
+from msdump.tools.judge.verdicts import AGREEING, BAD, TensorVerdict, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +78,91 @@ def _holds(output: Output, operand: DumpedOperand) -> bool:
 # Compared before the elements, most of which then need not be read.
 def _form(operand: DumpedOperand) -> tuple[tuple[int, ...], str, str]:
     return operand.shape, operand.dtype, operand.format
+
+
+def lines(report: Report, folders: Mapping[str, ComparedFolder]) -> Iterator[str]:
+    """Yield lines on the origin of the inputs that differ of the first operator that differs.
+
+    Where a graph tells what an accused operator reads, its verdict says so already.
+
+    Args:
+        report: The verdicts.
+        folders: The directories by their labels.
+    """
+    first = report.first
+    if first is None or (first.is_accused and (not first.tensors or _has_graph(first, folders))):
+        return
+    search = _Search(report, folders, first)
+    for tensor in first.wrong(IO.INPUT):
+        if tensor.verdict is TensorVerdict.DIFFERS:
+            yield search.line(tensor.slot)
+    if search.uncompared and not any(each.verdict in AGREEING | BAD for each in first.of(IO.INPUT)):
+        yield f"{search.uncompared[-1]}, which ran before it, was not compared"
+
+
+def settle(report: Report, folders: Mapping[str, ComparedFolder]) -> None:
+    """Accuse the first operator that differs, where an input of it does that none before it wrote so.
+
+    Args:
+        report: The verdicts; that on the first operator is replaced.
+        folders: The directories by their labels.
+    """
+    first = report.first
+    if first is None or first.is_accused or not first.wrong(IO.INPUT) or _has_graph(first, folders):
+        return
+    search = _Search(report, folders, first)
+    for tensor in first.wrong(IO.INPUT):
+        if tensor.verdict is not TensorVerdict.DIFFERS or search.uncompared:
+            continue
+        verdict = Verdict.WEIGHT if search.writer(tensor.slot) is None else Verdict.OWN
+        if verdict is Verdict.WEIGHT and not search.earlier and not tensor.slot:
+            continue  # the first input of the first operator is what the network was fed with
+        settled = replace(first, verdict=verdict, note=search.line(tensor.slot))
+        report.findings[report.findings.index(first)] = settled
+        return
+
+
+def _has_graph(finding: Finding, folders: Mapping[str, ComparedFolder]) -> bool:
+    return folders[finding.place.label].mine.operator(finding.place.name) is not None
+
+
+class _Search:
+    """Looks for the operator that wrote an input."""
+
+    def __init__(self, report: Report, folders: Mapping[str, ComparedFolder], first: Finding) -> None:
+        self._folders, self._first = folders, first
+        self.earlier = report.before(first)
+        # What was not compared may be where a difference began, so no output can be ruled out.
+        self.uncompared = [each.place.name for each in self.earlier if not each.is_compared]
+
+    def line(self, slot: int) -> str:
+        """Return in words where an input comes from."""
+        origin = self.writer(slot)
+        if origin is None:
+            unless = (
+                f", unless {self.uncompared[-1]} wrote it, which was not compared" if self.uncompared else ""
+            )
+            return f"what feeds input {slot} differs and lies outside the dump{unless}"
+        name, output = origin
+        return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
+
+    def writer(self, slot: int) -> tuple[str, int] | None:
+        """Return name and output of the operator that wrote an input, None where none did."""
+        golden, execution = self._source(self._first)
+        outputs = (output for each in reversed(self.earlier) for output in self._outputs(each))
+        return writer((golden, execution.counterparts[IO.INPUT, slot]), outputs)
+
+    def _outputs(self, finding: Finding) -> Iterator[Output]:
+        """Yield the outputs of an operator that agree."""
+        if finding.verdict is Verdict.MISSING:
+            return
+        golden, execution = self._source(finding)
+        for tensor in finding.of(IO.OUTPUT):
+            if tensor.verdict in AGREEING:
+                place = execution.counterparts.get((tensor.io, tensor.slot))
+                if place is not None:
+                    yield Output(execution.name, tensor.slot, golden, place)
+
+    def _source(self, finding: Finding) -> tuple[Folder, OperatorExecution]:
+        folder = self._folders[finding.place.label]
+        return folder.golden, folder.matched.executions[finding.place.order - 1]

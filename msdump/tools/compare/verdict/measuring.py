@@ -1,9 +1,9 @@
-"""The comparison of two dumps of a network: each tensor with its counterpart, in the order of execution."""
+"""Executions of operators, each tensor measured beside its counterpart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,8 @@ from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFi
 from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.verdict.matching import OperatorExecution, Place
 from msdump.tools.judge import errors
-from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
-from msdump.tools.judge.findings import Finding, TensorResult
-from msdump.tools.judge.judging import Judge
+from msdump.tools.judge.evidence import TensorEvidence
+from msdump.tools.judge.findings import TensorResult
 from msdump.tools.judge.limits import Limits, coarser
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict
@@ -29,46 +28,41 @@ from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms
 
 
-def findings(
-    dumped: Folder,
-    golden: Folder,
-    executions: Sequence[OperatorExecution],
-    limits: Limits,
-    *,
-    label: str = "",
-    jobs: int = 0,
-) -> Iterator[Finding]:
-    """Yield the verdicts on executions of operators, in their order.
+@dataclass(frozen=True, slots=True)
+class MeasuredExecution:
+    """An execution of an operator whose tensors are to be measured.
+
+    Attributes:
+        execution: The execution.
+        weights: Numbers of its inputs that are weights or constants.
+    """
+
+    execution: OperatorExecution
+    weights: frozenset[int] = frozenset()
+
+
+def tensors(
+    dumped: Folder, golden: Folder, executions: Sequence[MeasuredExecution], *, jobs: int = 0
+) -> Iterator[tuple[TensorEvidence, ...]]:
+    """Yield the tensors of executions of operators beside their counterparts, in their order.
 
     Args:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
         executions: The executions of the examined side, from ``matching.match``.
-        limits: What counts as agreement.
-        label: Label of the two directories.
         jobs: Number of processes, 0: one for each core.
     """
     # The listing of a directory is large and of no use to the processes that get it.
     work = partial(_compared_execution, replace(dumped, operators={}), replace(golden, operators={}))
-    amount = sum(Path(file.path).stat().st_size for side in (dumped, golden) for file in side.files)
-    # Other processes measure, this one judges: a limit depends on all tensors that came before.
-    judge = Judge(limits)
-    compared = parallel.each(work, executions, amount=amount, jobs=jobs)
-    for order, (execution, tensors) in enumerate(zip(executions, compared, strict=True), 1):
-        place = _place(execution, label, order)
-        yield judge.finding(OperatorEvidence(place, tensors, replaces=execution.replaces))
+    amount = sum(_size(file.path) for side in (dumped, golden) for file in side.files)
+    yield from parallel.each(work, executions, amount=amount, jobs=jobs)
 
 
-def _place(execution: OperatorExecution, label: str, order: int) -> OperatorPlace:
-    last = execution.files[-1]
-    return OperatorPlace(
-        last.op_name,
-        last.op_type,
-        pass_number=execution.number,
-        label=label,
-        order=order,
-        time=execution.time,
-    )
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:  # said where it is read
+        return 0
 
 
 def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
@@ -99,29 +93,22 @@ def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
 
 
 def _compared_execution(
-    dumped: Folder, golden: Folder, execution: OperatorExecution
+    dumped: Folder, golden: Folder, measured: MeasuredExecution
 ) -> tuple[TensorEvidence, ...]:
     """Return an execution's tensors beside their counterparts; runs in a process of its own."""
-    places = execution.counterparts
+    execution = measured.execution
     compared: list[TensorEvidence] = []
     for files in _separate(dumped, execution.files):
         try:
             tensors = operands.read(dumped, files)
         except DumpReadError as error:
-            file = files[-1]
-            compared.append(
-                TensorEvidence(
-                    file.io or IO.OUTPUT, file.slot, fault=TensorVerdict.UNREADABLE, note=str(error)
-                )
-            )
+            io, slot = files[-1].io or IO.OUTPUT, files[-1].slot
+            compared.append(TensorEvidence(io, slot, fault=TensorVerdict.UNREADABLE, note=str(error)))
             continue
-        compared += (
-            _compared_tensor(each, golden, places.get((each.io, each.index)), execution) for each in tensors
-        )
+        compared += (_compared_tensor(each, golden, measured) for each in tensors)
     compared.sort(key=lambda each: (each.io, each.slot))
-    return tuple(compared) or (
-        TensorEvidence(IO.OUTPUT, 0, fault=TensorVerdict.UNCHECKED, note="no tensors"),
-    )
+    nothing = TensorEvidence(IO.OUTPUT, 0, fault=TensorVerdict.UNCHECKED, note="no tensors")
+    return tuple(compared) or (nothing,)
 
 
 def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[NamedFile, ...]]:
@@ -135,10 +122,13 @@ def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[Na
         yield from ((file,) for file in files)
 
 
-def _compared_tensor(
-    dumped: DumpedOperand, folder: Folder, place: Place | None, execution: OperatorExecution
-) -> TensorEvidence:
-    compared = TensorEvidence(dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype)
+def _compared_tensor(dumped: DumpedOperand, folder: Folder, measured: MeasuredExecution) -> TensorEvidence:
+    execution = measured.execution
+    is_weight = dumped.io is IO.INPUT and dumped.index in measured.weights
+    compared = TensorEvidence(
+        dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype, is_weight=is_weight
+    )
+    place = execution.counterparts.get((dumped.io, dumped.index))
     if place is None:
         return replace(compared, fault=TensorVerdict.UNCHECKED)
     try:
@@ -149,9 +139,8 @@ def _compared_tensor(
         return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
     except (FormatError, ToolError) as error:
         if execution.replaces and getattr(error, "code", None) == ReturnCode.SHAPE:
-            return replace(
-                compared, fault=TensorVerdict.UNCHECKED
-            )  # what stands in its place does something else
+            # what stands in its place does something else
+            return replace(compared, fault=TensorVerdict.UNCHECKED)
         # Layouts that do not fit are a ToolError, elements that cannot be read a FormatError.
         fault = TensorVerdict.SHAPE if isinstance(error, ToolError) else TensorVerdict.UNREADABLE
         return replace(compared, fault=fault, note=str(error))
@@ -182,7 +171,8 @@ def _measured(compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray) 
         dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
     scores = tuple(score.text for score in algorithms.compare(dumped, golden))
     error = errors.measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
-    return replace(compared, scores=scores, error=error, note=_note(dumped, golden))
+    is_rounded = compared.is_weight and not error.is_same and errors.is_rounding(dumped, golden)
+    return replace(compared, scores=scores, error=error, is_rounded=is_rounded, note=_note(dumped, golden))
 
 
 def _note(dumped: np.ndarray, golden: np.ndarray) -> str:

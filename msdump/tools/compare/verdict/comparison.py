@@ -1,0 +1,158 @@
+"""The comparison of two dumps: directories are measured one by one, then all operators are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from msdump.record import IO
+from msdump.store.read.graphs.operator_graph import SourceKind
+from msdump.tools.compare.pairing import dump_folder
+from msdump.tools.compare.pairing import identities as identity
+from msdump.tools.compare.pairing.dump_folders import FolderPair
+from msdump.tools.compare.pairing.identities import Identities
+from msdump.tools.compare.verdict import matching, measuring, origins
+from msdump.tools.compare.verdict.folders import ComparedFolder
+from msdump.tools.compare.verdict.measuring import MeasuredExecution
+from msdump.tools.compare.verdict.surroundings import SurroundedDump
+from msdump.tools.judge import reach
+from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
+from msdump.tools.judge.findings import Finding, Report
+from msdump.tools.judge.judging import Judge
+from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.verdicts import Verdict
+
+
+@dataclass(slots=True)
+class DumpComparison:
+    """A comparison of two dumps, directory by directory, and what is known so far.
+
+    Attributes:
+        dumped: Path of the dump that is examined.
+        golden: Path of the dump that it is compared with.
+        limits: What counts as agreement.
+        graph: A model or a graph file that tells which tensors belong together, None: by names.
+        execution: Number of the execution that is examined, None: the last whole one.
+        golden_execution: Number of the execution that it is compared with, None: the last whole one.
+        jobs: Number of processes, 0: one for each core.
+        folders: The directories that were measured.
+        explain: Adds to the evidence what is not in the files, such as what the operator gives when it runs
+            again.
+    """
+
+    dumped: str
+    golden: str
+    limits: Limits
+    graph: str | None = None
+    execution: int | None = None
+    golden_execution: int | None = None
+    jobs: int = 0
+    folders: list[ComparedFolder] = field(default_factory=list)
+    explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
+    _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
+    _mine: SurroundedDump = field(init=False)
+    _theirs: SurroundedDump = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open both dumps."""
+        self._mine, self._theirs = SurroundedDump(self.dumped), SurroundedDump(self.golden)
+
+    def add(self, pair: FolderPair) -> ComparedFolder:
+        """Match the operators of two directories, which ``measure`` compares.
+
+        Raises:
+            ToolError: A directory or the graph file cannot be used.
+            DumpReadError: A directory cannot be read, or lacks the execution.
+        """
+        dumped = dump_folder.read(pair.dumped, execution=self.execution)
+        golden = dump_folder.read(pair.golden, execution=self.golden_execution)
+        identities = identity.read(self.graph, dumped.kind, golden.kind) if self.graph else Identities()
+        matched = matching.match(dumped, golden, identities)
+        mine, theirs = self._mine.of(pair.dumped), self._theirs.of(pair.golden)
+        folder = ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
+        self.folders.append(folder)
+        return folder
+
+    def measure(self, folder: ComparedFolder) -> Iterator[None]:
+        """Compare the tensors of two directories, one operator at each step; what was compared is kept."""
+        measured = self._measured[folder.label] = []
+        executions = [MeasuredExecution(each, folder.weights(each)) for each in folder.matched.executions]
+        for tensors in measuring.tensors(folder.dumped, folder.golden, executions, jobs=self.jobs):
+            measured.append(tensors)
+            yield
+
+    def is_paired(self, folder: ComparedFolder) -> bool:
+        """Tell whether a tensor of a directory has a counterpart."""
+        return any(each.counterparts for each in folder.matched.executions)
+
+    def report(self) -> Report:
+        """Return the verdicts on all operators that were measured."""
+        report = Report()
+        for folder in self.folders:
+            if not self.graph:  # a compiled graph lacks the operators that it fused
+                report.missing += map(folder.missing_place, folder.matched.missing)
+            report.unreadable += folder.matched.unreadable
+            report.uneven += folder.matched.uneven
+        for run in self._runs():
+            for finding in _Run(self, run, report).findings():
+                report.add(finding)
+        origins.settle(report, {folder.label: folder for folder in self.folders})
+        return report
+
+    def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
+        """Yield what is known of the operators of two directories that were measured, in order."""
+        measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
+        for number, (execution, tensors) in enumerate(measured):
+            yield self.explain(folder.evidence(number, execution, tensors))
+
+    def _runs(self) -> Iterator[list[ComparedFolder]]:
+        """Yield the directories of each run; those of branches and loops belong to that of their graph."""
+        runs: dict[tuple[object, ...], list[ComparedFolder]] = {}
+        for folder in self.folders:
+            runs.setdefault(folder.run, []).append(folder)
+        yield from runs.values()
+
+
+class _Run:
+    """The judging of one run of the network."""
+
+    def __init__(self, comparison: DumpComparison, folders: list[ComparedFolder], report: Report) -> None:
+        self._comparison = comparison
+        self._folders = {folder.label: folder for folder in folders}
+        rank = folders[0].mine.rank
+        before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
+        self._judge = Judge(comparison.limits, is_continued=before)
+        self._missing: set[str] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the verdicts as tables list them, judged in the order of execution."""
+        evidence = [each for folder in self._folders.values() for each in self._comparison.evidence(folder)]
+        judged: dict[tuple[str, int], list[Finding]] = {}
+        for each in sorted(evidence, key=lambda each: each.operator.time):
+            place = each.operator
+            finding = self._judge.finding(each)
+            judged[place.label, place.order] = [*self._culprits(each, finding), finding]
+        graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
+        everything = [finding for group in judged.values() for finding in group]
+        for each in evidence:
+            for finding in judged[each.operator.label, each.operator.order]:
+                yield reach.told(finding, everything, graphs.get(finding.place.label))
+
+    def _culprits(self, evidence: OperatorEvidence, finding: Finding) -> Iterator[Finding]:
+        """Yield the golden operators whose absence explains inputs that differ."""
+        place = evidence.operator
+        folder = self._folders[place.label]
+        for tensor in finding.wrong(IO.INPUT):
+            golden = evidence.golden_reads[tensor.slot : tensor.slot + 1]
+            name = golden[0].name if golden and golden[0].kind is SourceKind.ABSENT else ""
+            if name and name not in self._missing and self._began_here(folder, name):
+                self._missing.add(name)
+                missing = folder.missing_place(name, order=place.order, time=place.time)
+                reader = place.full_name or place.name
+                yield Finding(missing, Verdict.MISSING, note=f"its output is input {tensor.slot} of {reader}")
+
+    def _began_here(self, folder: ComparedFolder, name: str) -> bool:
+        """Tell whether what a golden operator reads agrees, as far as it was compared."""
+        sources = folder.inputs_of_missing(name)
+        written = (self._judge.written(each.name, each.slot) for each in sources)
+        return not any(each.is_bad for each in written if each is not None)

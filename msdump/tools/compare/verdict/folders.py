@@ -1,0 +1,210 @@
+"""Two directories of operators that are compared, and what their graphs tell of each execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from msdump.graph.updates import written_inputs
+from msdump.record import IO
+from msdump.store import names
+from msdump.store.read.graphs.operator_graph import (
+    ABSENT,
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueSource,
+)
+from msdump.tools.compare.pairing.dump_folder import Folder
+from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
+from msdump.tools.compare.verdict.surroundings import Surroundings
+from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
+from msdump.tools.judge.limits import coarser
+
+_FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
+
+
+@dataclass(frozen=True)
+class ComparedFolder:
+    """Two directories, and the executions of operators in them.
+
+    Attributes:
+        label: Their label, "" for the only pair.
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+        matched: The executions, each with the places of its counterparts.
+        mine: What the examined dump tells around its directory.
+        theirs: What the golden dump tells.
+    """
+
+    label: str
+    dumped: Folder
+    golden: Folder
+    matched: Matched
+    mine: Surroundings
+    theirs: Surroundings
+
+    @property
+    def run(self) -> tuple[object, ...]:
+        """What the directories of one run have in common: those of its branches and loops, too."""
+        if self.mine.iteration is None or self.mine.graph is None:
+            return (self.label,)
+        return (self.mine.rank, self.mine.iteration)
+
+    @cached_property
+    def is_training(self) -> bool:
+        """Whether the examined graph writes weights."""
+        graph = self.mine.graph
+        return graph is not None and any(written_inputs(each.op_type) for each in graph.operators.values())
+
+    def weights(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the numbers of an execution's inputs that are weights or constants."""
+        reads = self._reads(execution) or self._golden_sources(execution)
+        return frozenset(slot for slot, source in enumerate(reads) if source.kind in _FIXED)
+
+    def evidence(
+        self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
+    ) -> OperatorEvidence:
+        """Return all that is known of an execution.
+
+        Args:
+            number: Its place in the directory, from 0.
+            execution: The execution.
+            tensors: Its tensors beside their counterparts.
+        """
+        reads = self._reads(execution)
+        named = {
+            slot: source.name for slot, source in enumerate(reads) if source.kind is not SourceKind.OPERATOR
+        }
+        return OperatorEvidence(
+            self._place(number, execution),
+            tuple(
+                replace(each, name=named.get(each.slot, "")) if each.io is IO.INPUT else each
+                for each in tensors
+            ),
+            replaces=execution.replaces,
+            reads=reads,
+            golden_reads=tuple(map(self._translated, self._golden_sources(execution))) if reads else (),
+            arithmetic=(
+                _precision(self.mine.operator(execution.name)),
+                _precision(self._golden_operator(execution)),
+            ),
+            is_state=self.is_training,
+        )
+
+    def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:
+        """Return the place of a golden operator that the examined side lacks."""
+        return _described(
+            OperatorPlace(
+                names.sanitize(name),
+                iteration=self.mine.iteration,
+                rank=self.mine.rank,
+                label=self.label,
+                order=order,
+                time=time,
+            ),
+            self.theirs.operator(name),
+        )
+
+    def inputs_of_missing(self, name: str) -> tuple[ValueSource, ...]:
+        """Return what a golden operator reads, operators under the examined side's names."""
+        operator = self.theirs.operator(name)
+        return () if operator is None else tuple(map(self._translated, operator.inputs))
+
+    def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
+        last = execution.files[-1]
+        place = OperatorPlace(
+            last.op_name,
+            last.op_type,
+            iteration=self.mine.iteration,
+            rank=self.mine.rank,
+            pass_number=execution.number,
+            execution=self.dumped.execution if self.dumped.executions > 1 else None,
+            label=self.label,
+            order=number + 1,
+            time=execution.time,
+        )
+        return _described(place, self.mine.operator(last.op_name))
+
+    def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
+        """Return where the inputs of an execution come from, by the examined side's graph."""
+        operator, graph = self.mine.operator(execution.name), self.mine.graph
+        if operator is None or graph is None:
+            return ()
+        return tuple(_in_its_graph(source, graph) for source in operator.inputs)
+
+    def _golden_operator(self, execution: OperatorExecution) -> GraphOperator | None:
+        for io in (IO.OUTPUT, IO.INPUT):
+            for (own, _), (file, side, _) in execution.counterparts.items():
+                if own is side is io:
+                    return self.theirs.operator(file.op_name)
+        return None
+
+    def _golden_sources(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
+        """Return where the counterparts of the inputs come from, under golden's names."""
+        graph = self.theirs.graph
+        inputs = {slot: place for (io, slot), place in execution.counterparts.items() if io is IO.INPUT}
+        if graph is None or not inputs:
+            return ()
+        sources = []
+        for slot in range(max(inputs) + 1):
+            file, io, number = inputs.get(slot, (None, IO.INPUT, 0))
+            operator = None if file is None else graph.find(file.op_name)
+            if operator is None:
+                sources.append(ABSENT)
+            elif io is IO.OUTPUT:
+                sources.append(ValueSource(SourceKind.OPERATOR, operator.full_name, number))
+            else:
+                known = number < len(operator.inputs)
+                sources.append(_in_its_graph(operator.inputs[number], graph) if known else ABSENT)
+        return tuple(sources)
+
+    @cached_property
+    def _own_outputs(self) -> Mapping[tuple[str, int], ValueSource]:
+        """The examined side's outputs, by golden's name of the operator and number."""
+        return {
+            (file.op_name, golden_slot): ValueSource(SourceKind.OPERATOR, self._name(execution), slot)
+            for execution in self.matched.executions
+            for (io, slot), (file, side, golden_slot) in execution.counterparts.items()
+            if io is side is IO.OUTPUT
+        }
+
+    def _name(self, execution: OperatorExecution) -> str:
+        operator = self.mine.operator(execution.name)
+        return execution.name if operator is None else operator.full_name
+
+    def _translated(self, source: ValueSource) -> ValueSource:
+        """Return a golden source under the examined side's name; what it lacks is absent, under golden's."""
+        if source.kind is not SourceKind.OPERATOR:
+            return source
+        own = self._own_outputs.get((names.sanitize(source.name), source.slot))
+        if own is not None:
+            return own
+        operator = self.mine.operator(source.name)
+        if operator is not None:  # it ran, but was not dumped
+            return replace(source, name=operator.full_name)
+        return ValueSource(SourceKind.ABSENT, source.name, source.slot)
+
+
+def _in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
+    """Return a source; what a branch or a body gets from outside is not known in its graph."""
+    return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
+
+
+def _precision(operator: GraphOperator | None) -> str:
+    return "" if operator is None else coarser(*operator.held)
+
+
+def _described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
+    if operator is None:
+        return place
+    return replace(
+        place,
+        op_type=place.op_type or operator.op_type,
+        full_name=operator.full_name,
+        onnx_name=operator.onnx_name,
+        scope=operator.scope,
+        source=operator.source_line,
+    )

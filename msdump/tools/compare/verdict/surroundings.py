@@ -1,0 +1,73 @@
+"""What a dump tells around its directories of operators: rank, iteration, and the graph that ran there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from msdump.errors import DumpReadError
+from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph
+from msdump.store.read.reader import open_dump
+
+
+def _no_graph() -> OperatorGraph | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known of one directory.
+
+    Attributes:
+        rank: Number of the rank, None where the path does not tell.
+        iteration: Number of the iteration, None where the path does not tell.
+    """
+
+    rank: int | None = None
+    iteration: int | None = None
+    _graph: Callable[[], OperatorGraph | None] = field(default=_no_graph, repr=False, compare=False)
+
+    @cached_property
+    def graph(self) -> OperatorGraph | None:
+        """The graph that ran, None without a graph file, or where it cannot be read."""
+        try:
+            return self._graph()
+        except DumpReadError:  # it explains verdicts, it is not compared
+            return None
+
+    def operator(self, name: str) -> GraphOperator | None:
+        """Return an operator by its name in files, None where no graph tells of it."""
+        return None if self.graph is None else self.graph.find(name)
+
+
+class SurroundedDump:
+    """The directories of one side of a comparison."""
+
+    def __init__(self, root: str) -> None:
+        """Open what lies below a path, or around it."""
+        self._known = _listed(root)
+
+    def of(self, path: str) -> Surroundings:
+        """Return what is known of a directory of operators; nothing where it is no part of a dump."""
+        path = os.path.realpath(path)
+        if path not in self._known:
+            self._known |= {path: Surroundings(), **_listed(path)}
+        return self._known[path]
+
+
+def _listed(root: str) -> dict[str, Surroundings]:
+    try:
+        dump = open_dump(root)
+    except DumpReadError:  # golden tensors, or several dumps below one path
+        return {}
+    known = {number for number, rank in dump.ranks.items() if rank.is_known}
+    return {
+        os.path.realpath(iteration.path): Surroundings(
+            iteration.key.rank if iteration.key.rank in known else None,
+            iteration.number,
+            lambda iteration=iteration: iteration.operator_graph,  # type: ignore[misc]  # bound now
+        )
+        for iteration in dump.iterations
+    }
