@@ -196,7 +196,8 @@ class _Result:
         mine, golden = evidence.mine.operators[place], evidence.golden.operators[partner]
         if mine.full_name == golden.full_name:
             return Means.NAME
-        if self._structural[place] is None and evidence.likeness(place, partner) is not None:
+        likeness = None if self._structural[place] is not None else evidence.likeness(place, partner)
+        if likeness is not None and evidence.may_be_alike(place, partner):
             return Means.CONTENT
         is_node = bool(mine.onnx_names) and mine.onnx_names == golden.onnx_names
         return Means.NODE if is_node else Means.STRUCTURE

@@ -39,6 +39,23 @@ def by_name(name: str, io: IO, slot: int) -> Identity | None:
     return (name, io, str(slot))
 
 
+@dataclass(frozen=True, slots=True)
+class MatchedNames:
+    """Operators that belong together by the graphs of both dumps, as the names of files have them.
+
+    Attributes:
+        partners: The golden operator of each examined one that belongs to one alone.
+        replaced: Those of them that do something else.
+        golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
+        notes: How the partner of an examined operator was found, where its name does not tell.
+    """
+
+    partners: Mapping[str, str]
+    replaced: Mapping[str, str]
+    golden: frozenset[str]
+    notes: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Identities:
     """How the tensors of both sides are identified.
@@ -46,10 +63,12 @@ class Identities:
     Attributes:
         dumped: Identifies tensors of the side that is examined.
         golden: Identifies tensors of the golden side.
+        matched: Operators that belong together by the graphs of both dumps; None where names tell.
     """
 
     dumped: Identify = by_name
     golden: Identify = by_name
+    matched: MatchedNames | None = None
 
 
 def read(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
-from msdump.tools.compare.pairing import dump_folder
+from msdump.tools.compare.pairing import dump_folder, graph_matching
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folders import FolderPair
-from msdump.tools.compare.pairing.identities import Identities
 from msdump.tools.compare.verdict import matching, measuring, origins
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.measuring import MeasuredExecution
@@ -66,9 +65,12 @@ class DumpComparison:
         """
         dumped = dump_folder.read(pair.dumped, execution=self.execution)
         golden = dump_folder.read(pair.golden, execution=self.golden_execution)
-        identities = identity.read(self.graph, dumped.kind, golden.kind) if self.graph else Identities()
-        matched = matching.match(dumped, golden, identities)
         mine, theirs = self._mine.of(pair.dumped), self._theirs.of(pair.golden)
+        if self.graph:
+            identities = identity.read(self.graph, dumped.kind, golden.kind)
+        else:
+            identities = graph_matching.identities((dumped, mine.graph), (golden, theirs.graph))
+        matched = matching.match(dumped, golden, identities)
         folder = ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)
         return folder

@@ -175,6 +175,17 @@ class ComparedFolder:
         operator = self.mine.operator(execution.name)
         return execution.name if operator is None else operator.full_name
 
+    def _own_name(self, golden_name: str) -> str:
+        """Return the examined side's name of a golden operator, "" where it lacks the operator."""
+        if self._own_names is None:
+            return golden_name
+        return self._own_names.get(names.sanitize(golden_name), "")
+
+    @cached_property
+    def _own_names(self) -> Mapping[str, str] | None:
+        partners = self.matched.partners
+        return None if partners is None else {golden: own for own, golden in partners.items()}
+
     def _translated(self, source: ValueSource) -> ValueSource:
         """Return a golden source under the examined side's name; what it lacks is absent, under golden's."""
         if source.kind is not SourceKind.OPERATOR:
@@ -182,7 +193,7 @@ class ComparedFolder:
         own = self._own_outputs.get((names.sanitize(source.name), source.slot))
         if own is not None:
             return own
-        operator = self.mine.operator(source.name)
+        operator = self.mine.operator(self._own_name(source.name))
         if operator is not None:  # it ran, but was not dumped
             return replace(source, name=operator.full_name)
         return ValueSource(SourceKind.ABSENT, source.name, source.slot)

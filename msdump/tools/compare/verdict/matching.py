@@ -11,7 +11,7 @@ from msdump.record import IO
 from msdump.store import names, operator_names
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
-from msdump.tools.compare.pairing.identities import Identify, Identities, Identity
+from msdump.tools.compare.pairing.identities import Identify, Identities, Identity, MatchedNames
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
 
@@ -28,12 +28,14 @@ class OperatorExecution:
         number: Number of the execution among those of its operator, from 0; None where there is only one.
         counterparts: Place of the counterpart of each input or output that has one, by its number.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        note: How its counterpart was found, "" where it has the same name.
     """
 
     files: tuple[NamedFile, ...]
     number: int | None
     counterparts: dict[tuple[IO, int], Place]
     replaces: str = ""
+    note: str = ""
 
     @property
     def name(self) -> str:
@@ -55,12 +57,15 @@ class Matched:
         missing: Golden operators of which no tensor is a counterpart, in the order of execution.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
+        partners: Golden operators by the names of the examined ones that belong to them, where the graphs of
+            both dumps tell; None: they have the same names.
     """
 
     executions: tuple[OperatorExecution, ...]
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     uneven: tuple[Uneven, ...] = ()
+    partners: Mapping[str, str] | None = None
 
 
 def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
@@ -80,7 +85,11 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
     executions = [_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs]
     uneven: tuple[Uneven, ...] = ()
-    if FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
+    matched = identities.matched
+    if matched is not None:
+        executions = [_told(each, matched) for each in executions]
+        uneven = tuple(_uneven(dumped_runs, golden_runs, matched.partners))
+    elif FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
         executions = _with_replacements(executions, golden_runs)
         uneven = tuple(_uneven(dumped_runs, golden_runs))
     used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
@@ -88,10 +97,17 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     missing = dict.fromkeys(
         run.name
         for run in golden_runs
-        if run.tensors and run.name not in used and run.files[-1].op_type != names.PARAMETER
+        if run.tensors
+        and run.name not in used
+        and run.files[-1].op_type != names.PARAMETER
+        and not (matched is not None and run.name in matched.golden)
     )
     return Matched(
-        tuple(executions), tuple(missing), tuple(run.fault for run in golden_runs if run.fault), uneven
+        tuple(executions),
+        tuple(missing),
+        tuple(run.fault for run in golden_runs if run.fault),
+        uneven,
+        None if matched is None else matched.partners,
     )
 
 
@@ -147,12 +163,29 @@ def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _R
     return _Run(files, number, tuple((file_of[each.path], each.io, each.index) for each in tensors))
 
 
-def _uneven(dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run]) -> Iterator[Uneven]:
+def _told(execution: OperatorExecution, matched: MatchedNames) -> OperatorExecution:
+    """Return an execution with what the graphs tell of its counterpart."""
+    name = execution.name
+    replaces, note = matched.replaced.get(name, ""), matched.notes.get(name, "")
+    return replace(execution, replaces=replaces, note=note) if replaces or note else execution
+
+
+def _uneven(
+    dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run], partners: Mapping[str, str] | None = None
+) -> Iterator[Uneven]:
+    """Yield the operators that did not run equally often.
+
+    Args:
+        dumped_runs: Executions of the side that is examined.
+        golden_runs: Executions of the golden side.
+        partners: Golden operators by the names of examined ones, None: they have the same names.
+    """
     dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
-    # Operators that golden lacks altogether are reported as such, not as uneven.
     for name, count in dumped.items():
-        if count != golden.get(name, count):
-            yield Uneven(name, count, golden[name])
+        partner = name if partners is None else partners.get(name, "")
+        # Operators that golden lacks altogether are reported as such, not as uneven.
+        if count != golden.get(partner, count):
+            yield Uneven(name, count, golden[partner])
 
 
 class _GoldenTensors:

@@ -106,6 +106,10 @@ def _compared_execution(
             compared.append(TensorEvidence(io, slot, fault=TensorVerdict.UNREADABLE, note=str(error)))
             continue
         compared += (_compared_tensor(each, golden, measured) for each in tensors)
+    if execution.note:
+        compared = [
+            replace(each, note="; ".join(filter(None, (execution.note, each.note)))) for each in compared
+        ]
     compared.sort(key=lambda each: (each.io, each.slot))
     nothing = TensorEvidence(IO.OUTPUT, 0, fault=TensorVerdict.UNCHECKED, note="no tensors")
     return tuple(compared) or (nothing,)

@@ -1,0 +1,199 @@
+"""Identities of tensors by matching the graphs of two dumps, where their operators' names do not pair them.
+
+Names tell nothing where networks were exported or compiled in different ways, and mislead where the numbers
+behind them moved because one operator was dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from functools import cache
+from typing import Final
+
+from msdump.errors import DumpReadError, FormatError
+from msdump.record import IO
+from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.tools.compare.pairing import dump_folder, operands
+from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
+from msdump.tools.compare.pairing.identities import Identify, Identities, Identity, MatchedNames, by_name
+from msdump.tools.matching import contents, matching
+from msdump.tools.matching.contents import TensorContent
+from msdump.tools.matching.matching import Matching, OperatorPair
+from msdump.tools.matching.sides import GraphSide, canonical_type, is_commutative
+
+_SURE: Final = 0.9
+"""A pair that is less sure than this is told."""
+
+
+Dumped = tuple[Folder, OperatorGraph | None]
+"""A directory, and the graph whose tensors lie in it, None where the dump does not tell."""
+
+
+def identities(dumped: Dumped, golden: Dumped) -> Identities:
+    """Return the identities of the tensors in two directories.
+
+    These are names, unless both dumps tell their graphs and other names belong together by them.
+
+    Args:
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+    """
+    (folder, mine), (golden_folder, other) = dumped, golden
+    if mine is None or other is None or not folder.kind is golden_folder.kind is FolderKind.TENSORS:
+        return Identities()
+    found = matching.match(_side(mine, other, folder), _side(other, mine, golden_folder))
+    return Identities() if found.is_by_name else _Identified(found, mine, other).identities()
+
+
+def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSide:
+    """Return a graph with what the files of its dump tell of elements."""
+
+    @cache
+    def content_of(name: str, slot: int) -> TensorContent | None:
+        return _content(folder, name, slot)
+
+    def digest_of(name: str) -> Hashable | None:
+        # a weight that both sides call alike need not be read
+        content = None if name in other.weights else content_of(name, 0)
+        return None if content is None else content.digest
+
+    return GraphSide(graph, digest_of, content_of)
+
+
+def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
+    """Return what an operator wrote in its first run, or a weight; None where that was not dumped."""
+    files = folder.operators.get(dump_folder.key(name)) or folder.operators.get(
+        dump_folder.key(name.rpartition("/")[2]), ()
+    )
+    for file in files:
+        if (file.io, file.slot) == (IO.OUTPUT, slot):
+            try:
+                return contents.of_array(operands.read(folder, (file,))[0].on_host())
+            except (DumpReadError, FormatError):
+                return None
+    return None
+
+
+class _Identified:
+    """The tensors of operators that belong together, by what they have in common."""
+
+    def __init__(self, found: Matching, mine: OperatorGraph, golden: OperatorGraph) -> None:
+        self._found = found
+        self._graphs = mine, golden
+        self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+
+    def identities(self) -> Identities:
+        """Return the identities, and which operators belong together."""
+        for number, pair in enumerate(self._found.pairs):
+            self._add_outputs(pair, number)
+        for number, pair in enumerate(self._found.pairs):
+            self._add_inputs(pair, number)
+        return Identities(self._identify(0), self._identify(1), self._names())
+
+    def _identify(self, side: int) -> Identify:
+        graph, table = self._graphs[side], self._tables[side]
+
+        def identify(name: str, io: IO, slot: int) -> Identity | None:
+            operator = graph.find(name)
+            # what is no operator is a weight or an input of the graph
+            return by_name(name, io, slot) if operator is None else table.get((operator.full_name, io, slot))
+
+        return identify
+
+    def _add_outputs(self, pair: OperatorPair, number: int) -> None:
+        for place, outputs in enumerate(pair.outputs):
+            for table, (name, slot) in zip(self._tables, outputs, strict=True):
+                table[name, IO.OUTPUT, slot] = ("output", str(number), str(place))
+
+    def _add_inputs(self, pair: OperatorPair, number: int) -> None:
+        mine, golden = (
+            [graph.operators[name] for name in names]
+            for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
+        )
+        if pair.is_single and _type(mine[0]) == _type(golden[0]):
+            for slot, golden_slot in self._slots(mine[0], golden[0], is_sure=pair.certainty >= _SURE):
+                identity: Identity = ("input", str(number), str(slot))
+                self._tables[0][mine[0].full_name, IO.INPUT, slot] = identity
+                self._tables[1][golden[0].full_name, IO.INPUT, golden_slot] = identity
+            return
+        # what a part reads, or what is computed in another way, is known by what wrote it
+        for side, operators in enumerate((mine, golden)):
+            for operator in operators:
+                for slot, source in enumerate(operator.inputs):
+                    origin = self._of_source(side, source)
+                    if origin is not None:
+                        self._tables[side][operator.full_name, IO.INPUT, slot] = origin
+
+    def _slots(
+        self, mine: GraphOperator, golden: GraphOperator, *, is_sure: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the inputs of two operators that are compared with each other.
+
+        Where one of the two reads an operator that the other side lacks, their inputs differ, and tell that
+        it is lacked; where both do, the two sides compute the same in other ways, which do not compare.
+        """
+        own, other = mine.inputs, golden.inputs
+        slots = list(range(max(len(own), len(other))))
+        golden_slots = slots[::-1] if self._is_turned(mine, golden) else slots
+        is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
+        for slot, golden_slot in zip(slots, golden_slots, strict=True):
+            if is_sure:
+                yield slot, golden_slot
+            elif slot < len(own) and golden_slot < len(other):
+                sources = own[slot], other[golden_slot]
+                origins = [self._of_source(side, source) for side, source in enumerate(sources)]
+                is_lacked = sources[0].kind is sources[1].kind and origins.count(None) == 1
+                if origins[0] == origins[1] is not None or (is_lacked and not is_other_way):
+                    yield slot, golden_slot
+
+    def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
+        """Tell whether an operator reads another one that the other side lacks."""
+        return any(
+            source.kind is SourceKind.OPERATOR and self._of_source(side, source) is None
+            for source in operator.inputs
+        )
+
+    def _is_turned(self, mine: GraphOperator, golden: GraphOperator) -> bool:
+        """Tell whether two operators whose inputs may change places read the same, in another order."""
+        if not is_commutative(_type(mine)) or len(mine.inputs) != len(golden.inputs):
+            return False
+        own = [self._of_source(0, source) for source in mine.inputs]
+        other = [self._of_source(1, source) for source in golden.inputs]
+        return own != other and own[::-1] == other and None not in own
+
+    def _of_source(self, side: int, source: ValueSource) -> Identity | None:
+        if source.kind is SourceKind.OPERATOR:
+            return self._tables[side].get((source.name, IO.OUTPUT, source.slot))
+        if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
+            return by_name(dump_folder.key(source.name), IO.OUTPUT, 0)
+        return None
+
+    def _names(self) -> MatchedNames:
+        single = [pair for pair in self._found.pairs if pair.is_single]
+        return MatchedNames(
+            partners={dump_folder.key(pair.mine[0]): dump_folder.key(pair.golden[0]) for pair in single},
+            replaced={
+                dump_folder.key(pair.mine[0]): dump_folder.key(pair.golden[0])
+                for pair in single
+                if _type(self._graphs[0].operators[pair.mine[0]])
+                != _type(self._graphs[1].operators[pair.golden[0]])
+            },
+            golden=frozenset(dump_folder.key(name) for name in self._found.of_golden),
+            notes={dump_folder.key(name): _note(pair) for name, pair in self._found.of_mine.items()},
+        )
+
+
+_Tensor = tuple[str, IO, int]
+"""Full name of an operator, side and number of its tensor."""
+
+
+def _type(operator: GraphOperator) -> str:
+    return canonical_type(operator.op_type)
+
+
+def _note(pair: OperatorPair) -> str:
+    """Return how operators of other names were found to belong together, "" for a sure pair of one name."""
+    if pair.mine == pair.golden and pair.certainty >= _SURE:
+        return ""
+    how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")
+    return f"beside {' + '.join(pair.golden)} {how}"
