@@ -248,10 +248,9 @@ def compare(sides: Sides, out: Path, *options: str) -> dict:
     done = CliRunner().invoke(main, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    try:
-        return json.loads(done.stdout)
-    except ValueError:
-        raise AssertionError(f"exit {done.exit_code}: {done.stdout[-1000:]}{done.stderr[-1000:]}") from None
+    told = json.loads(done.stdout)
+    assert "operators" in told, told
+    return told
 
 
 def accused(document: dict, sides: Sides) -> list[Accused]:
