@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import numpy as np
 import onnx
@@ -213,3 +214,28 @@ def test_pass_of_a_loop_is_named(dump, target):
     assert 1 == done.exit_code
     assert [("0", "equal"), ("1", "differs"), ("2", "differs")] == adds
     assert ", pass 1, operator " in first
+
+
+@pytest.mark.parametrize(("types", "accused"), [((1, 10), ["Default/Cast-op1"]), ((10, 10), [])])
+def test_operators_in_another_type(dump, types, accused):
+    """The first operator that writes another type is named; a network that was converted has none."""
+
+    def model(wide, narrow):
+        source = f"""<ir_version: 10, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) {{
+            a = Cast<to = {wide}>(x)
+            b = Exp(a)
+            c = Cast<to = {narrow}>(b)
+            d = Sin(c)
+            e = Abs(d)
+            f = Cast<to = {wide}>(e)
+            g = Tanh(f)
+            y = Cast<to = 1>(g) }}"""
+        return parser.parse_model(source)
+
+    feeds = {"x": np.float32([0.1, 0.2, 0.3, 0.4])}
+    mine = dump("mine", model(*types), feeds)
+
+    done = CliRunner().invoke(main, ["compare", str(mine), str(dump("golden", model(1, 1), feeds)), "--json"])
+
+    found = [row for row in json.loads(done.stdout)["operators"] if row["verdict"] in {"dtype", "own"}]
+    assert accused == [row["operator"] for row in found]

@@ -118,6 +118,8 @@ class OperatorEvidence:
         arithmetic: Coarsest element types that the examined side and golden compute it in, "" where a side
             does not tell.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
+        retyped: In words, that the examined side's graph lets it write another element type than golden's;
+            "" where it does not, or where what it reads has another type already.
     """
 
     operator: OperatorPlace
@@ -130,3 +132,4 @@ class OperatorEvidence:
     golden_reads: tuple[ValueSource, ...] = ()
     arithmetic: tuple[str, str] = ("", "")
     is_state: bool = False
+    retyped: str = ""

@@ -166,7 +166,9 @@ class Judge:
         return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
     def _unfit(self, case: _Case) -> _Reason | None:
-        """Judge an output of another shape or kind of elements."""
+        """Judge an output of another shape, or of elements of another type."""
+        if case.evidence.retyped:
+            return Verdict.DTYPE, case.evidence.retyped
         unfit = next((each for each in case.bad_outputs if each.verdict in _UNFIT), None)
         if unfit is None:
             return None

@@ -92,6 +92,7 @@ class ComparedFolder:
                 _precision(self._golden_operator(execution)),
             ),
             is_state=self.is_training,
+            retyped=self._retyped(execution),
         )
 
     def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:
@@ -134,6 +135,34 @@ class ComparedFolder:
         if operator is None or graph is None:
             return ()
         return tuple(_in_its_graph(source, graph) for source in operator.inputs)
+
+    def _retyped(self, execution: OperatorExecution) -> str:
+        types = self._written_types.get(execution.name)
+        if types is None or self._has_other_types:
+            return ""
+        sources = (source for source in self._reads(execution) if source.kind is SourceKind.OPERATOR)
+        # Only the first of several in a row. A Cast that only the examined side has is not among them.
+        if any(names.sanitize(source.name) in self._written_types for source in sources):
+            return ""
+        return f"writes {types[0]}, in golden {types[1]}"
+
+    @cached_property
+    def _written_types(self) -> Mapping[str, tuple[str, str]]:
+        """The operators, as files call them, that write another float type than in golden; both types."""
+        types = {each.name: self._types(each) for each in self.matched.executions}
+        return {name: both for name, both in types.items() if both[0] != both[1] and all(map(coarser, both))}
+
+    def _types(self, execution: OperatorExecution) -> tuple[str, str]:
+        """Return the types of the first output that both graphs declare."""
+        mine, golden = self.mine.operator(execution.name), self._golden_operator(execution)
+        if mine is None or golden is None or not (mine.outputs and golden.outputs):
+            return ("", "")
+        return mine.outputs[0].dtype, golden.outputs[0].dtype
+
+    @cached_property
+    def _has_other_types(self) -> bool:
+        """Whether most of the network has other types than golden: it was converted as a whole."""
+        return len(self._written_types) * 2 > len(self.matched.executions)
 
     def _golden_operator(self, execution: OperatorExecution) -> GraphOperator | None:
         for io in (IO.OUTPUT, IO.INPUT):
