@@ -10,6 +10,7 @@ from msdump.cli import messages
 from msdump.cli.compare import outcome, statistics
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
+from msdump.tools.compare.measured.findings import RowLimits
 from msdump.tools.compare.pairing import dump_folder, dump_folders
 from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair
@@ -49,6 +50,7 @@ from msdump.tools.scores import algorithms
     type=click.Choice(tuple(TYPES)),
     help="Coarsest type that either side computed in, where no tensor shows it.",
 )
+@statistics.limits_option
 @click.option(
     "--execution",
     type=click.IntRange(min=0),
@@ -67,6 +69,7 @@ def command(
     cosine: float,
     distance: float | None,
     precision: str | None,
+    by_category: dict[str, float],
     execution: int | None,
     golden_execution: int | None,
     jobs: int | None,
@@ -74,7 +77,8 @@ def command(
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
     Either is a dump, a part of it, or a directory of golden tensors (name.output.time.npy);
-    or both are .npy files. Dumps without tensors are compared by their statistic.csv. Two
+    or both are .npy files. A dump without tensors is compared by its statistic.csv, with that
+    of the other or with its tensors, which are measured; --statistic sets the limits. Two
     tensors agree if their cosine similarity is at least --cosine and their relative Euclidean
     distance at most --distance; without it, at most what the coarsest element type allows that
     they were computed in (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
@@ -86,10 +90,9 @@ def command(
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
-    if dump_folders.hold_statistics_alone(dumped, golden):
-        agrees = statistics.run(dumped, golden, output, limits, (execution, golden_execution))
-        if not agrees:
-            click.get_current_context().exit(REFUSED if agrees is None else FAILED)
+    if dump_folders.is_measured_alone(dumped, golden):
+        row_limits = RowLimits(limits, by_category)
+        statistics.run(dumped, golden, output, row_limits, (execution, golden_execution))
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)

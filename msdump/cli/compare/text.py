@@ -62,7 +62,8 @@ def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
     error = tensor.evidence.error
     if error is None:
         return "", "", ""
-    return f"{error.cosine:.6f}", f"{error.distance:.3g}", f"{error.largest:.3g}"
+    cosine = f"{error.cosine:.6f}" if tensor.evidence.scores else ""  # statistics have none
+    return cosine, f"{error.distance:.3g}", f"{error.largest:.3g}"
 
 
 def _whose(tensor: TensorResult) -> str:

@@ -58,7 +58,7 @@ class TensorEvidence:
         golden_dtype: Element type of the counterpart, "" where there is none.
         scores: Texts of all algorithms; none where nothing was compared.
         error: How far the two are apart, None where nothing was compared.
-        fault: Why nothing was compared, None where it was.
+        fault: Why nothing was compared, or the verdict where its numbers do not decide; else None.
         note: What the numbers do not tell, "" for nothing.
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model.

@@ -49,7 +49,7 @@ class TensorJudge:
 
     def _result(self, evidence: TensorEvidence) -> TensorResult:
         error = evidence.error
-        if error is None:
+        if error is None or evidence.fault is not None:
             return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
         types = (evidence.dtype, evidence.golden_dtype)
         limit = self._limits.allowed(types, self._coarsest)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from msdump.errors import ToolError
+from msdump.store import operator_names
 from msdump.store.layouts import STATISTICS
+from msdump.store.operator_names import OperatorFileKind
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.return_codes import ReturnCode
 
@@ -67,14 +69,21 @@ def pair(dumped: str, golden: str) -> FolderPairs:
 
 
 def pair_statistics(dumped: str, golden: str) -> FolderPairs:
-    """Return the pairs of directories with a ``statistic.csv`` below two paths, as ``pair`` does."""
-    return _paired(dumped, golden, _labelled(dumped, _has_statistics), _labelled(golden, _has_statistics))
+    """Return the pairs of directories with statistics or tensors below two paths, as ``pair`` does."""
+    return _paired(dumped, golden, labelled(dumped), labelled(golden))
 
 
-def hold_statistics_alone(*roots: str) -> bool:
-    """Tell whether each path has a ``statistic.csv`` below it, and one of them no dump files."""
-    has_all = all(next(_holding(root, _has_statistics), None) for root in roots)
-    return has_all and not all(next(_holding(root, _has_dumps), None) for root in roots)
+def labelled(root: str) -> dict[str, str]:
+    """Return the directories with statistics or tensors below a root by label; ToolError as ``pair``."""
+    return _labelled(root, lambda names: _has_statistics(names) or _has_dumps(names))
+
+
+def is_measured_alone(*roots: str) -> bool:
+    """Tell whether one of the paths has statistics below it and no tensors, and the others have either."""
+    has_tensors = [next(_holding(root, _has_dumps), None) is not None for root in roots]
+    has_statistics = [next(_holding(root, _has_statistics), None) is not None for root in roots]
+    pairs = list(zip(has_statistics, has_tensors, strict=True))
+    return any(measured and not dumped for measured, dumped in pairs) and all(map(any, pairs))
 
 
 def _paired(
@@ -143,7 +152,7 @@ def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
 
 def _hint(root: str) -> str:
     is_measured = next(_holding(root, _has_statistics), None)
-    return f", only {STATISTICS}, which needs one on the other side" if is_measured else ""
+    return f", only {STATISTICS}, which needs a dump on the other side" if is_measured else ""
 
 
 def _label(path: Path) -> str:
@@ -167,7 +176,13 @@ def _has_dumps(names: Sequence[str]) -> bool:
 
 
 def _has_statistics(names: Sequence[str]) -> bool:
-    return STATISTICS in names
+    return STATISTICS in names or any(_is_statistics(name) for name in names)
+
+
+def _is_statistics(name: str) -> bool:
+    """Tell whether a name is that of a csv file that acl writes in place of an operator's tensors."""
+    is_csv = name.endswith(".csv")
+    return is_csv and operator_names.parse(name, OperatorFileKind.STATISTICS) is not None
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from msdump.store.read.graphs.operator_graph import (
 )
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
-from msdump.tools.compare.verdict.surroundings import Surroundings
+from msdump.tools.compare.verdict.surroundings import Surroundings, described, in_its_graph
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
 
@@ -97,7 +97,7 @@ class ComparedFolder:
 
     def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:
         """Return the place of a golden operator that the examined side lacks."""
-        return _described(
+        return described(
             OperatorPlace(
                 names.sanitize(name),
                 iteration=self.mine.iteration,
@@ -127,14 +127,11 @@ class ComparedFolder:
             order=number + 1,
             time=execution.time,
         )
-        return _described(place, self.mine.operator(last.op_name))
+        return described(place, self.mine.operator(last.op_name))
 
     def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
         """Return where the inputs of an execution come from, by the examined side's graph."""
-        operator, graph = self.mine.operator(execution.name), self.mine.graph
-        if operator is None or graph is None:
-            return ()
-        return tuple(_in_its_graph(source, graph) for source in operator.inputs)
+        return self.mine.reads(execution.name)
 
     def _retyped(self, execution: OperatorExecution) -> str:
         types = self._written_types.get(execution.name)
@@ -187,7 +184,7 @@ class ComparedFolder:
                 sources.append(ValueSource(SourceKind.OPERATOR, operator.full_name, number))
             else:
                 known = number < len(operator.inputs)
-                sources.append(_in_its_graph(operator.inputs[number], graph) if known else ABSENT)
+                sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
         return tuple(sources)
 
     @cached_property
@@ -228,23 +225,5 @@ class ComparedFolder:
         return ValueSource(SourceKind.ABSENT, source.name, source.slot)
 
 
-def _in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
-    """Return a source; what a branch or a body gets from outside is not known in its graph."""
-    return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
-
-
 def _precision(operator: GraphOperator | None) -> str:
     return "" if operator is None else coarser(*operator.held)
-
-
-def _described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
-    if operator is None:
-        return place
-    return replace(
-        place,
-        op_type=place.op_type or operator.op_type,
-        full_name=operator.full_name,
-        onnx_name=operator.onnx_name,
-        scope=operator.scope,
-        source=operator.source_line,
-    )

@@ -93,12 +93,15 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
         executions = _with_replacements(executions, golden_runs)
         uneven = tuple(_uneven(dumped_runs, golden_runs))
     used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
+    torn = {
+        run.name for run in dumped_runs if run.fault
+    }  # they are there, though nothing pairs their tensors
     # Files of parameters are no operators: often only one of the dumps was asked for them.
     missing = dict.fromkeys(
         run.name
         for run in golden_runs
         if run.tensors
-        and run.name not in used
+        and run.name not in used | torn
         and run.files[-1].op_type != names.PARAMETER
         and not (matched is not None and run.name in matched.golden)
     )

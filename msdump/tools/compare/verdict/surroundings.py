@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from msdump.errors import DumpReadError
-from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph
+from msdump.store.read.graphs.operator_graph import (
+    ABSENT,
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueSource,
+)
 from msdump.store.read.reader import open_dump
+from msdump.tools.judge.evidence import OperatorPlace
 
 
 def _no_graph() -> OperatorGraph | None:
@@ -40,6 +47,33 @@ class Surroundings:
     def operator(self, name: str) -> GraphOperator | None:
         """Return an operator by its name in files, None where no graph tells of it."""
         return None if self.graph is None else self.graph.find(name)
+
+
+    def reads(self, name: str) -> tuple[ValueSource, ...]:
+        """Return where the inputs of an operator come from; nothing where no graph tells."""
+        operator = self.operator(name)
+        if operator is None or self.graph is None:
+            return ()
+        return tuple(in_its_graph(source, self.graph) for source in operator.inputs)
+
+
+def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
+    """Return a source; what a branch or a body gets from outside is not known in its graph."""
+    return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
+
+
+def described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
+    """Return a place with what a graph tells of its operator, None: nothing."""
+    if operator is None:
+        return place
+    return replace(
+        place,
+        op_type=place.op_type or operator.op_type,
+        full_name=operator.full_name,
+        onnx_name=operator.onnx_name,
+        scope=operator.scope,
+        source=operator.source_line,
+    )
 
 
 class SurroundedDump:

@@ -7,7 +7,9 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from msdump.tools.judge.evidence import OperatorPlace
 from msdump.tools.judge.findings import Finding, TensorResult
+from msdump.tools.judge.verdicts import Verdict
 from msdump.tools.scores import algorithms
 
 _TITLES: Final = (
@@ -18,12 +20,18 @@ _TITLES: Final = (
 )
 
 
-def table(findings: Iterable[Finding]) -> str:
-    """Return the text of the csv file with a row for each tensor, in the order of execution."""
+def table(findings: Iterable[Finding], missing: Iterable[OperatorPlace] = ()) -> str:
+    """Return the text of the csv file with a row for each tensor, in the order of execution.
+
+    Args:
+        findings: The operators.
+        missing: Golden operators that the examined side lacks, a row for each.
+    """
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_TITLES)
     writer.writerows(row for finding in findings for row in _rows(finding))
+    writer.writerows(_missing(place) for place in missing)
     return text.getvalue()
 
 
@@ -41,6 +49,11 @@ def _rows(finding: Finding) -> Iterator[Sequence[object]]:
             "" if tensor.limit is None else f"{tensor.limit:.6g}",
             reason(finding, tensor),
         )
+
+
+def _missing(place: OperatorPlace) -> Sequence[object]:
+    numbers = ("",) * (len(algorithms.ALL) + 2)
+    return (place.label, "", place.name, place.op_type, "", "", "", "", "", Verdict.MISSING, *numbers, "")
 
 
 def shape(tensor: TensorResult) -> str:

@@ -296,7 +296,8 @@ class TestDirectories:
         [
             ("missing", "one", "missing: no such directory"),
             ("one", "empty", "empty: no dump files in it, nor below it"),
-            ("one", "statistics", "only statistic.csv, which needs one on the other side"),
+            ("statistics", "empty", "only statistic.csv, which needs a dump on the other side"),
+            ("one", "statistics", "statistic.csv: no rows"),
             ("twice", "one", "holds several dumps, such as"),
             ("two", "other", "give the directory of one iteration on each side"),
         ],

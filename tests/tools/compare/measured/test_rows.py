@@ -75,8 +75,8 @@ def test_one_line_for_each_tensor(tmp_path):
     assert 1 == code
     lines = [line.split("  ")[0] for line in output.splitlines() if line[:2] in {"a ", "b "}]
     assert lines == list(dict.fromkeys(lines))
-    assert "first     b output 0\n" in output
-    assert "4 rows of statistics: 2 agree (2 equal), 2 differ, 0 failed" in output
+    assert "first     b (Add), pass 0, operator 2 of 3: output 0 differs" in output
+    assert "4 tensors of 3 operators: 2 agree (2 exactly), 2 differ, 0 failed" in output
     assert 4 == len(table)
 
 
@@ -88,8 +88,9 @@ def test_alone(tmp_path):
     code, output, table = run(tmp_path)
 
     assert 0 == code
-    assert "alone     2 rows without a counterpart" in output
-    assert ["equal", "unchecked", "unchecked"] == [line["Verdict"] for line in table]
+    assert "alone     1 tensor without a counterpart" in output
+    assert "missing   1 operator of golden, such as c" in output
+    assert ["equal", "unchecked", "missing"] == [line["Verdict"] for line in table]
 
 
 def test_nothing_in_common(tmp_path):

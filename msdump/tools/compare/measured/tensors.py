@@ -1,0 +1,138 @@
+"""The statistics of tensors that were dumped: measured as a dump measures them, with its tables' digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture.statistics.rows import Statistics
+from msdump.dtypes import DType
+from msdump.encode import statistic_csv
+from msdump.errors import DumpReadError, FormatError
+from msdump.plan import DeviceTarget, Naming, StatisticSpec
+from msdump.record import OperatorRef, TensorRecord
+from msdump.statistics.table import BY_CATEGORY
+from msdump.store.names import STYLES
+from msdump.store.read import cells
+from msdump.store.read.reader import open_dump
+from msdump.store.read.records import Record
+from msdump.tools.compare.measured import rows
+from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
+
+HOST: Final = StatisticSpec(())
+"""How a host computes statistics."""
+
+_STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # names of the rows are those of the files anyway
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSide:
+    """The tensors of one directory, measured.
+
+    Attributes:
+        side: Their statistics.
+        unreadable: Tensors whose file cannot be read, and why.
+    """
+
+    side: RowSide
+    unreadable: dict[Place, str]
+
+
+def measure(
+    path: str, execution: int | None, categories: Sequence[str], computed: StatisticSpec = HOST
+) -> MeasuredSide:
+    """Return the statistics of the tensors in a directory.
+
+    Args:
+        path: A directory of an iteration, or a copy of one.
+        execution: Number of the execution, None: the last one that is whole.
+        categories: The statistics.
+        computed: Where and how they are computed, its categories aside.
+
+    Raises:
+        DumpReadError: The directory cannot be read, or there was no such execution.
+    """
+    iteration = rows.directory(open_dump(path))
+    if iteration is None:
+        return MeasuredSide(RowSide(), {})
+    number = iteration.timeline.last_whole if execution is None else execution
+    meter = Meter(replace(computed, categories=tuple(categories)))
+    faults: list[tuple[StatisticRow, str]] = []
+    found = list(_measured(iteration.execution(number).records, meter, faults))
+    placed = rows.numbered((*found, *(row for row, _ in faults)))
+    texts = {(row.place[:3], row.time): text for row, text in faults}
+    unreadable = {
+        place: texts[place[:3], row.time] for place, row in placed.items() if (place[:3], row.time) in texts
+    }
+    side = RowSide(placed, number, max(len(iteration.timeline.spans), 1))
+    return MeasuredSide(side, unreadable)
+
+
+def _measured(
+    records: Sequence[Record], meter: Meter, faults: list[tuple[StatisticRow, str]]
+) -> Iterator[StatisticRow]:
+    for record in records:
+        try:
+            row = meter.row(record)
+        except (DumpReadError, FormatError) as error:
+            faults.append((_row(record, "", None), str(error)))
+        else:
+            if row is not None:
+                yield row
+
+
+class Meter:
+    """Measures tensors that were dumped."""
+
+    def __init__(self, spec: StatisticSpec) -> None:
+        """Choose statistics, and how they are computed."""
+        self._categories = spec.categories
+        self._titles = [BY_CATEGORY[category].title for category in spec.categories]
+        self._statistics = Statistics(spec, _STYLE)
+
+    def row(self, record: Record) -> StatisticRow | None:
+        """Return the statistics of a tensor; None where it has none: no elements, text, complex numbers.
+
+        Raises:
+            DumpReadError: Its file cannot be read.
+            FormatError: Its memory format cannot be, or an element type is not known.
+        """
+        array, dtype = _elements(record)
+        operator = OperatorRef(record.op_type, record.op_name)
+        tensor = TensorRecord(operator, record.io, record.slot, dtype, array, record.timestamp)
+        numbers = self._statistics.measure(tensor)
+        if numbers is None:
+            return None
+        printed = (
+            cells.read(title, statistic_csv.text(number))
+            for title, number in zip(self._titles, numbers, strict=True)
+        )
+        found = {
+            category: cell
+            for category, cell in zip(self._categories, printed, strict=True)
+            if cell is not None
+        }
+        return replace(_row(record, dtype.name, array.shape), cells=found)
+
+
+def _row(record: Record, dtype: str, shape: tuple[int, ...] | None) -> StatisticRow:
+    place = (record.op_name, record.io, record.slot, 0)
+    return StatisticRow(place, record.op_type, record.timestamp, dtype, shape, {})
+
+
+def _elements(record: Record) -> tuple[np.ndarray, DType]:
+    """Return the elements of a tensor on the host, in the type that they had before they were saved."""
+    array = record.host
+    saved = dtypes.from_numpy(array.dtype)
+    try:
+        dtype = dtypes.from_name(record.dtype)
+    except FormatError:  # a type that this package lacks, in a dump of MindSpore's own
+        return array, saved
+    # .npy files hold bfloat16 as float32, and types below a byte in bytes
+    if dtype is not saved and dtype.saved == array.dtype:
+        return array.astype(dtype.numpy), dtype
+    return array, saved
