@@ -56,7 +56,7 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     captured = captured_graphs(tree)
     ranks = dict(sorted(ranks.items()))
     dump = Dump(folder, ranks, models(tree), failures(tree), tuple(tree.ignored), captured)
-    if place is None and not any(each.records or each.statistics for each in dump.iterations):
+    if place is None and not any(map(_holds_something, dump.iterations)):
         raise DumpReadError(
             folder,
             "no dump: it has neither rank_N nor time directories nor tensor files; "
@@ -183,6 +183,10 @@ class Dump:
         networks |= {model.name for model in (*self.models, *self.captured)}
         count = len(self.iterations)
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
+
+
+def _holds_something(iteration: Iteration) -> bool:
+    return bool(iteration.records or iteration.statistics or iteration.operator_statistics)
 
 
 def _loose(folder: str) -> TreeListing:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from msdump.plan import StatisticSpec
 from msdump.tools.compare.measured import rows, tensors
 from msdump.tools.compare.measured.differences import SUMS
 from msdump.tools.compare.measured.rows import Place, RowSide
 from msdump.tools.compare.measured.tensors import MeasuredSide
-
-_ON_DEVICE: Final = (StatisticSpec((), True, True), StatisticSpec((), True, False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +57,26 @@ def _measured_like(side: RowSide, path: str, execution: int | None) -> MeasuredS
 
     No file of a dump tells whether a device computed them (``stat_calc_mode``), which rounds sums otherwise.
     """
-    hosted = tensors.measure(path, execution, side.categories)
-    sums = tuple(category for category in SUMS if category in side.categories)
-    fits = {tensors.HOST: _same(side, hosted.side, sums)}
-    if not sums or fits[tensors.HOST] == sum(len(row.cells.keys() & {*sums}) for row in side.rows.values()):
+    hosted = tensors.measure(path, execution, StatisticSpec(side.categories), side.rows)
+    sums = StatisticSpec(tuple(category for category in SUMS if category in side.categories))
+    fits = [_same(side, hosted.side, sums)]
+    if fits[0] == sum(len(row.cells.keys() & {*sums.categories}) for row in side.rows.values()):
         return hosted
-    for spec in _ON_DEVICE:
-        fits[spec] = _same(side, tensors.measure(path, execution, sums, spec).side, sums)
-    best = max(fits, key=fits.__getitem__)  # of equals the host
-    return hosted if best is tensors.HOST else tensors.measure(path, execution, side.categories, best)
+    for is_high in (True, False):
+        spec = replace(sums, on_device=True, high_precision=is_high)
+        fits.append(_same(side, tensors.measure(path, execution, spec, side.rows).side, sums))
+    if max(fits) == fits[0]:
+        return hosted
+    spec = StatisticSpec(side.categories, on_device=True, high_precision=fits[1] == max(fits))
+    return tensors.measure(path, execution, spec, side.rows)
 
 
-def _same(side: RowSide, other: RowSide, categories: Sequence[str]) -> int:
+def _same(side: RowSide, other: RowSide, sums: StatisticSpec) -> int:
     """Return how many statistics of two sides are the same."""
     both = (
         (row.cells.get(category), other.rows[place].cells.get(category))
         for place, row in side.rows.items()
         if place in other.rows
-        for category in categories
+        for category in sums.categories
     )
     return sum(mine is not None and mine == theirs for mine, theirs in both)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,14 +17,13 @@ from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics.table import BY_CATEGORY
 from msdump.store.names import STYLES
-from msdump.store.read import cells
+from msdump.store.read import cells, timeline
 from msdump.store.read.reader import open_dump
 from msdump.store.read.records import Record
 from msdump.tools.compare.measured import rows
 from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
 
-HOST: Final = StatisticSpec(())
-"""How a host computes statistics."""
+NO_ROWS: Final[Mapping[Place, StatisticRow]] = {}
 
 _STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # names of the rows are those of the files anyway
 
@@ -43,15 +42,15 @@ class MeasuredSide:
 
 
 def measure(
-    path: str, execution: int | None, categories: Sequence[str], computed: StatisticSpec = HOST
+    path: str, execution: int | None, spec: StatisticSpec, like: Mapping[Place, StatisticRow] = NO_ROWS
 ) -> MeasuredSide:
     """Return the statistics of the tensors in a directory.
 
     Args:
         path: A directory of an iteration, or a copy of one.
         execution: Number of the execution, None: the last one that is whole.
-        categories: The statistics.
-        computed: Where and how they are computed, its categories aside.
+        spec: The statistics, where and how they are computed.
+        like: Rows of the same tensors. What acl measures in the device's layout is measured in it here, too.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
@@ -60,29 +59,25 @@ def measure(
     if iteration is None:
         return MeasuredSide(RowSide(), {})
     number = iteration.timeline.last_whole if execution is None else execution
-    meter = Meter(replace(computed, categories=tuple(categories)))
-    faults: list[tuple[StatisticRow, str]] = []
-    found = list(_measured(iteration.execution(number).records, meter, faults))
-    placed = rows.numbered((*found, *(row for row, _ in faults)))
-    texts = {(row.place[:3], row.time): text for row, text in faults}
-    unreadable = {
-        place: texts[place[:3], row.time] for place, row in placed.items() if (place[:3], row.time) in texts
-    }
-    side = RowSide(placed, number, max(len(iteration.timeline.spans), 1))
+    measured: dict[Place, StatisticRow] = {}
+    unreadable: dict[Place, str] = {}
+    meter = Meter(spec)
+    for place, record in _placed(iteration.execution(number).records):
+        shape = like[place].shape if place in like else None
+        try:
+            row = meter.row(record, shape)
+        except (DumpReadError, FormatError) as error:
+            row, unreadable[place] = _row(record, "", None), str(error)
+        if row is not None:
+            measured[place] = replace(row, place=place)
+    side = RowSide(measured, number, max(len(iteration.timeline.spans), 1))
     return MeasuredSide(side, unreadable)
 
 
-def _measured(
-    records: Sequence[Record], meter: Meter, faults: list[tuple[StatisticRow, str]]
-) -> Iterator[StatisticRow]:
-    for record in records:
-        try:
-            row = meter.row(record)
-        except (DumpReadError, FormatError) as error:
-            faults.append((_row(record, "", None), str(error)))
-        else:
-            if row is not None:
-                yield row
+def _placed(records: Sequence[Record]) -> Iterator[tuple[Place, Record]]:
+    tensors = [(record.op_name, record.io, record.slot) for record in records]
+    for tensor, number, record in zip(tensors, timeline.ordinals(tensors), records, strict=True):
+        yield (*tensor, number), record
 
 
 class Meter:
@@ -94,14 +89,18 @@ class Meter:
         self._titles = [BY_CATEGORY[category].title for category in spec.categories]
         self._statistics = Statistics(spec, _STYLE)
 
-    def row(self, record: Record) -> StatisticRow | None:
+    def row(self, record: Record, shape: tuple[int, ...] | None = None) -> StatisticRow | None:
         """Return the statistics of a tensor; None where it has none: no elements, text, complex numbers.
+
+        Args:
+            record: The tensor.
+            shape: Shape of the elements to measure, None: that on the host.
 
         Raises:
             DumpReadError: Its file cannot be read.
             FormatError: Its memory format cannot be, or an element type is not known.
         """
-        array, dtype = _elements(record)
+        array, dtype = _elements(record, shape)
         operator = OperatorRef(record.op_type, record.op_name)
         tensor = TensorRecord(operator, record.io, record.slot, dtype, array, record.timestamp)
         numbers = self._statistics.measure(tensor)
@@ -124,9 +123,10 @@ def _row(record: Record, dtype: str, shape: tuple[int, ...] | None) -> Statistic
     return StatisticRow(place, record.op_type, record.timestamp, dtype, shape, {})
 
 
-def _elements(record: Record) -> tuple[np.ndarray, DType]:
-    """Return the elements of a tensor on the host, in the type that they had before they were saved."""
-    array = record.host
+def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray, DType]:
+    """Return the elements of a tensor, those on the device if they have the shape, in their original type."""
+    is_of_device = shape is not None and shape == record.shape
+    array = record.array if is_of_device else record.host
     saved = dtypes.from_numpy(array.dtype)
     try:
         dtype = dtypes.from_name(record.dtype)

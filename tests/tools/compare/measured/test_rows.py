@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import pytest
 from click.testing import CliRunner
@@ -134,3 +135,71 @@ def test_executions(tmp_path):
     assert "1 (of 0-1) is taken" in run(tmp_path)[1]
     assert 1 == run(tmp_path, "--execution", "0")[0]
     assert 2 == run(tmp_path, "--execution", "2")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "titles", "dumped", "golden", "verdict"),
+    [
+        (("max=0.03",), "Max Value,Min Value", "3.06,-1", "3,-1", "agrees"),
+        (("max=0.01",), "Max Value,Min Value", "3.06,-1", "3,-1", "differs"),
+        (("max=0",), "Max Value,Min Value", "3.00001,-1", "3,-1", "differs"),
+        (("max=1",), "Max Value,Min Value", "3.06,-2", "3,-1", "differs"),
+        (("max=1", "min=1"), "Max Value,Min Value", "3.06,-2", "3,-1", "agrees"),
+        (("md5=0",), "Max Value,MD5", "3,00ff", "3,11ff", "differs"),
+        (("zero count=0.1",), "Max Value,Zero Count", "3,1", "3,2", "differs"),
+        (("nan count=0.5",), "Max Value,NaN Count", "3,1", "3,2", "agrees"),
+    ],
+)
+def test_limits_of_categories(tmp_path, options, titles, dumped, golden, verdict):
+    """--statistic limits a statistic, a count as a share of the elements; others keep their limits."""
+    write(tmp_path / "mine", [row(cells=dumped)], titles)
+    write(tmp_path / "golden", [row(cells=golden)], titles)
+
+    limits = [word for option in options for word in ("--statistic", option)]
+    assert [verdict] == [line["Verdict"] for line in run(tmp_path, *limits)[2]]
+
+
+@pytest.mark.parametrize("text", ["max", "max=", "max=-1", "max=nan", "l2nom=1"])
+def test_limits_that_are_none(tmp_path, text):
+    """A limit without a number, or of no statistic, is refused; the message lists the statistics."""
+    write(tmp_path / "mine", [row()])
+
+    code, output, _ = run(tmp_path, "--statistic", text)
+
+    assert (2, True) == (code, "positive inf count" in output)
+
+
+def test_an_error_that_is_passed_on(tmp_path):
+    """An operator whose input differs has inherited its error; the one whose inputs agree is accused."""
+    rows = [
+        *(row("a", io="input"), row("a")),
+        *(row("b", io="input"), row("b")),
+    ]
+    wrong = [
+        rows[0],
+        row("a", cells="3.6,-1,5"),
+        row("b", io="input", cells="3.6,-1,5"),
+        row("b", cells="4,0,5"),
+    ]
+    write(tmp_path / "mine", wrong)
+    write(tmp_path / "golden", rows)
+    arguments = ["compare", str(tmp_path / "mine"), str(tmp_path / "golden"), "-out", str(tmp_path), "--json"]
+
+    document = json.loads(CliRunner().invoke(main, arguments).stdout)
+
+    assert ["own", "inherited"] == [each["verdict"] for each in document["operators"]]
+
+
+def test_nan_that_begins_somewhere(tmp_path):
+    """The operator whose output is the first with NaN is accused of them, later ones inherit them."""
+    titles = "Max Value,NaN Count"
+    rows = [row("a", cells="1,0"), row("b", io="input", cells="1,0"), row("b", cells="1,0")]
+    wrong = [row("a", cells="nan,2"), row("b", io="input", cells="nan,2"), row("b", cells="nan,4")]
+    write(tmp_path / "mine", [row("o", cells="1,0"), *wrong], titles)
+    write(tmp_path / "golden", [row("o", cells="1,0"), *rows], titles)
+    arguments = ["compare", str(tmp_path / "mine"), str(tmp_path / "golden"), "-out", str(tmp_path), "--json"]
+
+    document = json.loads(CliRunner().invoke(main, arguments).stdout)
+
+    assert ["equal", "nonfinite", "inherited"] == [each["verdict"] for each in document["operators"]]
+    assert 2 == document["operators"][1]["outputs"][0]["error"]["misplaced"]
