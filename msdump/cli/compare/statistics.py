@@ -8,9 +8,10 @@ from msdump.cli import messages
 from msdump.cli.compare import outcome
 from msdump.cli.program import REFUSED
 from msdump.statistics.table import STATISTICS
-from msdump.tools.compare.measured import findings, pairs
-from msdump.tools.compare.measured.findings import RowLimits
+from msdump.tools.compare.measured import pairs
+from msdump.tools.compare.measured.findings import RowJudge, RowLimits
 from msdump.tools.compare.pairing import dump_folders
+from msdump.tools.compare.verdict.surroundings import SurroundedDump
 from msdump.tools.judge.findings import Report
 
 
@@ -63,13 +64,14 @@ def run(
     """
     folders = dump_folders.pair_statistics(dumped, golden)
     report = Report()
+    judge = RowJudge(limits, SurroundedDump(dumped), SurroundedDump(golden), report)
     for folder in folders.pairs:
         pair = pairs.read(folder.dumped, folder.golden, executions)
         for path, side in ((folder.dumped, pair.dumped), (folder.golden, pair.golden)):
             # Where several runs dumped into one path, the user is told which one is read.
             messages.tell_execution(path, side.execution, side.executions)
         report.unreadable += pair.unreadable_golden
-        findings.add(report, folder.label, pair, limits)
+        judge.add(folder.label, folder, pair)
     if not (report.compared or report.unreadable):
         messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
         click.get_current_context().exit(REFUSED)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msdump.record import IO
+from msdump.store.read.graphs.operator_graph import SourceKind, ValueSource
 from msdump.tools.compare.measured import differences
 from msdump.tools.compare.measured.differences import RowComparison
 from msdump.tools.compare.measured.pairs import RowPair
 from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
+from msdump.tools.compare.pairing.dump_folders import FolderPair
+from msdump.tools.compare.verdict.surroundings import FIXED, SurroundedDump, Surroundings, described
+from msdump.tools.judge import reach
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.findings import Report, Uneven
 from msdump.tools.judge.judging import Judge
@@ -33,31 +38,63 @@ class RowLimits:
     by_category: Mapping[str, float]
 
 
-def add(report: Report, label: str, pair: RowPair, limits: RowLimits) -> None:
-    """Add the verdicts on the operators of a pair of directories to a report.
+@dataclass(frozen=True, slots=True)
+class RowJudge:
+    """Judges the operators of two dumps by their statistics.
 
-    Args:
-        report: The report.
-        label: Label of the two directories.
-        pair: Their rows.
+    Attributes:
         limits: What counts as agreement.
+        mine: What the examined dump tells around its directories.
+        theirs: What the golden dump tells.
+        report: The verdicts so far.
     """
-    dumped, golden = pair.dumped, pair.golden
-    comparison = RowComparison(limits.by_category)
-    judge, missing, passes = Judge(limits.judge), _by_passage(golden), _passes(dumped)
-    for order, ((name, number), rows) in enumerate(_by_passage(dumped).items(), 1):
-        counterparts = missing.pop((name, number), {})
-        tensors = [_evidence(comparison, row, golden, pair.unreadable) for row in rows.values()]
+
+    limits: RowLimits
+    mine: SurroundedDump
+    theirs: SurroundedDump
+    report: Report
+
+    def add(self, label: str, folders: FolderPair, pair: RowPair) -> None:
+        """Add the verdicts on the operators of a pair of directories to the report.
+
+        Args:
+            label: Label of the two directories.
+            folders: Their paths.
+            pair: Their rows.
+        """
+        mine, theirs = self.mine.of(folders.dumped), self.theirs.of(folders.golden)
+        judge, missing, passes = Judge(self.limits.judge), _by_passage(pair.golden), _passes(pair.dumped)
+        findings = []
+        for order, ((name, number), rows) in enumerate(_by_passage(pair.dumped).items(), 1):
+            reads = mine.reads(name) or theirs.reads(name)
+            tensors = [*self._tensors(rows, missing.pop((name, number), {}), pair, reads)]
+            place = _place(rows, label, mine, order, passes[name])
+            findings.append(judge.finding(OperatorEvidence(place, tuple(tensors), reads=reads)))
+        for finding in findings:
+            self.report.add(reach.told(finding, findings, mine.graph))
+        names = {place[0] for place in pair.dumped.rows}
+        for (name, _), rows in missing.items():
+            if name not in names and not next(iter(rows.values())).is_parameter:
+                self.report.missing.append(_place(rows, label, theirs, 0, 1))
+        self.report.uneven += _uneven(pair.dumped, pair.golden)
+
+    def _tensors(
+        self,
+        rows: Mapping[Place, StatisticRow],
+        counterparts: Mapping[Place, StatisticRow],
+        pair: RowPair,
+        reads: Sequence[ValueSource],
+    ) -> Iterator[TensorEvidence]:
+        """Yield the tensors of an operator beside their counterparts, inputs first."""
+        comparison = RowComparison(self.limits.by_category)
+        tensors = [_evidence(comparison, row, pair) for row in rows.values()]
         tensors += _left_over(rows, counterparts)
-        tensors.sort(key=lambda tensor: (tensor.io, tensor.slot))
-        place = _place(next(iter(rows.values())), label, order, passes[name])
-        report.add(judge.finding(OperatorEvidence(place, tuple(tensors))))
-    names = {place[0] for place in dumped.rows}
-    for (name, _), rows in missing.items():
-        first = next(iter(rows.values()))
-        if name not in names and not first.is_parameter:
-            report.missing.append(_place(first, label, 0, 1))
-    report.uneven += _uneven(dumped, golden)
+        for tensor in sorted(tensors, key=lambda tensor: (tensor.io, tensor.slot)):
+            source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
+            if source is None or source.kind is SourceKind.OPERATOR:
+                yield tensor
+            else:
+                yield replace(tensor, name=source.name, is_weight=source.kind in FIXED)
 
 
 def _by_passage(side: RowSide) -> dict[Passage, dict[Place, StatisticRow]]:
@@ -73,12 +110,11 @@ def _passes(side: RowSide) -> Counter[str]:
     return Counter(name for name, _ in _by_passage(side))
 
 
-def _evidence(
-    comparison: RowComparison, row: StatisticRow, golden: RowSide, unreadable: Mapping[Place, str]
-) -> TensorEvidence:
-    if row.place in unreadable:
-        return replace(differences.alone(row), fault=TensorVerdict.UNREADABLE, note=unreadable[row.place])
-    counterpart = golden.rows.get(row.place)
+def _evidence(comparison: RowComparison, row: StatisticRow, pair: RowPair) -> TensorEvidence:
+    if row.place in pair.unreadable:
+        fault = pair.unreadable[row.place]
+        return replace(differences.alone(row), fault=TensorVerdict.UNREADABLE, note=fault)
+    counterpart = pair.golden.rows.get(row.place)
     if counterpart is None:
         return differences.alone(row)
     return comparison.evidence(row, counterpart)
@@ -93,10 +129,22 @@ def _left_over(
             yield replace(differences.alone(row), note="mine has no such row")
 
 
-def _place(row: StatisticRow, label: str, order: int, passes: int) -> OperatorPlace:
+def _place(
+    rows: Mapping[Place, StatisticRow], label: str, around: Surroundings, order: int, passes: int
+) -> OperatorPlace:
+    row = next(iter(rows.values()))
     name, _, _, number = row.place
-    pass_number = number if passes > 1 else None
-    return OperatorPlace(name, row.op_type, label=label, order=order, time=row.time, pass_number=pass_number)
+    place = OperatorPlace(
+        name,
+        row.op_type,
+        iteration=around.iteration,
+        rank=around.rank,
+        pass_number=number if passes > 1 else None,
+        label=label,
+        order=order,
+        time=row.time,
+    )
+    return described(place, around.operator(name))
 
 
 def _uneven(dumped: RowSide, golden: RowSide) -> Iterator[Uneven]:

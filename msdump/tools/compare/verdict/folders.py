@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
 
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
@@ -13,17 +12,14 @@ from msdump.store import names
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
     GraphOperator,
-    OperatorGraph,
     SourceKind,
     ValueSource,
 )
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
-from msdump.tools.compare.verdict.surroundings import Surroundings, described, in_its_graph
+from msdump.tools.compare.verdict.surroundings import FIXED, Surroundings, described, in_its_graph
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
-
-_FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class ComparedFolder:
     def weights(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the numbers of an execution's inputs that are weights or constants."""
         reads = self._reads(execution) or self._golden_sources(execution)
-        return frozenset(slot for slot, source in enumerate(reads) if source.kind in _FIXED)
+        return frozenset(slot for slot, source in enumerate(reads) if source.kind in FIXED)
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]

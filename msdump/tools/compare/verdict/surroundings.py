@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from msdump.errors import DumpReadError
 from msdump.store.read.graphs.operator_graph import (
@@ -17,6 +18,9 @@ from msdump.store.read.graphs.operator_graph import (
 )
 from msdump.store.read.reader import open_dump
 from msdump.tools.judge.evidence import OperatorPlace
+
+FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
+"""What gives values that no step changes, but for training."""
 
 
 def _no_graph() -> OperatorGraph | None:
@@ -47,7 +51,6 @@ class Surroundings:
     def operator(self, name: str) -> GraphOperator | None:
         """Return an operator by its name in files, None where no graph tells of it."""
         return None if self.graph is None else self.graph.find(name)
-
 
     def reads(self, name: str) -> tuple[ValueSource, ...]:
         """Return where the inputs of an operator come from; nothing where no graph tells."""

@@ -144,7 +144,7 @@ def test_a_tensor_that_differs(tmp_path, dump):
 
     code, document = compared(tmp_path, mine, golden)
 
-    assert (1, ["Default_relu-ReLU_ReLU-op0"]) == (code, document["accused"])
+    assert (1, ["Default/relu-ReLU/ReLU-op0"]) == (code, document["accused"])
     (output,) = next(each for each in document["operators"] if each["op_type"] == "ReLU")["outputs"]
     assert output["note"].split()[0] in {"Max", "Avg", "L2Norm"}
 
