@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "convert": "Convert dump files to arrays, also to another memory format.",
     "compare": "Compare two dumps, and name the first operator that differs.",
     "diff": "Run two variants of a model in lockstep, and name the operators whose fault it is.",
+    "extract": "Write one operator of a dump as a model, its tensors, and a script that runs it.",
     "show": "Print the tree of a dump, and a tensor of it.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "watch": "Check watch rules on the tensors of a dump.",

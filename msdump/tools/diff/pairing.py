@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
+from msdump.graph.compile.forms import model_names
 from msdump.graph.graph import Graph, Node
-
-_ON_DEVICE: Final = ":device"  # ends the name of a value that a TransData or Cast brings into the host's form
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +87,3 @@ def _pair_graphs(mine: Graph, golden: Graph, graphs: dict[int, GraphPairing], bo
             kernels[node.name] = kernel.operator.full_name
     weights = frozenset(golden_names[name] for name in golden.weights)
     graphs[mine.index] = GraphPairing(partners, names, golden_names, weights, kernels)
-
-
-def model_names(graph: Graph) -> dict[str, str]:
-    """Return, for every value of a compiled graph, the name that the model has for it.
-
-    A TransData or Cast that compilation added makes another form of a value: all its forms are one.
-    """
-    sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.is_added}
-    forms: dict[str, list[str]] = {}
-    for value in dict.fromkeys(_values(graph)):
-        first = value
-        while first in sources:
-            first = sources[first]
-        forms.setdefault(first, []).append(value)
-    names: dict[str, str] = {}
-    for first, members in forms.items():
-        plain = first.rstrip("'").removesuffix(_ON_DEVICE)
-        names |= dict.fromkeys(members, plain if plain in members else first)
-    return names
-
-
-def _values(graph: Graph) -> Iterator[str]:
-    yield from (value.name for value in graph.inputs)
-    yield from graph.weights
-    for node in graph.nodes:
-        yield from filter(None, node.inputs)
-        yield from filter(None, node.outputs)

@@ -1,0 +1,59 @@
+"""``msdump extract``: one operator of a dump, as a folder that reproduces it."""
+
+from __future__ import annotations
+
+import click
+
+from msdump.cli import messages
+from msdump.cli.program import mark_started
+from msdump.frontends import mindspore
+from msdump.store.read.reader import open_dump
+from msdump.tools.extract.dumped_operator import Wanted, find
+from msdump.tools.extract.folder import write_folder
+from msdump.tools.extract.repro import reproduce
+
+
+@click.command(name="extract")
+@click.argument("dump", type=click.Path())
+@click.argument("operator")
+@click.option("-o", "--output", required=True, type=click.Path(), metavar="DIR", help="The folder.")
+@click.option(
+    "--model",
+    type=click.Path(),
+    metavar="MODEL.onnx",
+    help="The model; without it the operator is rebuilt from the graph file of the dump.",
+)
+@click.option("--iteration", type=click.IntRange(min=0), help="Iteration (default: the last one).")
+@click.option("--rank", type=click.IntRange(min=0), help="Rank (default: the first one).")
+@click.option(
+    "--pass", "pass_number", type=click.IntRange(min=0), help="Pass of a loop (default: the first one)."
+)
+@messages.verbose
+def command(
+    *,
+    dump: str,
+    operator: str,
+    output: str,
+    model: str | None,
+    iteration: int | None,
+    rank: int | None,
+    pass_number: int | None,
+) -> None:
+    """Write OPERATOR of DUMP as a model of its own, its inputs and outputs, and a script that runs it.
+
+    OPERATOR is its full name, the name that files have, its last component, or the name
+    of its node in the model. The folder gets model.onnx, inputs.npz, outputs.npz (what
+    was dumped) and run.py, which runs the model in onnxruntime and prints how far the
+    dumped outputs are off. Exit codes: 0 done, 1 a file could not be written, 2 something
+    given is wrong, or the dump lacks what the operator read or wrote.
+    """
+    opened = open_dump(dump)
+    run = find(opened, Wanted(operator, iteration, rank, pass_number))
+    repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))
+    mark_started()  # what fails from here on is the writing of a file
+    paths = write_folder(repro, output)
+    print(f"operator  {repro.name} ({repro.op_type}), {repro.place}")
+    if run.first.source:
+        print(f"source    {run.first.source}")
+    for path in paths:
+        print(f"written   {path}")
