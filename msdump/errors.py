@@ -148,6 +148,23 @@ class RankError(ExecutionError):
         super().__init__(operator, message)
 
 
+class WatchHitError(MsdumpError, RuntimeError):
+    """A watch rule that hit where the configuration asks a hit to end the run (``on_hit`` stop).
+
+    Attributes:
+        rule: Name of the rule.
+        operator: Full scoped name of the operator whose tensor hit.
+        iteration: Number of the iteration.
+    """
+
+    def __init__(self, rule: str, operator: str, iteration: int, message: str) -> None:
+        """Say which rule hit where, and what was measured."""
+        self.rule = rule
+        self.operator = operator
+        self.iteration = iteration
+        super().__init__(f"watch rule {rule!r} hit at {operator} in iteration {iteration}: {message}")
+
+
 class ReentryError(MsdumpError, RuntimeError):
     """A network that is called from within its own run, as by a handler of signals or log records."""
 

@@ -13,6 +13,7 @@ from typing import Final
 from msdump.iterations import IterationSet
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import Selector
+from msdump.watch.rules import WatchRule
 
 
 class DeviceTarget(enum.StrEnum):
@@ -95,6 +96,14 @@ class OverflowMode(enum.StrEnum):
 
     INFNAN = "INFNAN_MODE"
     SATURATION = "SATURATION_MODE"
+
+
+class OnHit(enum.StrEnum):
+    """What a watch rule that hits does beyond the warning."""
+
+    LOG = "log"
+    DUMP = "dump"
+    STOP = "stop"
 
 
 class Tree(enum.Enum):
@@ -323,6 +332,32 @@ class ModelDump:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """What watches a run, and how long it remembers.
+
+    Attributes:
+        rules: Rules that look at the tensors which are dumped.
+        on_hit: What a hit does.
+        history: Steps that are kept in memory until something happens, 0: what is dumped is written.
+        history_bytes: Most memory of these steps, and again of what rules compare with the step before.
+    """
+
+    rules: tuple[WatchRule, ...] = ()
+    on_hit: OnHit = OnHit.DUMP
+    history: int = 0
+    history_bytes: int = 256 << 20
+
+    @property
+    def writes_hits_alone(self) -> bool:
+        """Whether operators are written only where a rule hits."""
+        return bool(self.rules) and self.on_hit is OnHit.DUMP and not self.history
+
+
+NO_WATCH: Final = WatchPlan()
+"""That of a run that nothing watches."""
+
+
+@dataclass(frozen=True, slots=True)
 class DumpPlan:
     """Everything a run has to know about its dump.
 
@@ -335,6 +370,7 @@ class DumpPlan:
         when: In which iterations, upon which event.
         statistics: Statistics to write, or None.
         compiled: Settings that only dumps of compiled models have.
+        watch: What watches the run.
         is_enabled: False where ``support_device`` leaves this device out.
         precision_mode: Precision mode of the emulated device, None: not said here.
         operator_dtypes: Operators that compute in other types; the context's win over these.
@@ -348,6 +384,7 @@ class DumpPlan:
     when: When = field(default_factory=When)
     statistics: StatisticSpec | None = None
     compiled: ModelDump = field(default_factory=ModelDump)
+    watch: WatchPlan = NO_WATCH
     is_enabled: bool = True
     precision_mode: PrecisionMode | None = None
     operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES

@@ -124,6 +124,14 @@ class Reason(enum.StrEnum):
         "dumped only where the operator fails",
         "Only the operator that fails is dumped, and this one did not.",
     )
+    NO_HIT = (
+        "dumped only where a watch rule hits",
+        "on_hit dump writes operators at which a watch rule hits, and none did.",
+    )
+    NOT_RELEASED = (
+        "of a step that the history did not write",
+        "history keeps the last steps in memory and writes them where something happens.",
+    )
 
     # The tensor.
     NO_TENSOR = (

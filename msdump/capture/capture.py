@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from msdump.capture.flight.graph_watch import GraphWatch
 from msdump.capture.pipeline import operator_records, pipeline
 from msdump.capture.selection import Selection, drops_useless, is_useless
 from msdump.capture.steps.drops import count_no_tensors
@@ -47,6 +48,7 @@ class Capture:
         *,
         device: Ascend | None = None,
         trigger: OverflowTrigger | None = None,
+        watch: GraphWatch | None = None,
     ) -> None:
         """Prepare the dump of a graph.
 
@@ -58,6 +60,7 @@ class Capture:
             clock: Gives timestamps.
             device: The emulated device, None on CPU and GPU.
             trigger: Decides operator by operator under ``op_debug_mode`` 3.
+            watch: Checks rules on its tensors.
         """
         on_failure = plan.when.trigger is Trigger.EXCEPTION
         # what runs well leaves no files under op_debug_mode 4: only ``failed`` is called
@@ -71,7 +74,7 @@ class Capture:
         self._sink = sink
         self._now = clock.now  # vendor: each file has a time of its own, also those of one operator
         self._trigger = trigger
-        self._pipeline = pipeline(plan, sink)
+        self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
         self._drops_useless = drops_useless(plan)
         self._no_tensors = tuple(
@@ -88,6 +91,7 @@ class Capture:
         """Direct the files of the operators that run from now on into an iteration's directory."""
         self._directory = directory
         self._iteration = iteration
+        self._pipeline.begin(iteration)
         self._started = None
         self.entered = False
 

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from msdump.capture.flight.graph_watch import GraphWatch
 from msdump.capture.statistics.rows import Statistics
 from msdump.capture.steps import device as device_steps
 from msdump.capture.steps import drops
@@ -97,17 +98,30 @@ class Pipeline:
         skip: Told why a tensor gets no file.
     """
 
-    def __init__(self, steps: Sequence[Step], writer: ArtifactWriter, skip: Callable[[Reason], None]) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        writer: ArtifactWriter,
+        skip: Callable[[Reason], None],
+        watch: GraphWatch | None = None,
+    ) -> None:
         """Join steps and writer.
 
         Args:
             steps: What every tensor walks through, in order.
             writer: Takes what is left.
             skip: Told why a tensor gets no file.
+            watch: Checks rules on tensors before they walk; None: there are no rules.
         """
         self._steps = tuple(steps)
         self._writer = writer
+        self._watch = watch
         self.skip = skip
+
+    def begin(self, iteration: int) -> None:
+        """Take the operators that come from now on for those of an iteration."""
+        if self._watch is not None:
+            self._watch.begin(iteration)
 
     def take(
         self, directory: str, operator: OperatorRef, task: Task, records: Iterable[TensorRecord]
@@ -120,7 +134,16 @@ class Pipeline:
             task: The task that runs it.
             records: Its tensors, inputs first.
         """
-        self._writer.write(directory, operator, task, self._kept(records))
+        if self._watch is None:
+            self._writer.write(directory, operator, task, self._kept(records))
+            return
+        tensors = [*records]
+        if self._watch.keeps(tensors):
+            self._writer.write(directory, operator, task, self._kept(tensors))
+        else:
+            for _ in tensors:
+                self.skip(Reason.NO_HIT)
+        self._watch.stop()  # behind its files: they show what hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
         """Yield what the steps keep, a tensor at a time: a copy that a step makes is not held for long."""
@@ -132,9 +155,15 @@ class Pipeline:
                 yield kept
 
 
-def pipeline(plan: DumpPlan, sink: Sink) -> Pipeline:
-    """Return what the tensors of a plan walk through, into a sink."""
-    return Pipeline(compile_steps(plan, artifact_kind(plan)), _writer(plan, sink), sink.skip)
+def pipeline(plan: DumpPlan, sink: Sink, watch: GraphWatch | None = None) -> Pipeline:
+    """Return what the tensors of a plan walk through, into a sink.
+
+    Args:
+        plan: The plan.
+        sink: Takes files and rows.
+        watch: Checks rules on the tensors, None: there are none.
+    """
+    return Pipeline(compile_steps(plan, artifact_kind(plan)), _writer(plan, sink), sink.skip, watch)
 
 
 def _writer(plan: DumpPlan, sink: Sink) -> ArtifactWriter:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from msdump.capture.flight.flight import Flight
 from msdump.capture.marks import NamedMarks
 from msdump.capture.statistics.rows import advice
 from msdump.capture.suggestions import suggest_for
@@ -37,7 +38,7 @@ class _Output:
 
     Attributes:
         plan: The plan of the first network.
-        sink: Where the files of all networks go.
+        flight: What watches the runs; its sink takes the files of all networks.
         used: The ``kernels`` items for which something was dumped.
         hints: What may have been meant by items that select nothing.
         is_described: ``.dump_metadata`` is written.
@@ -46,7 +47,7 @@ class _Output:
     """
 
     plan: DumpPlan
-    sink: Sink
+    flight: Flight
     overflows: OverflowLimit
     configured: str
     used: set[str] = field(default_factory=set)
@@ -115,7 +116,11 @@ class Process:
 
     def sink(self, plan: DumpPlan) -> Sink:
         """Return the sink of a configuration; all networks share it and its byte limit."""
-        return self._output(plan).sink
+        return self._output(plan).flight.sink
+
+    def flight(self, plan: DumpPlan) -> Flight:
+        """Return what watches the runs of a configuration."""
+        return self._output(plan).flight
 
     def stream(self, plan: DumpPlan | None) -> WriteStream:
         """Return the function that writes the graph files which are not part of a dump's tree.
@@ -162,7 +167,7 @@ class Process:
         """
         while output := self._pop_output():
             with contextlib.suppress(DumpWriteError):  # logged when it was lost; other sinks must close too
-                output.sink.close()
+                output.flight.close()
             self._warn_of_unused(output)
 
     def _pop_output(self) -> _Output | None:
@@ -184,7 +189,7 @@ class Process:
         with self._lock:
             if plan.source not in self._outputs:
                 self._outputs[plan.source] = _Output(
-                    plan, _sink(plan), OverflowLimit(plan.when.overflow_limit), CLOCK.seconds()
+                    plan, Flight(plan, _sink(plan)), OverflowLimit(plan.when.overflow_limit), CLOCK.seconds()
                 )
                 _advise(plan)
             return self._outputs[plan.source]

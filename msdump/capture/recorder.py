@@ -134,12 +134,20 @@ class Recorder:
         if not self._process.dumps(dump.plan, run.iteration):
             dump.pass_by(run)
             return self._run_measured(inputs, None, execute)
+        flight = self._process.flight(dump.plan)
+        flight.begin(run.iteration)
         try:
             outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
-        except BaseException:
+        except BaseException as error:
             dump.broken_off()  # what was captured stays, and no file may read inputs that change later
+            flight.broken_off(run.iteration, error)
             raise
-        dump.end()
+        try:
+            dump.end()
+        except BaseException as error:
+            flight.broken_off(run.iteration, error)
+            raise
+        flight.end()
         return outputs
 
     def _run_measured(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from msdump import env
-from msdump.config import launchers, rules
+from msdump.config import launchers, rules, watch
 from msdump.config.faults import FaultReport, GrammarError, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import BLOCKS
@@ -28,6 +28,7 @@ from msdump.plan import (
     JitLevel,
 )
 from msdump.selector import DumpMode, KernelPattern, PatternKind
+from msdump.watch.rules import WatchRule
 
 _log = logging.getLogger("msdump.config")
 
@@ -72,8 +73,9 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     _report_faults(settings, mode, report)
     root = _root(settings, report)
     patterns = _patterns(settings, mode, report)
+    watch_rules = _watch_rules(settings, report)
     report.close()
-    return plan(document, context, mode, settings, root=root, patterns=patterns)
+    return plan(document, context, mode, settings, root=root, patterns=patterns, watch_rules=watch_rules)
 
 
 def _level(context: Context, top: Mapping[str, Any]) -> JitLevel | None:
@@ -189,6 +191,19 @@ def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[Kern
             report.warn(path, f"= {show(item)}: stands more than once")
         patterns.setdefault((pattern.kind, pattern.text), pattern)
     return tuple(patterns.values())
+
+
+def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ...]:
+    """Return the rules of ``watch``; faulty ones are reported."""
+    if not settings.is_usable("watch"):
+        return ()
+    path = settings.path("watch")
+    watch_rules = watch.parse(settings.items("watch"), path, report)
+    for index, rule in enumerate(watch_rules):
+        if rule.compares_ranks:
+            message = "compares ranks, which only a finished dump shows: msdump watch checks it there"
+            report.error((*path, index), message)
+    return watch_rules
 
 
 def _pattern(item: str, path: Path, mode: Mode, report: FaultReport) -> KernelPattern | None:

@@ -216,6 +216,25 @@ class MsdumpSettings(Section):
     fusion_switch: Annotated[Literal["on", "off"], Allowed("'on' or 'off'")] = "on"
     """Whether operators are fused where a whole graph is compiled (Ascend O2, acl)."""
 
+    watch: Annotated[
+        list[dict[str, Any]], Allowed("a list of watch rules", "an object with a condition, see Watch rules")
+    ] = []
+    """Rules that look at every tensor which the configuration selects; see Watch rules."""
+
+    on_hit: Annotated[Literal["log", "dump", "stop"], Allowed("'log', 'dump' or 'stop'")] = "dump"
+    """What a rule that hits does beyond the warning. 'log': nothing, 'dump': without history only operators
+    that hit are written, with it the kept steps and the one that goes on, 'stop': the run ends, too."""
+
+    history: Annotated[Unsigned, UNSIGNED] = 0
+    """Steps that are kept in memory, and written only where a rule hits ('dump', 'stop'), an operator fails
+    or the program is ended; 0: what is dumped is written at once."""
+
+    history_bytes: Annotated[int, Field(ge=1, le=_BIGGEST), Allowed("a whole number of bytes from 1")] = (
+        256 << 20
+    )
+    """Most memory of the kept steps, and again of what rules compare with the step before; oldest steps go
+    first, whole."""
+
 
 class DumpConfig(Section):
     """A MINDSPORE_DUMP_CONFIG file."""

@@ -23,18 +23,21 @@ from msdump.plan import (
     FilePlan,
     ModelDump,
     Naming,
+    OnHit,
     OnWriteError,
     PrecisionMode,
     Scene,
     StatisticSpec,
     Tree,
     Trigger,
+    WatchPlan,
     What,
     When,
 )
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import DumpMode, KernelPattern, Selector
 from msdump.statistics.table import CATEGORIES
+from msdump.watch.rules import WatchRule
 
 _log = logging.getLogger("msdump.config")
 
@@ -50,6 +53,7 @@ def plan(
     *,
     root: str,
     patterns: tuple[KernelPattern, ...],
+    watch_rules: tuple[WatchRule, ...] = (),
 ) -> DumpPlan:
     """Return the plan of a document.
 
@@ -60,6 +64,7 @@ def plan(
         settings: The values of its keys.
         root: Absolute root of the dump.
         patterns: Items of ``kernels``.
+        watch_rules: Items of ``watch``.
 
     Raises:
         ConfigError: A file that it names is missing or faulty.
@@ -78,6 +83,9 @@ def plan(
         ),
         statistics=_statistics(settings),
         compiled=_compiled(mode, context, settings),
+        watch=WatchPlan(
+            watch_rules, OnHit(settings["on_hit"]), settings["history"], settings["history_bytes"]
+        ),
         is_enabled=settings["is_enabled"],
         precision_mode=_precision_mode(context, settings),
         operator_dtypes=_operator_dtypes(context, settings),

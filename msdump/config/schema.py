@@ -9,12 +9,15 @@ import json
 import sys
 from pathlib import Path
 
+from msdump.config import watch
 from msdump.config.models import DumpConfig
 
 
 def schema_text() -> str:
     """Return the schema as the text of its file."""
     schema = DumpConfig.model_json_schema(by_alias=True)
+    # a rule takes what its condition takes: its models derive from the table of conditions
+    schema["$defs"]["MsdumpSettings"]["properties"]["watch"]["items"] = watch.rule_schema()
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
 

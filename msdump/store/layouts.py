@@ -61,7 +61,8 @@ CAPTURED_GRAPH: Final = "graph_{graph}"
 """The directory of a graph that torch.compile captured, and the name of its model."""
 
 _ITERATION: Final = "rank_{rank}/{net}/{graph}/{iteration}"
-_CONSTANTS: Final = "rank_{rank}/{net}/{graph}/constants"
+_CONSTANTS_FOLDER: Final = "constants"
+_CONSTANTS: Final = f"rank_{{rank}}/{{net}}/{{graph}}/{_CONSTANTS_FOLDER}"
 _GRAPHS: Final = "rank_{rank}/graphs/ms_output_trace_code_graph_{graph}"
 _ORDER: Final = "rank_{rank}/execution_order"
 _WORLD: Final = "worldsize{world}_global_rank{rank}"
@@ -220,3 +221,8 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
         if fields is not None:
             return Key(kind, **fields)
     return None
+
+
+def is_constants(directory: str) -> bool:
+    """Tell whether a directory is one of constants, which belong to no iteration."""
+    return directory.rpartition("/")[2] == _CONSTANTS_FOLDER

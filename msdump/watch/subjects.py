@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,8 +131,9 @@ def subject(
     roles = set()
     is_backward = name.startswith(GRADIENTS)
     weight_slot, gradient_slot = _OPTIMIZERS.get(op_type, (-1, -1))
-    is_state_of_optimizer = op_type == PARAMETER and is_state(name)
-    if (io is IO.INPUT and slot == weight_slot) or (is_weight and not is_state_of_optimizer):
+    if op_type in _OPTIMIZERS:  # whose other inputs are weights to the graph, too, but its own state
+        is_weight = io is IO.INPUT and slot == weight_slot
+    if is_weight and not (op_type == PARAMETER and is_state(name)):
         roles.add(Role.WEIGHT)
     if (io is IO.INPUT and slot == gradient_slot) or (io is IO.OUTPUT and is_backward):
         roles.add(Role.GRADIENT)
@@ -150,3 +151,21 @@ def is_state(name: str) -> bool:
     (True, True, False)
     """
     return name in _STATE or any(name.startswith((f"{prefix}.", f"{prefix}_")) for prefix in _STATE)
+
+
+def state_of(operators: Iterable[tuple[str, Sequence[str]]]) -> frozenset[str]:
+    """Return the names that optimizers read besides weights and gradients: moments, rates, counters.
+
+    >>> sorted(state_of([("ApplyMomentum", ("fc.weight", "accum", "lr", "grad", "mu")), ("Add", ("a", "b"))]))
+    ['accum', 'lr', 'mu']
+
+    Args:
+        operators: Type of each operator, and the names of its inputs.
+    """
+    return frozenset(
+        name
+        for op_type, inputs in operators
+        if op_type in _OPTIMIZERS
+        for slot, name in enumerate(inputs)
+        if slot not in _OPTIMIZERS[op_type]
+    )

@@ -32,6 +32,10 @@ _OWN = (
     "modify_mixlist",
     "queue_bytes",
     "writer_threads",
+    "watch",
+    "on_hit",
+    "history",
+    "history_bytes",
 )
 _E2E = (
     *("enable", "trans_flag", "save_kernel_args", "stat_calc_mode"),

@@ -81,7 +81,8 @@ class CompiledDump:
         self._memory = memory
         self._devices = tuple(device.walk())
         self._input_tasks = tasks.of_inputs((inner.graph, inner.tasks) for inner in self._devices)
-        self._pipeline = pipeline(plan, self.sink)
+        watch = process.flight(plan).graph_watch(inner.graph for inner in self._devices)
+        self._pipeline = pipeline(plan, self.sink, watch)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
         self._failures = {
             inner.graph.index: failure_pipeline(plan, inner.graph, self.sink) for inner in self._devices
@@ -155,6 +156,7 @@ class CompiledDump:
         """
         self._process.use(self.plan, self._used)
         self._warn_of_no_target()
+        self._pipeline.begin(run.iteration)
         self._capture.begin(self._execution(run), run.iteration, dict(inputs))
         return self._capture
 

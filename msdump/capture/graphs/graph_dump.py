@@ -53,6 +53,7 @@ class GraphDump:
         if plan.when.trigger is Trigger.OVERFLOW:
             read = None if device is None else reader(device)
             self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
+        self._watch = process.flight(plan).graph_watch((graph,))
         self._wrote_constants = False
         self.mark(frozenset())
 
@@ -67,6 +68,7 @@ class GraphDump:
             CLOCK,
             device=self._device,
             trigger=self._trigger,
+            watch=self._watch,
         )
 
     def write_graph_files(self) -> None:

@@ -40,6 +40,11 @@ def size_of(buffers: Sequence[Buffer]) -> int:
     return size
 
 
+def owned(buffer: Buffer) -> bytes:
+    """Return the bytes of a buffer as an object that nobody changes: arrays of a run are used again."""
+    return buffer if isinstance(buffer, bytes) else bytes(PickleBuffer(buffer).raw())
+
+
 def _unwritten(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
     """Return what is left of buffers behind their first ``written`` bytes."""
     left = []

@@ -22,7 +22,7 @@ from msdump.statistics.totals import StatisticNeed
 from msdump.store.layouts import PathKind
 from msdump.store.read.cells import Cell, Row
 from msdump.store.read.graphs import ir
-from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind, ValueForm
+from msdump.store.read.graphs.operator_graph import OperatorGraph, ValueForm
 from msdump.store.read.operator_files import OperatorRecord
 from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.reader import Dump
@@ -30,7 +30,7 @@ from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
-from msdump.watch.subjects import GRADIENTS, PARAMETER, WatchedTensor, subject
+from msdump.watch.subjects import GRADIENTS, PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Sighting
 
 _log = logging.getLogger("msdump.tools")
@@ -57,6 +57,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 """Field of ``Known`` by the title of a column, of ``statistic.csv`` and of the csv file of an operator."""
 
+_FLOATING: Final = ("float", "bfloat")
 _DIGESTS: Final = ("SHA1", "MD5", "Hash")
 
 
@@ -91,6 +92,7 @@ class DumpedFolder:
     rank: int
     place: str
     graph: OperatorGraph | None
+    weights: frozenset[str] = frozenset()
 
 
 def groups(dump: Dump) -> Iterator[list[DumpedFolder]]:
@@ -109,10 +111,10 @@ def _of_ranks(dump: Dump) -> Iterator[DumpedFolder]:
         for network in rank.networks.values():
             for graph in network.graphs.values():
                 described = _graph(rank, graph)
+                weights = frozenset() if described is None else _weights(described)
                 for number, iteration in graph.iterations.items():
-                    yield DumpedFolder(
-                        iteration, number, rank.number, f"{network.name}/{graph.number}", described
-                    )
+                    place = f"{network.name}/{graph.number}"
+                    yield DumpedFolder(iteration, number, rank.number, place, described, weights)
 
 
 def _graph(rank: Rank, graph: RankGraph) -> OperatorGraph | None:
@@ -124,6 +126,17 @@ def _graph(rank: Rank, graph: RankGraph) -> OperatorGraph | None:
     except DumpReadError as error:  # tensors can be looked at without it
         _log.warning("%s; weights and source lines are not known", error)
         return None
+
+
+def _weights(graph: OperatorGraph) -> frozenset[str]:
+    """Return the names of the weights: floating-point numbers with dimensions, but no optimizer's state."""
+    reads = ((each.op_type, [source.name for source in each.inputs]) for each in graph.operators.values())
+    state = state_of(reads)
+    return frozenset(
+        name
+        for name, form in graph.weights.items()
+        if form.dtype.startswith(_FLOATING) and form.shape and name not in state
+    )
 
 
 def _of_models(dump: Dump) -> Iterator[DumpedFolder]:
@@ -210,11 +223,11 @@ def _subject(
     graph = folder.graph
     is_weight = False
     if op_type == PARAMETER:
-        is_weight = graph is None or name in graph.weights
+        is_weight = graph is None or name in folder.weights
     elif graph is not None and io is IO.INPUT and not has_parameters:
         operator = graph.find(name)
         inputs = () if operator is None else operator.inputs
-        is_weight = slot < len(inputs) and inputs[slot].kind is SourceKind.WEIGHT
+        is_weight = slot < len(inputs) and inputs[slot].name in folder.weights
     return subject(op_type, name, io, slot, is_weight=is_weight, is_loss=_is_loss(graph, name, io, slot))
 
 
@@ -224,7 +237,7 @@ def _is_loss(graph: OperatorGraph | None, name: str, io: IO, slot: int) -> bool:
         return False
     operator = graph.operators[name]
     form = operator.outputs[slot] if slot < len(operator.outputs) else ValueForm()
-    is_number = form.dtype.startswith(("float", "bfloat")) and form.shape in {(), (1,)}
+    is_number = form.dtype.startswith(_FLOATING) and form.shape in {(), (1,)}
     return is_number and any(each.startswith(GRADIENTS) for each in graph.operators)
 
 

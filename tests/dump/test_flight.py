@@ -1,0 +1,367 @@
+"""Rules while a network runs, and the flight recorder: what hits do, which steps are on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import msdump
+from msdump.capture.flight import history as history_module
+from msdump.errors import ConfigError, ExecutionError, WatchHitError
+from tests import steps
+from tests.dump import nets, trees
+from tests.dump.conftest import ROOT, config
+
+OVERFLOW = [{"condition": "tensor_overflow"}]
+MODES = {
+    "CPU": {"device_target": "CPU"},
+    "GPU": {"device_target": "GPU"},
+    "O0": {"device_target": "Ascend", "jit_level": "O0"},
+    "O1": {"device_target": "Ascend", "jit_level": "O1"},
+    "O2": {"device_target": "Ascend", "jit_level": "O2"},
+}
+
+
+def logarithm():
+    """Return a model whose second operator makes NaN of negative numbers."""
+    nodes = [nets.node("Mul", "x w", "a"), nets.node("Log", "a", "b"), nets.node("Neg", "b", "y")]
+    return nets.model(nodes, [nets.value("x", [2, 3])], ["y"], {"w": np.float32([2, 2, 2])})
+
+
+def run(network, *, count=10, bad=(7,)):
+    """Run steps, of which some are fed negative numbers."""
+    for step in range(count):
+        network(np.full((2, 3), -1.0 if step in bad else 1.0 + step, np.float32))
+
+
+def iterations(path):
+    """Return the numbers of the iterations that left files, in any tree."""
+    steps_with_files = (part for part in Path(path).rglob("*") if part.is_dir() and any(part.glob("*.*.*")))
+    return sorted({int(part.name) for part in steps_with_files if part.name.isdigit()})
+
+
+def contents(path, numbers):
+    """Return the bytes of the files of some iterations by path, timestamps taken out."""
+    files = {}
+    for name, file in trees.tree(path).items():
+        if {*name.split("/")[:-1]} & {str(number) for number in numbers}:
+            files[trees.TIMESTAMP.sub("{ts}", name)] = file.read_bytes()
+    return files
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_synchronous", [True, False])
+def test_steps_before_a_hit_are_on_disk(mode, is_synchronous, door):
+    """A hit writes the steps before it and its own, in every mode; others leave nothing."""
+    changes = {"enable": is_synchronous, "watch": OVERFLOW, "history": 2, "file_format": "npy"}
+    door.configure(**changes)
+
+    run(door.load(logarithm(), **MODES[mode]))
+    door.process.close()
+
+    assert [5, 6, 7] == iterations(door.path)
+
+
+@pytest.mark.parametrize("saved_data", ["tensor", "statistic", "full"])
+def test_files_are_those_of_a_plain_dump(saved_data, door, tmp_path):
+    """What the history writes has the names and the bytes that a dump without it has."""
+    door.configure(watch=OVERFLOW, history=2, saved_data=saved_data)
+    run(door.load(logarithm(), **MODES["O0"]), count=9)
+    door.again()
+    door.configure(path=str(tmp_path / "plain"), saved_data=saved_data)
+    run(door.load(logarithm(), **MODES["O0"]), count=9)
+    door.process.close()
+
+    plain = contents(tmp_path / "plain" / "rank_0", (5, 6, 7))
+    kept = contents(door.rank, (5, 6, 7))
+    assert plain.keys() == kept.keys()
+    # rows of statistics hold the times at which they were measured
+    assert [] == [name for name in plain if name.endswith(".npy") and plain[name] != kept[name]]
+    if saved_data != "tensor":
+        assert [len(data.splitlines()) for name, data in plain.items() if name.endswith(".csv")] == [
+            len(data.splitlines()) for name, data in kept.items() if name.endswith(".csv")
+        ]
+
+
+def test_constants_and_lists_of_a_cpu_dump_are_kept(door):
+    """Constants, which the first step writes, and the list of iterations are those of the steps on disk."""
+    nodes = [
+        nets.node("Constant", "", "c", value=onnx.numpy_helper.from_array(np.float32([2, 2, 2]))),
+        nets.node("Mul", "x c", "a"),
+        nets.node("Log", "a", "y"),
+    ]
+    door.configure(watch=OVERFLOW, history=1)
+    run(door.load(nets.model(nodes, [nets.value("x", [2, 3])], ["y"])))
+    door.process.close()
+
+    assert [6, 7] == iterations(door.path)
+    assert 1 == len(list((door.rank / "Net" / "0" / "constants").glob("*.npy")))
+    (listed,) = (door.rank / "execution_order").glob("ms_global*")
+    assert ["6", "7"] == listed.read_text().split()
+
+
+def test_only_operators_that_hit_are_written_without_history(door):
+    """Without a history on_hit dump writes the operators at which a rule hits, and nothing else."""
+    door.configure(watch=OVERFLOW)
+    network = door.load(logarithm(), **MODES["O0"])
+    run(network)
+
+    assert [("Log", "output"), ("Log", "input"), ("Neg", "input"), ("Neg", "output")] == sorted(
+        [(match["type"], match["io"]) for match, _ in trees.tensors(door.rank)],
+        key=lambda pair: (pair[0], pair != ("Log", "output"), pair[1]),
+    )
+    assert network.summary.skipped["dumped only where a watch rule hits"] == 9 * 7 + 3
+
+
+def test_log_changes_nothing_of_the_dump(door, caplog):
+    """on_hit log dumps as ever and warns: the first hit of an operator, then the tenth."""
+    door.configure(watch=OVERFLOW, on_hit="log")
+    with caplog.at_level(logging.WARNING, "msdump"):
+        run(door.load(logarithm(), **MODES["O0"]), count=12, bad=range(12))
+        door.process.close()
+
+    lines = [record.getMessage() for record in caplog.records if "watch rule" in record.getMessage()]
+    assert [*range(12)] == iterations(door.path)
+    assert (
+        "watch rule 'tensor_overflow' hit in iteration 0: Default/Log-op0 output.0: "
+        "the number of elements that are NaN or infinite is 6 (> 0)" == lines[0]
+    )
+    assert 2 == sum(line.endswith("(10 times so far)") for line in lines)
+    assert "hit 36 times at 2 operators" in lines[-1]
+
+
+@pytest.mark.parametrize("history", [0, 3])
+def test_stop_ends_the_run(history, door):
+    """on_hit stop raises an error that names rule, operator and iteration; what hit is on disk."""
+    door.configure(watch=[{"condition": "tensor_overflow", "name": "no NaN"}], on_hit="stop", history=history)
+    network = door.load(logarithm(), **MODES["O0"])
+
+    with pytest.raises(
+        WatchHitError, match="'no NaN' hit at Default/Log-op0 in iteration 7: output"
+    ) as caught:
+        run(network)
+
+    assert ("no NaN", "Default/Log-op0", 7) == (
+        caught.value.rule,
+        caught.value.operator,
+        caught.value.iteration,
+    )
+    assert ([*range(8)] if not history else [4, 5, 6, 7]) == iterations(door.path)
+    assert {"Mul", "Log"} == {match["type"] for match, _ in trees.tensors(door.rank, iteration=7)}
+    door.process.close()
+
+
+def test_history_alone_waits_for_a_failure(door):
+    """Without rules the steps before an operator that fails are written, and what ran of its own step."""
+    nodes = [nets.node("Neg", "x", "a"), nets.node("Gather", "a i", "y")]
+    model = nets.model(nodes, [nets.value("x", [2]), nets.value("i", [1], onnx.TensorProto.INT64)], ["y"])
+    door.configure(history=2)
+    network = door.load(model, **MODES["O0"])
+    x = np.ones(2, np.float32)
+    for _ in range(5):
+        network(x, np.array([1]))
+    assert [] == iterations(door.path)
+
+    with pytest.raises(ExecutionError):
+        network(x, np.array([9]))
+
+    assert [3, 4, 5] == iterations(door.path)
+    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    assert ("ExecutionError", [3, 4, 5]) == (
+        note["released"][0]["reason"].split(":")[0],
+        note["released"][0]["written"],
+    )
+
+
+def test_nothing_is_written_where_nothing_happens(door):
+    """A run without a hit leaves its graph files and a note of what was dropped, with rank and version."""
+    door.configure(watch=OVERFLOW, history=2)
+    run(door.load(logarithm()), bad=())
+    door.process.close()
+
+    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    assert [] == iterations(door.path)
+    assert (msdump.__version__, 0, 2, 0, "", "0-7", "8-9") == (
+        *(note["msdump"], note["rank"], note["history"], note["releases"], note["written"]),
+        note["dropped"]["replaced by newer steps"],
+        note["dropped"]["at the end of the program"],
+    )
+
+
+def test_memory_drops_oldest_steps_whole(door, monkeypatch):
+    """The bound of the memory holds at any time; oldest steps go first, and the note tells which."""
+    held = []
+    hold = history_module.HistorySink._hold
+    monkeypatch.setattr(
+        history_module.HistorySink,
+        "_hold",
+        lambda sink, *args: (hold(sink, *args), held.append(sink.held_bytes))[0],
+    )
+    step_bytes = 6 * (24 + 128 + 1024)  # files of float[2,3] on O0, which have a header
+    bound = 3 * step_bytes + step_bytes // 2
+    door.configure(watch=OVERFLOW, history=5, history_bytes=bound)
+    run(door.load(logarithm(), **MODES["O0"]))
+    door.process.close()
+
+    assert max(held) <= bound
+    assert [5, 6, 7] == iterations(door.path)
+    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    assert note["dropped"]["for lack of memory"].startswith("0-4")
+
+
+def test_step_larger_than_all_memory_is_told(door):
+    """A step that does not fit even alone is given up, and what comes behind the hit is written."""
+    door.configure(watch=OVERFLOW, history=5, history_bytes=2000)
+    run(door.load(logarithm(), **MODES["O0"]), count=8)
+    door.process.close()
+
+    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    assert "7" == note["dropped"]["larger than history_bytes"]
+    assert {"Log", "Neg"} >= {match["type"] for match, _ in trees.tensors(door.rank, iteration=7)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nan_at_a_random_step_of_a_training(seed, door, monkeypatch):
+    """NaN at any step of a training: the four steps before it are on disk, memory stays in its bound."""
+    held = []
+    hold = history_module.HistorySink._hold
+    monkeypatch.setattr(
+        history_module.HistorySink,
+        "_hold",
+        lambda sink, *args: (hold(sink, *args), held.append(sink.held_bytes))[0],
+    )
+    bad = int(np.random.default_rng(seed).integers(4, 200))
+    bound = 400_000
+    door.configure(watch=OVERFLOW, on_hit="stop", history=4, history_bytes=bound)
+    network = steps.plain()
+
+    def train():
+        for step in range(200):
+            x = steps.X.copy()
+            x[0, 0] = np.nan if step == bad else x[0, 0]
+            network.train_step(x, steps.T)
+
+    with pytest.raises(WatchHitError, match=f"in iteration {bad}"):
+        train()
+
+    assert [*range(bad - 4, bad + 1)] == iterations(door.path)
+    assert {len([*(door.rank / "Net" / "0" / str(step)).iterdir()]) for step in range(bad - 4, bad)} != {0}
+    assert max(held) <= bound
+    # the step that failed has left the weights as they were
+    assert np.isfinite(network.state()["w"]).all()
+
+
+@pytest.mark.parametrize("role", ["weight", "gradient", "loss"])
+def test_roles_of_a_training(role, door, caplog):
+    """A rule on a role looks at the optimizer's weight and gradient, or at the loss."""
+    rule = {"condition": "tensor_too_large", "max_gt": -1e9, "role": role}
+    door.configure(watch=[rule], input_output=0)
+    network = steps.plain()
+    network.train_step(steps.X, steps.T)
+
+    expected = {
+        "weight": {"ApplyMomentum", "Parameter"},
+        "gradient": {"ApplyMomentum"},
+        "loss": {"ReduceMean"},
+    }
+    assert expected[role] == {match["type"] for match, _ in trees.tensors(door.rank)}
+
+
+def test_rules_on_changes_look_at_the_step_before(door):
+    """A weight that training changes is no unchanged one; its update ratio is measured."""
+    rules = [
+        {"condition": "weight_not_changed", "types": ["ApplyMomentum"]},
+        {"condition": "update_to_weight", "types": ["ApplyMomentum"], "ratio_gt": None, "ratio_lt": 1e9},
+    ]
+    door.configure(watch=rules, on_hit="stop")
+    network = steps.plain()
+    network.train_step(steps.X, steps.T)
+
+    with pytest.raises(WatchHitError, match="'update_to_weight' hit at Default/ApplyMomentum-op0 in"):
+        network.train_step(steps.X, steps.T)
+
+
+def test_rules_look_into_loops(door, caplog):
+    """Operators in the bodies of loops are watched in each pass."""
+    door.configure(watch=[{"condition": "tensor_too_large", "max_gt": -1e9}], on_hit="log")
+    network = door.load(str(ROOT / "graphs" / "loop.onnx"), **MODES["O0"])
+    with caplog.at_level(logging.WARNING, "msdump"):
+        network.run({"count": np.array(3), "start": np.ones(3, np.float32)})
+        door.process.close()
+
+    files = len(trees.tensors(door.rank))
+    (total,) = [r.getMessage() for r in caplog.records if "times at" in r.getMessage()]
+    assert f"hit {files} times" in total
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"watch": [{"condition": "tensor_overflw"}]}, "did you mean 'tensor_overflow'?"),
+        ({"watch": [3]}, "$.msdump.watch[0]"),
+        ({"watch": {}}, "a list of watch rules"),
+        ({"watch": [{"condition": "ranks_disagree"}]}, "msdump watch checks it"),
+        ({"on_hit": "sotp"}, "did you mean 'stop'?"),
+        ({"history": -1}, "a whole number from 0"),
+        ({"history_bytes": 0}, "a whole number of bytes from 1"),
+    ],
+)
+def test_faults_of_the_configuration(changes, expected, door):
+    """Faulty rules and settings are errors before anything runs."""
+    door.configure(**changes)
+
+    with pytest.raises(ConfigError) as caught:
+        door.load(logarithm())
+
+    assert expected in str(caught.value)
+
+
+PROGRAM = """
+import sys, time
+import numpy as np
+import msdump
+msdump.set_context(device_target="Ascend", jit_level="O0")
+network = msdump.load("net.onnx")
+x = np.ones((2, 3), np.float32)
+for step in range(20):
+    network(x)
+print("ready", flush=True)
+way = sys.argv[1] if len(sys.argv) > 1 else WAY
+if way == "exception":
+    raise ValueError("in user code")
+if way == "signal":
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "number", "expected", "reason"),
+    [
+        ("end", None, [], None),
+        ("exception", None, [18, 19], "ValueError: in user code"),
+        ("signal", signal.SIGTERM, [18, 19], "SIGTERM"),
+        ("signal", signal.SIGINT, [18, 19], "KeyboardInterrupt"),
+    ],
+)
+@pytest.mark.parametrize("is_synchronous", [True, False])
+def test_end_of_a_process(way, number, expected, reason, is_synchronous, python, tmp_path):
+    """SIGTERM, Ctrl-C and an exception write the last steps; a program that just ends drops them."""
+    onnx.save(logarithm(), tmp_path / "net.onnx")
+    blocks = config(tmp_path / "dump", enable=is_synchronous, history=2)
+    (tmp_path / "dump.json").write_text(json.dumps(blocks))
+    process = python(PROGRAM.replace("WAY", repr(way)), MINDSPORE_DUMP_CONFIG="dump.json")
+    assert "ready\n" == process.stdout.readline()
+    if number is not None:
+        process.send_signal(number)
+    process.communicate(timeout=60)
+
+    assert expected == iterations(tmp_path / "dump")
+    note = json.loads((tmp_path / "dump" / "msdump_history_0.json").read_text())
+    reasons = [event["reason"].rstrip(": ") for event in note["released"]]
+    assert ([] if reason is None else [reason]) == reasons
