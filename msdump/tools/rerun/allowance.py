@@ -126,7 +126,7 @@ def _gap(dtype: DType, unit: float) -> float:
 def _unit(site: ModelOperator, arithmetic: Arithmetic) -> float:
     """Return the relative error of one rounding of an operator's results."""
     node, graph = site.node, site.graph
-    declared = [graph.type_of(name).dtype for name in (*node.inputs, *node.outputs) if name]
+    declared = [graph.type_of(name).dtype for name in node.outputs if name]
     floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
     coarsest = floats[0] if floats else FLOAT32
     for dtype in floats[1:]:

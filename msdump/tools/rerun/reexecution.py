@@ -63,6 +63,11 @@ class Rerun:
         """Whether an output differs from what came out again by more than a few units of the last place."""
         return any(not each.is_explained for each in self.own)
 
+    @property
+    def is_miswired(self) -> bool:
+        """Whether it read something else than what the model feeds it."""
+        return bool(self.wiring or self.weights)
+
 
 @dataclass(frozen=True, slots=True)
 class _Output:
@@ -131,16 +136,21 @@ class Reexecution:
             self.mine = self._arithmetic(reruns, suspects)
         for position in suspects:
             reruns[position] = self._judged(position, reruns[position])
-        for position, rerun in enumerate(reruns):
-            if (
-                rerun.wiring or rerun.weights
-            ):  # once more, now that it is known to which types inputs are rounded
-                reruns[position] = replace(
-                    rerun,
-                    wiring=wiring.fault(self.values, position, self.mine),
-                    weights=wiring.wrong_weights(self.values, position, self.mine),
-                )
-        return reruns
+        return [self._rewired(*each) if each[1].is_miswired else each[1] for each in enumerate(reruns)]
+
+    def _rewired(self, position: int, rerun: Rerun) -> Rerun:
+        """Return what is left of wrong inputs, now that it is known to which types a device rounds them."""
+        assert self.mine is not None
+        text = wiring.fault(self.values, position, self.mine)
+        weights = wiring.wrong_weights(self.values, position, self.mine)
+        if text.endswith(wiring.SWAPPED):
+            again = self._again(position, self.mine, as_written=True)
+            if again and all(
+                _is_near(error) for _, error in again
+            ):  # the order of its inputs does not matter
+                own = tuple(OwnError(each.place, error, 0.0, True, str(self.mine)) for each, error in again)
+                return replace(rerun, own=own, wiring="", weights=weights)
+        return replace(rerun, wiring=text, weights=weights)
 
     def _first(self, position: int) -> Rerun:
         site = self.values.sites[position]
@@ -231,12 +241,15 @@ class Reexecution:
         again = self._again(position, arithmetic)
         return bool(again) and all(_is_near(error) for _, error in again)
 
-    def _again(self, position: int, arithmetic: Arithmetic) -> list[tuple[_Output, TensorError]]:
+    def _again(
+        self, position: int, arithmetic: Arithmetic, *, as_written: bool = False
+    ) -> list[tuple[_Output, TensorError]]:
         """Return the errors of an operator's outputs in an arithmetic; none where it cannot run in it."""
         site = self.values.sites[position]
         assert site is not None
         try:
-            again = self._runners.outputs(site, self.values.given(position), arithmetic)
+            given = self.values.given(position, as_written=as_written)
+            again = self._runners.outputs(site, given, arithmetic)
         except (*UNREADABLE, MsdumpError):
             return []
         return [

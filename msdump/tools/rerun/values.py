@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -107,11 +107,12 @@ class DumpedValues:
             return found
         return self._inputs.get(names.sanitize(value)) if owner.index == 0 else None
 
-    def given(self, position: int) -> dict[str, np.ndarray]:
+    def given(self, position: int, *, as_written: bool = False) -> dict[str, np.ndarray]:
         """Return what an operator read, by the names of values; weights that never change are left out.
 
         Args:
             position: Its position in the run.
+            as_written: Take what the producers wrote before what the operator's own files hold.
 
         Raises:
             NotDumpedError: No file holds one of them.
@@ -122,6 +123,8 @@ class DumpedValues:
         assert site is not None
         graph = site.graph
         needed = [name for name in reads(site.node) if name not in graph.weights or name in graph.changeable]
+        if as_written:
+            operator = replace(operator, tensors={})
         return {name: self._value(operator, site, name, position) for name in needed}
 
     def _value(self, operator: RerunOperator, site: ModelOperator, name: str, position: int) -> np.ndarray:

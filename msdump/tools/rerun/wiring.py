@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from msdump.tools.rerun.arithmetic import Arithmetic
 from msdump.tools.rerun.compiled_model import ModelOperator
 from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
 from msdump.tools.rerun.values import UNREADABLE, DumpedValues, Holder
+
+SWAPPED: Final = "are swapped"
+"""How a fault in words ends that may be none: of a commutative operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def fault(values: DumpedValues, position: int, arithmetic: Arithmetic) -> str:
         return ""
     swapped = _swapped(values, site, unlike)
     if swapped:
-        return f"inputs {swapped[0]} and {swapped[1]} are swapped"
+        return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
     return "; ".join(_told(values, position, site, each) for each in unlike)
 
 
