@@ -7,7 +7,7 @@ import os
 import click
 
 from msdump.cli import messages
-from msdump.cli.compare import outcome, statistics
+from msdump.cli.compare import again, outcome, statistics
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
 from msdump.tools.compare.measured.findings import RowLimits
@@ -58,6 +58,7 @@ from msdump.tools.scores import algorithms
 )
 @click.option("--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
+@again.options
 @documents.option
 @messages.verbose
 def command(
@@ -73,6 +74,8 @@ def command(
     execution: int | None,
     golden_execution: int | None,
     jobs: int | None,
+    model: str | None,
+    arithmetic: str,
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
@@ -96,11 +99,14 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
+    graph = graph or (model if model and again.needs_graph(pairs.pairs) else None)
     comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, jobs or 0)
     is_interrupted = False
     try:
         for pair in pairs.pairs:
             _compare(comparison, pair)
+        if model:
+            again.rerun(comparison, model, arithmetic)
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: this is what is known so far")

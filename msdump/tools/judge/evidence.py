@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import ValueSource
@@ -120,6 +121,7 @@ class OperatorEvidence:
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
         retyped: In words, that the examined side's graph lets it write another element type than golden's;
             "" where it does not, or where what it reads has another type already.
+        wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
     """
 
     operator: OperatorPlace
@@ -133,3 +135,4 @@ class OperatorEvidence:
     arithmetic: tuple[str, str] = ("", "")
     is_state: bool = False
     retyped: str = ""
+    wrong_weights: Mapping[int, str] = field(default_factory=dict)

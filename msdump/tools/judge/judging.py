@@ -122,11 +122,17 @@ class Judge:
 
     def _verdict(self, case: _Case) -> _Reason:
         rules = (
-            *(self._alone, self._parameter, self._weight, self._unfit, self._own),
+            *(self._not_the_models, self._alone, self._parameter, self._weight, self._unfit, self._own),
             *(self._sound, self._wired, self._nonfinite),
         )
         reasons = (rule(case) for rule in rules)
         return next(filter(None, reasons), None) or self._differing(case)
+
+    @staticmethod
+    def _not_the_models(case: _Case) -> _Reason | None:
+        """Judge weights by the model, where there is one."""
+        wrong = [f"input {slot} {name}" for slot, name in case.evidence.wrong_weights.items()]
+        return (Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's bits") if wrong else None
 
     def _alone(self, case: _Case) -> _Reason | None:
         """Judge an operator none of whose outputs has a counterpart."""
@@ -143,7 +149,8 @@ class Judge:
         if TensorVerdict.UNREADABLE in states:
             unreadable = (each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE)
             return Verdict.UNREADABLE, next(unreadable).note
-        return None if case.inputs else (Verdict.UNCHECKED, "")
+        own = self._own(case)
+        return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
 
     def _weight(self, case: _Case) -> _Reason | None:
         """Judge a weight: bits count, but of a trained one what its limits say."""
@@ -184,6 +191,8 @@ class Judge:
         if own is None:
             return None
         note = f"; {own.note}" if own.note else ""
+        if case.evidence.replaces:
+            return Verdict.REPLACED, f"in the place of {case.evidence.replaces}, which gives something else"
         return (
             Verdict.OWN,
             (
@@ -204,7 +213,9 @@ class Judge:
         return (Verdict.EQUAL if is_equal else Verdict.AGREES), ""
 
     def _wired(self, case: _Case) -> _Reason | None:
-        """Judge inputs that differ though what wrote them does not."""
+        """Judge inputs that differ though what wrote them does not; by the model it is known already."""
+        if case.evidence.own:
+            return None
         reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
         for each in case.bad_inputs:
             source = reads[each.slot] if each.slot < len(reads) else ABSENT

@@ -47,6 +47,7 @@ class RerunOperator:
         iteration: Number of the iteration, None where it is not known.
         tensors: Its tensors.
         golden: Their counterparts, as far as there are some.
+        replaces: Name of the golden operator in whose place it ran, "" where that is the same one.
     """
 
     name: str
@@ -54,3 +55,4 @@ class RerunOperator:
     iteration: int | None
     tensors: Mapping[Place, RerunTensor]
     golden: Mapping[Place, RerunTensor] = field(default_factory=dict)
+    replaces: str = ""

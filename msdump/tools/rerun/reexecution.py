@@ -96,6 +96,7 @@ class Reexecution:
         values: The values of the run.
         golden: The golden side's arithmetic.
         mine: The examined side's arithmetic, known once all operators ran.
+        reruns: What came out of each operator, once all ran.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class Reexecution:
         model: CompiledModel,
         operators: Sequence[RerunOperator],
         sites: Sequence[ModelOperator | None],
-        golden: Arithmetic,
-        mine: Arithmetic | None = None,
+        computed_in: tuple[Arithmetic, Arithmetic | None],
+        before: DumpedValues | None = None,
     ) -> None:
         """List the values of the run.
 
@@ -112,13 +113,13 @@ class Reexecution:
             model: The model as the examined side was compiled.
             operators: The operators of the run, in the order in which they ran.
             sites: The operator of the model that each of them is, None where it has none.
-            golden: The golden side's arithmetic.
-            mine: The examined side's, None where it is to be found out.
+            computed_in: The golden side's, and the examined side's, None where it is to be found out.
+            before: The values of the run before, whose variables this one began with; None: not dumped.
         """
         self.model = model
-        self.values = DumpedValues(model, operators, sites)
-        self.golden = golden
-        self.mine = mine
+        self.values = DumpedValues(model, operators, sites, before)
+        self.golden, self.mine = computed_in
+        self.reruns: list[Rerun] = []
         self._runners = Runners(model)
 
     def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
@@ -127,7 +128,7 @@ class Reexecution:
         Args:
             advance: Called after each of them.
         """
-        reruns = []
+        reruns: list[Rerun] = []
         for position in range(len(self.values.operators)):
             reruns.append(self._first(position))
             advance()
@@ -136,7 +137,11 @@ class Reexecution:
             self.mine = self._arithmetic(reruns, suspects)
         for position in suspects:
             reruns[position] = self._judged(position, reruns[position])
-        return [self._rewired(*each) if each[1].is_miswired else each[1] for each in enumerate(reruns)]
+        for position, rerun in enumerate(reruns):
+            if rerun.is_miswired:
+                reruns[position] = self._rewired(position, rerun)
+        self.reruns = reruns
+        return reruns
 
     def _rewired(self, position: int, rerun: Rerun) -> Rerun:
         """Return what is left of wrong inputs, now that it is known to which types a device rounds them."""

@@ -51,10 +51,22 @@ class DumpedValues:
     """
 
     def __init__(
-        self, model: CompiledModel, operators: Sequence[RerunOperator], sites: Sequence[ModelOperator | None]
+        self,
+        model: CompiledModel,
+        operators: Sequence[RerunOperator],
+        sites: Sequence[ModelOperator | None],
+        before: DumpedValues | None = None,
     ) -> None:
-        """List who wrote and who read each value."""
+        """List who wrote and who read each value.
+
+        Args:
+            model: The model.
+            operators: The operators of the run, in the order in which they ran.
+            sites: The operator of the model that each of them is, None where it has none.
+            before: The values of the run before, None where it was not dumped.
+        """
         self._model = model
+        self._before = before
         self.operators = operators
         self.sites = sites
         self._written: dict[tuple[int, str], list[Holder]] = {}
@@ -138,7 +150,18 @@ class DumpedValues:
             return self.array(graph, name, holder.tensor, self.operators[holder.operator], holder.node)
         if name in graph.weights and operator.iteration == 0:
             return np.asarray(graph.weights[name])  # a variable that nobody has written yet
+        trained = self._before.trained(graph, name) if self._before is not None else None
+        if trained is not None:
+            return trained
         raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+
+    def trained(self, graph: Graph, name: str) -> np.ndarray | None:
+        """Return the value that a variable has after the run, None where no file holds it."""
+        main = self._model.graph
+        holder = self.written(main, main.bindings.get(name, ""), len(self.operators))
+        if holder is None:
+            return None
+        return self.array(graph, name, holder.tensor, self.operators[holder.operator], holder.node)
 
     def array(
         self,

@@ -95,7 +95,7 @@ class DumpComparison:
                 report.missing += map(folder.missing_place, folder.matched.missing)
             report.unreadable += folder.matched.unreadable
             report.uneven += folder.matched.uneven
-        for run in self._runs():
+        for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)
         origins.settle(report, {folder.label: folder for folder in self.folders})
@@ -107,7 +107,7 @@ class DumpComparison:
         for number, (execution, tensors) in enumerate(measured):
             yield self.explain(folder.evidence(number, execution, tensors))
 
-    def _runs(self) -> Iterator[list[ComparedFolder]]:
+    def runs(self) -> Iterator[list[ComparedFolder]]:
         """Yield the directories of each run; those of branches and loops belong to that of their graph."""
         runs: dict[tuple[object, ...], list[ComparedFolder]] = {}
         for folder in self.folders:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,104 +19,137 @@ from msdump.record import IO
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
+from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
+from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.rerun.arithmetic import Arithmetic
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, fitting
 from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
 from msdump.tools.rerun.reexecution import Reexecution, Rerun
-from msdump.tools.rerun.values import INPUTS
+from msdump.tools.rerun.values import INPUTS, DumpedValues
 from msdump.tools.return_codes import ReturnCode
 
 _LEAST_FIT: Final = 0.5
 """Share of the dump's operators that a model must have to be the dump's."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
-    """One directory of a run of the examined network, which may have others for branches and loops.
-
-    Attributes:
-        label: Label of the pair of directories.
-        dumped: The directory that is examined.
-        golden: The directory that it is compared with.
-        executions: Its executions of operators, in order.
-    """
-
-    label: str
-    dumped: Folder
-    golden: Folder
-    executions: tuple[OperatorExecution, ...]
-
-    @property
-    def run(self) -> str:
-        """What the directories of one run have in common: all but the number of the graph."""
-        *above, _graph, iteration = Path(self.dumped.path).parts
-        return "/".join((*above, iteration))
-
-
 class Rerunning:
-    """Runs the operators of dumps again by a model.
+    """Runs the operators of dumps again by a model, and adds what comes out to their evidence.
 
     Attributes:
-        model: The model, as the examined side was compiled; known once operators ran.
-        reexecution: The last run of all; None before.
+        source: The model's file.
+        golden: The golden side's arithmetic.
+        mine: The examined side's arithmetic, None until operators ran.
+        runs: The runs of the network so far.
     """
 
-    def __init__(self, source: str, golden: Arithmetic, mine: Arithmetic | None = None) -> None:
+    def __init__(self, source: str, golden: Arithmetic) -> None:
         """Load the model.
 
         Args:
             source: The model's file.
             golden: The golden side's arithmetic.
-            mine: The examined side's, None where it is to be found out.
 
         Raises:
             GraphError: It is no model.
         """
         self._graph = loader.load(source)
-        self._source = source
-        self._golden = golden
-        self._mine = mine
-        self.model: CompiledModel | None = None
-        self.reexecution: Reexecution | None = None
+        self.source = source
+        self.golden = golden
+        self.mine: Arithmetic | None = None
+        self.runs: list[Reexecution] = []
+        self._model: CompiledModel | None = None
+        self._reruns: dict[tuple[str, int], Rerun] = {}
 
-    def reruns(
-        self, folders: Sequence[RunFolder], advance: Callable[[], None] = lambda: None
-    ) -> dict[str, list[Rerun]]:
-        """Return what comes out of the operators of one run, by the label of their directory, in order.
+    def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
+        """Run the operators of one run of the network again.
 
         Args:
-            folders: The directories of the run.
+            folders: The directories of the run, those of branches and loops among them.
             advance: Called after each operator.
 
         Raises:
             ToolError: The model is not that of the dump.
         """
-        runs = [(folder, execution) for folder in folders for execution in folder.executions]
-        runs.sort(key=lambda run: run[1].time)
-        operators = [_operator(*run) for run in runs]
-        if self.model is None:
-            self.model = self._fitting(operators)
-        sites = _sites(self.model, operators)
-        self.reexecution = Reexecution(self.model, operators, sites, self._golden, self._mine)
-        by_label: dict[str, list[Rerun]] = {folder.label: [] for folder in folders}
-        for (folder, _), rerun in zip(runs, self.reexecution.all(advance), strict=True):
-            by_label[folder.label].append(rerun)
-        self._mine = self.reexecution.mine
-        return by_label
+        executions = [
+            (folder, order, execution)
+            for folder in folders
+            for order, execution in enumerate(folder.matched.executions, 1)
+        ]
+        executions.sort(key=lambda each: each[2].time)
+        operators = [_operator(folder, execution) for folder, _, execution in executions]
+        if self._model is None:
+            self._model = self._fitting(operators)
+        reexecution = Reexecution(
+            self._model,
+            operators,
+            _sites(self._model, operators),
+            (self.golden, self.mine),
+            self._before(operators),
+        )
+        reruns = reexecution.all(advance)
+        self.mine = reexecution.mine
+        self.runs.append(reexecution)
+        for (folder, order, _), rerun in zip(executions, reruns, strict=True):
+            self._reruns[folder.label, order] = rerun
+
+    def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
+        """Return the values of the iteration before, None where it was not dumped."""
+        if not (self.runs and operators and self.runs[-1].values.operators):
+            return None
+        last, now = self.runs[-1].values.operators[0].iteration, operators[0].iteration
+        is_next = last is not None and now is not None and last + 1 == now
+        return self.runs[-1].values if is_next else None
+
+    def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
+        """Return evidence with what came out when the operator ran again."""
+        place = evidence.operator
+        rerun = self._reruns.get((place.label, place.order))
+        if rerun is None:
+            return evidence
+        names = dict(enumerate(rerun.names))
+        tensors = tuple(
+            replace(each, name=each.name or names.get(each.slot, "")) if each.io is IO.INPUT else each
+            for each in evidence.tensors
+        )
+        return replace(
+            evidence,
+            tensors=tensors,
+            own=rerun.own,
+            propagated=_propagated(evidence, rerun),
+            wiring=rerun.wiring,
+            wrong_weights=rerun.weights,
+        )
+
+    def left_out(self) -> list[tuple[RerunOperator, str]]:
+        """Return the operators that did not run again, and why."""
+        reruns = (pair for run in self.runs for pair in zip(run.values.operators, run.reruns, strict=True))
+        return [
+            (operator, rerun.note)
+            for operator, rerun in reruns
+            if rerun.note and operator.op_type not in INPUTS
+        ]
 
     def _fitting(self, operators: Sequence[RerunOperator]) -> CompiledModel:
         dumped = [each for each in operators if each.op_type not in INPUTS]
         model = fitting(_models(self._graph), [each.name for each in dumped])
-        if model.fit < _LEAST_FIT:
+        if dumped and model.fit < _LEAST_FIT:
             first = next((each for each in dumped if each.name not in model.sites), None)
             stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
             raise ToolError(
                 ReturnCode.PARAMETER,
-                f"{self._source} is not the model of the dump: {model.fit:.0%} of the operators that were"
-                f" dumped are its own{stranger}",
+                f"{self.source} is not the model of the dump: it has {model.fit:.0%} of the operators that"
+                f" were dumped{stranger}",
             )
         return model
+
+
+def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
+    if not rerun.own or rerun.propagated is not None:
+        return rerun.propagated
+    # what came out again is what was dumped: so far is that from golden
+    errors = (each.error for each in evidence.tensors if each.io is IO.OUTPUT)
+    return max((error.distance for error in errors if error is not None), default=None)
 
 
 def _models(graph: Graph) -> tuple[Graph, ...]:
@@ -135,14 +168,16 @@ def _sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[Mod
     counts: Counter[str] = Counter()
     sites: list[ModelOperator | None] = []
     for operator in operators:
-        named = [] if operator.op_type in INPUTS else model.sites.get(operator.name, ())
-        number = counts[operator.name] % max(len(named), 1)
-        counts[operator.name] += 1
+        # what stands in the place of a golden operator is to give what that one gives
+        name = operator.replaces or operator.name
+        named = () if operator.op_type in INPUTS else model.sites.get(name, ())
+        number = counts[name] % max(len(named), 1)
+        counts[name] += 1
         sites.append(named[number] if named else None)
     return sites
 
 
-def _operator(folder: RunFolder, execution: OperatorExecution) -> RerunOperator:
+def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOperator:
     last = execution.files[-1]
     tensors = {(each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files)}
     golden = {
@@ -150,10 +185,9 @@ def _operator(folder: RunFolder, execution: OperatorExecution) -> RerunOperator:
         for place, counterpart in execution.counterparts.items()
         if place in tensors
     }
-    iteration = Path(folder.dumped.path).name
-    return RerunOperator(
-        last.op_name, last.op_type, int(iteration) if iteration.isdigit() else None, tensors, golden
-    )
+    number = Path(folder.dumped.path).name
+    iteration = int(number) if number.isdigit() else None
+    return RerunOperator(last.op_name, last.op_type, iteration, tensors, golden, execution.replaces)
 
 
 def _operands(folder: Folder, files: Sequence[NamedFile]) -> Iterator[DumpedOperand]:

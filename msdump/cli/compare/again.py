@@ -1,0 +1,90 @@
+"""``msdump compare --model``: operators run again, and what is said of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from msdump.cli import messages
+from msdump.cli.counts import plural
+from msdump.errors import InputError
+from msdump.tools.compare.pairing import dump_folder
+from msdump.tools.compare.pairing.dump_folder import FolderKind
+from msdump.tools.compare.pairing.dump_folders import FolderPair
+from msdump.tools.compare.verdict.comparison import DumpComparison
+from msdump.tools.compare.verdict.reruns import Rerunning
+from msdump.tools.diff import variants
+from msdump.tools.diff.variants import Engine
+from msdump.tools.rerun.arithmetic import Arithmetic
+
+_COMPILED: Final = frozenset({FolderKind.DUMPS, FolderKind.COMPILED})
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def options(command: _Command) -> _Command:
+    """Add the options of re-execution to a command."""
+    for option in (
+        click.option(
+            "--arithmetic",
+            default="float32",
+            show_default=True,
+            metavar="VARIANT",
+            help="What GOLDEN computed in, such as Ascend:force_fp16; with --model.",
+        ),
+        click.option(
+            "--model",
+            type=click.Path(dir_okay=False),
+            metavar="FILE.onnx",
+            help="Run the operators of MINE again by the model: whose error is its own?",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def needs_graph(pairs: Sequence[FolderPair]) -> bool:
+    """Tell whether one side alone was compiled as a whole: then names do not tell what belongs together.
+
+    Args:
+        pairs: The directories of both sides.
+    """
+    kinds = [[dump_folder.read(path).kind for path in (pair.dumped, pair.golden)] for pair in pairs[:1]]
+    return any((mine in _COMPILED) != (golden in _COMPILED) for mine, golden in kinds)
+
+
+def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
+    """Run the operators of the examined side again, and let the comparison know.
+
+    Args:
+        comparison: The comparison, its directories measured.
+        model: The model's file.
+        arithmetic: What the golden side computed in.
+
+    Raises:
+        InputError: The arithmetic is none in which operators can run again.
+        GraphError: The file is no model.
+        ToolError: The model is not that of the dump.
+    """
+    variant = variants.parse(arithmetic)
+    if variant.engine is not Engine.DEVICE:
+        raise InputError(f"--arithmetic {arithmetic!r}: operators run again on CPU, GPU or Ascend")
+    rerunning = Rerunning(model, Arithmetic.of(variant.context))
+    comparison.explain = rerunning.explain
+    for folders in comparison.runs():
+        count = sum(len(folder.matched.executions) for folder in folders)
+        with messages.bar("operators again", count) as advance:
+            rerunning.run(folders, advance)
+    _tell(rerunning)
+    return rerunning
+
+
+def _tell(rerunning: Rerunning) -> None:
+    again = sum(bool(rerun.own) for run in rerunning.runs for rerun in run.reruns)
+    mine = f", as MINE did in {rerunning.mine}" if rerunning.mine not in {None, rerunning.golden} else ""
+    messages.say(f"{plural(again, 'operator')} ran again in {rerunning.golden}{mine}")
+    left_out = rerunning.left_out()
+    if left_out:
+        operator, note = left_out[0]
+        messages.say(f"warning: {plural(len(left_out), 'operator')} did not: {operator.name}: {note}")
