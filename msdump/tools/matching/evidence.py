@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 from msdump.store.read.graphs.operator_graph import ValueForm
+from msdump.tools.matching import alignment
 from msdump.tools.matching.colours import Colouring, Colours
 from msdump.tools.matching.labels import UNKNOWN
 from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative, is_weight
@@ -18,6 +19,8 @@ _SIDE: Final = 0.5
 """The same, but other operators have such surroundings, too."""
 _AROUND: Final = ((0.5, 0.2), (0.7, 0.3), (0.8, 0.4))
 """Neighbours up to a radius are equal: of this operator alone, and of others, too."""
+_ORDER: Final = 0.4
+"""Beside equal neighbours also the same place in the order that both graphs share."""
 _INPUTS: Final = 0.8
 _READERS: Final = 0.7
 _WEIGHT: Final = 0.6
@@ -46,8 +49,10 @@ class PairEvidence:
         self.golden = golden
         self.golden_of: list[int | None] = [None] * len(mine.operators)
         self.mine_of: list[int | None] = [None] * len(golden.operators)
-        self._colours = colours
         self.reads_contents = False
+        self._colours = colours
+        self.in_order = alignment.aligned(_forms_in_order(mine), _forms_in_order(golden))
+        self._golden_at = dict(self.in_order)
 
     def pair(self, mine: int, golden: int) -> None:
         """Take in that two operators belong together."""
@@ -98,6 +103,8 @@ class PairEvidence:
             if side.joins(mine, golden):
                 yield _UNIQUE_SIDE if side.is_unique(mine) else _SIDE
         yield _of_radius(self._colours.around, mine, golden)
+        if self._golden_at.get(mine) == golden and self._colours.around[0].joins(mine, golden):
+            yield _ORDER
         yield _INPUTS * inputs
         yield _READERS * readers
         if self._shares_weight(mine, golden):
@@ -177,6 +184,14 @@ class PairEvidence:
         if own is None or other is None or not other.is_telling:
             return None
         return own.likeness(other)
+
+
+def _forms_in_order(graph: IndexedGraph) -> list[Hashable]:
+    """Return types and shapes of the outputs of operators, in their order."""
+    return [
+        (op_type, tuple(form.shape for form in operator.outputs))
+        for op_type, operator in zip(graph.types, graph.operators, strict=True)
+    ]
 
 
 def _of_radius(around: tuple[Colouring, ...], mine: int, golden: int) -> float:

@@ -33,9 +33,13 @@ class Search:
         self._mine, self._golden = evidence.mine, evidence.golden
         self._heap: list[tuple[float, bool, float, int, int]] = []
         self._unsure: list[tuple[int, int]] = []
+        self._weighed: dict[int, int] = {}
+        self._pairs = 0
 
     def add_all(self, colours: Colours) -> None:
-        """Take in as candidates the operators that share a colour or a name."""
+        """Take in as candidates the operators that share a colour, a name, or a place in the order."""
+        for candidate in self._evidence.in_order:
+            self._add(*candidate)
         for colouring in (colours.before, colours.behind, *reversed(colours.around)):
             self._add_classes(colouring.mine, colouring.golden)
         for keys in (_names, _nodes, _weights, _places):
@@ -45,6 +49,7 @@ class Search:
         """Weigh also what operators wrote; those that wrote the same elements become candidates."""
         evidence = self._evidence
         evidence.reads_contents = True
+        self._weighed.clear()
         mine, golden = (
             [_digest(graph, place) if partner is None else None for place, partner in enumerate(partners)]
             for graph, partners in ((self._mine, evidence.golden_of), (self._golden, evidence.mine_of))
@@ -75,6 +80,7 @@ class Search:
                 self._unsure.append((mine, golden))
             else:
                 evidence.pair(mine, golden)
+                self._pairs += 1
                 self._add_neighbours(mine, golden)
 
     def _add_classes(self, mine: Iterable[Hashable | None], golden: Iterable[Hashable | None]) -> None:
@@ -84,8 +90,10 @@ class Search:
             partners = others.get(key, ())
             if len(members) * len(partners) <= _MOST_CANDIDATES:
                 candidates: Iterable[tuple[int, int]] = product(members, partners)
-            else:  # in the order of execution
-                candidates = zip(members, partners, strict=False)
+            elif len(members) == len(partners):  # in the order of execution
+                candidates = zip(members, partners, strict=True)
+            else:
+                candidates = ()
             for candidate in candidates:
                 self._add(*candidate)
 
@@ -107,7 +115,10 @@ class Search:
     def _add(self, mine: int, golden: int) -> None:
         evidence = self._evidence
         if evidence.golden_of[mine] is None and evidence.mine_of[golden] is None:
-            self._push(mine, golden, evidence.certainty(mine, golden))
+            count = len(self._golden.operators)
+            if self._weighed.get(mine * count + golden) != self._pairs:  # else nothing has changed since
+                self._weighed[mine * count + golden] = self._pairs
+                self._push(mine, golden, evidence.certainty(mine, golden))
 
     def _push(self, mine: int, golden: int, certainty: float) -> None:
         if certainty < _LEAST:

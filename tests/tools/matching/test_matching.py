@@ -119,6 +119,31 @@ def test_dropped_operators(dropped, rename, has_elements):
     assert name_of == {pair.golden[0]: pair.mine[0] for pair in matching.pairs}
 
 
+def test_equal_layers_without_a_name():
+    """In a deep network of equal layers, whose names and weights tell nothing, the order tells."""
+    layer = [("MatMul", 2), ("Add", 2), ("ReLU", 1), ("Transpose", 1), ("Softmax", 1)]
+    operators, source = {}, ValueSource(SourceKind.INPUT, "x")
+    for place, (op_type, inputs) in enumerate(layer * 40):
+        name = f"Default/node{place}"
+        weight = ValueSource(SourceKind.WEIGHT, f"w{place}")
+        forms = (ValueForm("float32", (4, 4)),)
+        operators[name] = GraphOperator(name, op_type, (source, weight)[:inputs], forms)
+        source = ValueSource(SourceKind.OPERATOR, name)
+    weights = {each.name: ValueForm() for one in operators.values() for each in one.inputs[1:]}
+    golden = OperatorGraph(operators, {"x": ValueForm()}, weights, (source,))
+    dropped = [f"Default/node{place}" for place in (17, 60, 61, 143)]
+    mine = golden
+    for name in dropped:
+        mine = without(mine, name)
+    name_of = {name: f"Other/{place}" for place, name in enumerate(mine.operators)}
+    mine = replace(moved(mine, name_of), weights={})
+
+    matching = match(GraphSide(mine), GraphSide(golden))
+
+    assert dropped == [*matching.golden_alone]
+    assert name_of == {pair.golden[0]: pair.mine[0] for pair in matching.pairs}
+
+
 @pytest.mark.parametrize("golden", FORMS)
 @pytest.mark.parametrize("mine", FORMS)
 @pytest.mark.parametrize("model", ["lenet", "transformer", "torch_export"])
