@@ -29,6 +29,7 @@ SHOWN_BY_EXAMPLE = (
     "msdump.config.grammar",
     "msdump.config.regex.character_classes",
     "msdump.cli.documents.document",
+    "msdump.cli.trend",
     "msdump.config.regex.ecmascript",
     "msdump.config.regex.escapes",
     "msdump.config.root",

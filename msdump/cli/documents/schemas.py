@@ -19,6 +19,7 @@ from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
 from msdump.cli.documents.run import RunDocument
 from msdump.cli.documents.show import ShowDocument
+from msdump.cli.documents.trend import TrendDocument
 from msdump.cli.documents.watch import WatchDocument
 
 DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
@@ -28,6 +29,7 @@ DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "overflow": OverflowDocument,
     "run": RunDocument,
     "show": ShowDocument,
+    "trend": TrendDocument,
     "watch": WatchDocument,
 }
 """The document of each command that takes ``--json``."""

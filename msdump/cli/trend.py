@@ -1,0 +1,153 @@
+"""``msdump trend``: prints statistics of a tensor over the iterations of a dump, with a sparkline."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeGuard
+
+import click
+
+from msdump.cli import messages
+from msdump.cli.documents import output
+from msdump.encode import statistic_csv
+from msdump.store.read.cells import Cell
+from msdump.store.read.reader import open_dump
+from msdump.tools import trend as tool
+from msdump.tools.trend import TensorTrend, TrendPoint
+
+_MOST_ROWS: Final = 20  # iterations of a tensor that are listed; -v lists all
+_WIDEST: Final = 60  # columns of a sparkline
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_PLAIN_BARS: Final = "_.-~=+*#"  # for terminals that know ASCII alone
+_NONFINITE: Final = "!"
+
+
+@click.command(name="trend")
+@click.argument("dump", type=click.Path())
+@click.argument("operators", nargs=-1, required=True, metavar="OPERATOR...")
+@click.option(
+    "--slot",
+    "slots",
+    multiple=True,
+    default=("output:0",),
+    show_default=True,
+    metavar="IO:NUMBER",
+    help="Input or output; may be given several times.",
+)
+@click.option(
+    "--stat",
+    "statistics",
+    default="max,min,l2norm,nan",
+    show_default=True,
+    metavar="NAME,...",
+    help="Statistics, by their names in statistic_category; nan is short for 'nan count'.",
+)
+@output.option
+@messages.verbose
+def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], statistics: str) -> None:
+    """Print statistics of OPERATOR's output over the iterations of DUMP, with a sparkline.
+
+    OPERATOR is a full name, its last component, or the name that files have; * and ? stand for
+    other characters. What statistic.csv holds is taken from there, the rest is measured from
+    the tensors. Each rank, execution and pass of a loop has its points. In a sparkline ! stands
+    for NaN and infinities. Exit codes: 0 done, 2 something given is wrong, 130 interrupted.
+    """
+    categories = [tool.category(name) for name in statistics.split(",")]
+    wanted = [tool.slot(text) for text in slots]
+    trends = tool.trends(open_dump(dump), operators, wanted, categories)
+    if output.wanted():
+        from msdump.cli.documents.trend import document
+
+        output.put(document(trends))
+        return
+    for number, trend in enumerate(trends):
+        if number:
+            print()
+        for line in _lines(trend, categories, trends):
+            print(line)
+
+
+def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[TensorTrend]) -> Iterator[str]:
+    io, slot = trend.slot
+    rank = f", rank {trend.rank}" if len({each.rank for each in trends}) > 1 else ""
+    network = f", {trend.network}" if len({each.network for each in trends}) > 1 else ""
+    yield f"{trend.operator} ({trend.op_type}), {io} {slot}{network}{rank}"
+    rows = [("iteration", *categories), *_rows(trend.points, categories)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+    width = max(map(len, categories))
+    for category in categories:
+        values = [point.values[category] for point in trend.points]
+        yield f"{category:<{width}}  {_sparkline(values)}  {_span(values)}".rstrip()
+
+
+def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each moment; of many the first and last ones, unless -v asks for all."""
+    half = _MOST_ROWS // 2
+    hidden = 0 if messages.verbosity() or len(points) <= _MOST_ROWS else len(points) - 2 * half
+    for number, point in enumerate(points):
+        if hidden and number == half:
+            yield (f"... {hidden}", *("" for _ in categories))
+        if not hidden or not half <= number < len(points) - half:
+            cells = (_text(point.values[category]) for category in categories)
+            yield (_moment(point, points), *cells)
+
+
+def _moment(point: TrendPoint, points: Sequence[TrendPoint]) -> str:
+    """Return ``3``, or ``3 execution 1 pass 2`` where these differ."""
+    execution = f" execution {point.execution}" if any(each.execution for each in points) else ""
+    number = f" pass {point.pass_number}" if any(each.pass_number for each in points) else ""
+    return f"{point.iteration}{execution}{number}"
+
+
+def _text(cell: Cell) -> str:
+    return "-" if cell is None else statistic_csv.text(cell)
+
+
+def _sparkline(values: Sequence[Cell]) -> str:
+    """Return a line of bars that the terminal can show."""
+    line = _bars(values)
+    try:
+        line.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return line.translate(str.maketrans(_BARS, _PLAIN_BARS))
+    return line
+
+
+def _bars(values: Sequence[Cell]) -> str:
+    """Return a line of bars, the highest for the largest number; of many numbers one for the largest of some.
+
+    >>> _bars([0, 1, 2, float("nan"), 7, None])
+    '▁▂▃!█ '
+    """
+    each = -(-len(values) // _WIDEST)
+    groups = [values[start : start + each] for start in range(0, len(values), each)]
+    numbers = [cell for cell in values if _is_finite(cell)]
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    return "".join(_bar(group, low, high) for group in groups)
+
+
+def _bar(group: Sequence[Cell], low: float, high: float) -> str:
+    known = [float(cell) for cell in group if isinstance(cell, int | float)]
+    if not all(map(math.isfinite, known)):
+        return _NONFINITE
+    if not known:
+        return " "
+    share = (max(known) - low) / (high - low) if high > low else 0.0
+    return _BARS[round(share * (len(_BARS) - 1))]
+
+
+def _span(values: Sequence[Cell]) -> str:
+    """Return the smallest and the largest number in words."""
+    numbers = [cell for cell in values if _is_finite(cell)]
+    if not numbers:
+        return ""
+    low, high = statistic_csv.text(min(numbers)), statistic_csv.text(max(numbers))
+    return low if low == high else f"{low} to {high}"
+
+
+def _is_finite(cell: Cell) -> TypeGuard[float]:
+    return isinstance(cell, int | float) and math.isfinite(cell)

@@ -1,0 +1,212 @@
+"""Statistics of a tensor over the iterations of a dump: the saved ones, and those that its elements tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msdump.errors import ToolError, name_hint
+from msdump.record import IO
+from msdump.statistics.table import BY_CATEGORY, STATISTICS, Nature
+from msdump.store.read.cells import Cell, Row
+from msdump.store.read.executions import Execution
+from msdump.store.read.measured.records import without_file
+from msdump.store.read.reader import Dump
+from msdump.store.read.records import Record
+from msdump.store.read.selection.conditions import Conditions, Predicate
+from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.return_codes import ReturnCode
+
+Slot = tuple[IO, int]
+"""An input or output of an operator."""
+
+_SLOT: Final = re.compile(r"(input|output):([0-9]{1,6})")
+_LISTED: Final = 8  # names that a message lists
+_COUNTED: Final = " count"
+_CATEGORIES: Final = {each.category for each in STATISTICS if each.nature is not Nature.DIGEST}
+_SHORT: Final = {name.removesuffix(_COUNTED): name for name in _CATEGORIES if name.endswith(_COUNTED)}
+_OTHER: Final = {"mean": "avg", "inf": "positive inf count", "-inf": "negative inf count"}
+
+# acl's csv files of operators, by the titles that statistic.csv has
+_TITLES: Final = {
+    "Input/Output": "IO",
+    "Index": "Slot",
+    "Nan Count": "NaN Count",
+    "l2norm": BY_CATEGORY["l2norm"].title,
+}
+
+
+_NOTHING: Final = Execution(0, is_whole=True, records=(), statistics=())
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """The statistics of a tensor at one moment.
+
+    Attributes:
+        iteration: Number of the iteration.
+        execution: Number of the execution, where several left something in its directory; else 0.
+        pass_number: Which run of the operator in the execution it is, from 0.
+        values: The statistics by category; None where one was not saved and cannot be measured.
+    """
+
+    iteration: int
+    execution: int
+    pass_number: int
+    values: Mapping[str, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTrend:
+    """The statistics of a tensor over time.
+
+    Attributes:
+        operator: Full name of its operator; the name that files have where that is all that is known.
+        op_type: Type of its operator.
+        slot: Which input or output it is.
+        rank: Number of the rank, or of the device.
+        network: Network or model; "" for operators that were called alone.
+        points: By iteration, execution and pass.
+    """
+
+    operator: str
+    op_type: str
+    slot: Slot
+    rank: int
+    network: str
+    points: list[TrendPoint] = field(default_factory=list)
+
+
+def category(text: str) -> str:
+    """Return the category of a statistic by its name, or a short form of it.
+
+    >>> category("max"), category("mean"), category("nan")
+    ('max', 'avg', 'nan count')
+
+    Raises:
+        ToolError: There is no such number.
+    """
+    name = text.strip().lower()
+    known = name if name in _CATEGORIES else _SHORT.get(name) or _OTHER.get(name, name)
+    if known not in _CATEGORIES:
+        names = [each.category.removesuffix(_COUNTED) for each in STATISTICS if each.category in _CATEGORIES]
+        hint = name_hint(name, names)
+        raise ToolError(ReturnCode.PARAMETER, f"no statistic {text!r}{hint}; there are {', '.join(names)}")
+    return known
+
+
+def slot(text: str) -> Slot:
+    """Return an input or output by its name, ``output:0``.
+
+    Raises:
+        ToolError: The text is none.
+    """
+    match = _SLOT.fullmatch(text)
+    if match is None:
+        raise ToolError(ReturnCode.PARAMETER, f"{text!r} is not an input or output such as output:0")
+    return IO(match[1]), int(match[2])
+
+
+def trends(
+    dump: Dump, operators: Sequence[str], slots: Sequence[Slot], categories: Sequence[str]
+) -> list[TensorTrend]:
+    """Return the statistics of operators' tensors over the iterations of a dump, one series for each rank.
+
+    Args:
+        dump: The dump.
+        operators: Names of operators, full, as files spell them or their last component; ``*`` and ``?``
+            stand for other characters.
+        slots: Inputs and outputs.
+        categories: The statistics.
+
+    Raises:
+        ToolError: The dump has no such operator, or none of them has such an input or output.
+        DumpReadError: A file cannot be read.
+    """
+    wanted = [_matcher(name) for name in operators]
+    seen: dict[str, bool] = dict.fromkeys(operators, False)
+    present: dict[str, None] = {}
+    there: set[Slot] = set()
+    series: dict[tuple[object, ...], TensorTrend] = {}
+    for iteration, execution, record in _records(dump):
+        present.setdefault(record.full_name or record.op_name)
+        hits = [name for name, matches in zip(operators, wanted, strict=True) if matches(record)]
+        for name in hits:
+            seen[name] = True
+        if not hits:
+            continue
+        there.add((record.io, record.slot))
+        if (record.io, record.slot) in slots:
+            trend = _new(iteration, record)
+            key = (trend.rank, trend.network, iteration.key.graph, trend.operator, trend.slot)
+            series.setdefault(key, trend).points.append(_point(iteration, execution, record, categories))
+    _check(seen, present, there, slots)
+    for trend in series.values():
+        trend.points.sort(key=lambda point: (point.iteration, point.execution, point.pass_number))
+    return list(series.values())
+
+
+def _matcher(name: str) -> Predicate:
+    (matches,) = Conditions(name=name).tests()
+    return matches
+
+
+def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
+    """Yield the tensors of all executions, those of which only rows were saved, too."""
+    for iteration in dump.iterations:
+        for number, execution in enumerate(iteration.executions or (_NOTHING,)):
+            rows = [*execution.statistics, *(_operator_rows(iteration) if not number else ())]
+            measured = without_file(execution.records, rows, iteration, iteration.path)
+            for record in (*execution.records, *measured):
+                yield iteration, execution.number, record
+
+
+def _operator_rows(iteration: Iteration) -> Iterator[Row]:
+    """Yield the rows that stand in for operators' tensors (acl) as ``statistic.csv`` has rows."""
+    for name, table in iteration.operator_statistics.items():
+        for row in table:
+            named: Row = {_TITLES.get(title, title): cell for title, cell in row.items()}
+            own: Row = {"Op Type": name.op_type, "Op Name": name.op_name, "Timestamp": name.timestamp}
+            yield named | own | {"IO": str(named.get("IO")).lower()}
+
+
+def _new(iteration: Iteration, record: Record) -> TensorTrend:
+    key = iteration.key
+    operator = record.full_name or record.op_name
+    return TensorTrend(
+        operator, record.op_type, (record.io, record.slot), iteration.rank, key.net or key.model or ""
+    )
+
+
+def _point(iteration: Iteration, execution: int, record: Record, categories: Sequence[str]) -> TrendPoint:
+    key = iteration.key
+    number = iteration.number if key.step is None else key.step
+    statistics = record.stats  # once: what was not saved is measured in one pass
+    values = {name: statistics[name] for name in categories}
+    return TrendPoint(number, execution, record.pass_number, values)
+
+
+def _check(seen: Mapping[str, bool], present: Iterable[str], there: set[Slot], slots: Sequence[Slot]) -> None:
+    """Refuse names of no operator, and slots that none of the operators has."""
+    names = [*present]
+    for operator, is_there in seen.items():
+        if not is_there:
+            raise ToolError(
+                ReturnCode.PARAMETER, f"no operator {operator!r} was dumped{_alike(operator, names)}"
+            )
+    if not there & {*slots}:
+        asked, has = (", ".join(f"{io}:{number}" for io, number in sorted(each)) for each in (slots, there))
+        raise ToolError(ReturnCode.PARAMETER, f"no {asked} of these operators was dumped; there are {has}")
+
+
+def _alike(operator: str, names: Sequence[str]) -> str:
+    """Return the end of a message about an unknown operator: names like it, else some of those there are."""
+    text = operator.strip("*?").lower()
+    like = [name for name in names if text and text in name.lower()]
+    hint = name_hint(operator, [*names, *(name.rpartition("/")[2] for name in names)])
+    shown = like or ([] if hint else names)
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    there = f"; there are {', '.join(shown[:_LISTED])}{more}" if shown else ""
+    return f"{hint}{there}"
