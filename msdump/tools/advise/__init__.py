@@ -1,0 +1,1 @@
+"""Which operators to keep in a wider type, so that a network's outputs stay near the truth."""

@@ -1,0 +1,137 @@
+"""The search for a small set of operators to keep: predicted by single roundings, measured on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from msdump.graph.kernel.emulation import FLOAT32
+from msdump.tools.advise import exact
+from msdump.tools.advise.atoms import Meter, atoms_of
+from msdump.tools.advise.peeling import Roundings, Series
+from msdump.tools.advise.runs import Example, Runs
+
+MOST_EXACT: Final = 16
+"""Networks of up to so many operators that can be kept are searched exhaustively."""
+
+_ONE_STRETCH: Final = 40  # runs of the network that measuring without stretches may cost
+_TRIES: Final = 48  # runs of the network, of all inputs, that are spent on dropping single operators
+
+Progress = Callable[[str], None]
+"""Takes a line that says what goes on."""
+
+
+@dataclass(slots=True)
+class Search:
+    """Finds the sets of one network, for more and more inputs.
+
+    Attributes:
+        runs: The network and its inputs.
+        bound: The largest error of any output of any input.
+        progress: Told what goes on.
+    """
+
+    runs: Runs
+    bound: float
+    progress: Progress
+    _roundings: Roundings | None = None
+    _sizes: Mapping[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the operators."""
+        candidates = self.runs.variants.candidates
+        self._sizes = {position: candidate.size for position, candidate in candidates.items()}
+
+    def add(self, example: Example) -> None:
+        """Look at one more input from now on."""
+        self.runs.examples.append(example)
+
+    def smallest(self) -> frozenset[int] | None:
+        """Return a small set whose measured errors stay within the bound, None where none was found."""
+        if self.runs.worst(frozenset(), self.bound) <= self.bound:
+            return frozenset()
+        if sum(self._sizes.values()) <= MOST_EXACT:
+            self.progress(f"trying every set of {len(self._sizes)} operators")
+            return exact.smallest(self.runs, self.bound, self._costs())
+        return self._by_roundings()
+
+    def _costs(self) -> dict[int, int]:
+        values = dict(self.runs.examples[0].feeds)
+        variants = self.runs.variants
+        costs = {}
+        for position in range(len(variants.graph.nodes)):
+            values |= variants.run(position, values, is_kept=True)
+            costs[position] = variants.cost(position, values)
+        return costs
+
+    def _by_roundings(self) -> frozenset[int] | None:
+        roundings = self._roundings = self._roundings or self._measured()
+        series = roundings.series()
+        kept = self._of_series(series)
+        if kept is None:
+            return None
+        limit = roundings.square(kept)
+        improved = roundings.improved(kept, limit)
+        if self._size(improved) < self._size(kept) and self._holds(improved):
+            kept = improved
+        return self._dropped(kept, roundings)
+
+    def _measured(self) -> Roundings:
+        """Return the roundings with their energies on the inputs: the largest of each."""
+        atoms = atoms_of(self.runs.variants)
+        self.progress(f"measuring {len(atoms)} roundings")
+        variants, to = self.runs.variants, self.runs.variants.to
+        narrow = wide = np.zeros((len(atoms), len(variants.graph.outputs)))
+        for index, example in enumerate(self.runs.examples):
+            is_short = len(atoms) / 2 * len(self.runs.examples) <= _ONE_STRETCH
+            meter = Meter(variants, example, 1 if is_short else round(math.sqrt(len(atoms))))
+            # of a large network the first input tells how errors grow, the others what overflows
+            narrow = np.maximum(narrow, meter.energies(atoms, clipped_only=bool(index) and not is_short))
+            if to is not FLOAT32 and not index:
+                wide = meter.energies([replace(atom, dtype=to) for atom in atoms])
+            self.runs.spent += meter.spent
+        return Roundings(atoms, narrow, wide, self._sizes)
+
+    def _of_series(self, series: Series) -> frozenset[int] | None:
+        """Return the smallest set of a series that holds, found by halving."""
+        low, high = 0, len(series.gone)
+        guess = max((i for i, square in enumerate(series.squares) if square <= self.bound**2), default=0)
+        best: frozenset[int] | None = None
+        while low <= high:
+            kept = series.kept(guess)
+            if self._holds(kept):
+                best, low = kept, guess + 1
+            else:
+                high = guess - 1
+            # near the prediction first, then by halves
+            guess = (low + high) // 2
+        return best
+
+    def _dropped(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
+        """Return a set without the operators that the device can do without, one by one."""
+        count = len(self.runs.variants.graph.nodes)
+        most = self.runs.spent + _TRIES * count * len(self.runs.examples)
+        tried: set[int] = set()
+        while self.runs.spent < most:
+            gone = set(self._sizes) - kept
+            left = {position: roundings.added(position, gone) for position in kept - tried}
+            if not left:
+                break
+            position = min(left, key=lambda each: (left[each] / self._sizes[each], each))
+            tried.add(position)
+            if self._holds(kept - {position}):
+                kept -= {position}
+                tried.clear()  # errors may cancel out: what failed in a larger set may hold in a smaller one
+        return kept
+
+    def _holds(self, kept: frozenset[int]) -> bool:
+        worst = self.runs.worst(kept, self.bound)
+        self.progress(f"{self._size(kept)} operators kept: error {worst:.3g}")
+        return worst <= self.bound
+
+    def _size(self, kept: frozenset[int]) -> int:
+        return sum(self._sizes[position] for position in kept)
