@@ -10,6 +10,9 @@ from typing import Any, Final
 import click
 
 from msdump.cli import messages, options
+from msdump.cli.advise import options as advise_options
+from msdump.cli.advise.command import Question
+from msdump.cli.advise.command import answer as advise
 from msdump.cli.compare import text as report_text
 from msdump.cli.diff import text
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, mark_started
@@ -61,6 +64,7 @@ _VARIANTS: Final = "; ".join(variants.GRAMMAR)
     show_default="what the variants compute in",
     help="Coarsest type that either side computes in.",
 )
+@advise_options.advice
 @messages.verbose
 def command(
     *,
@@ -75,6 +79,9 @@ def command(
     cosine: float,
     distance: float | None,
     precision: str | None,
+    bound: float | None,
+    to: str | None,
+    output: str | None,
 ) -> None:
     """Run MODEL, an .onnx file, as two variants side by side, and name the operators whose fault it is.
 
@@ -90,6 +97,24 @@ def command(
     if files and (seed is not None or dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
     sides = variants.parse(mine), variants.parse(golden)
+    if bound is not None:
+        if train or steps > 1:
+            raise click.UsageError("--advise is about runs for inference: it excludes --train and --steps")
+        advise(
+            Question(
+                mindspore.load_graph(model),
+                *sides,
+                bound,
+                to or "float32",
+                output or "",
+                files,
+                dimensions,
+                seed or 0,
+            )
+        )
+        return
+    if to or output:
+        raise click.UsageError("--to and --output belong to --advise")
     limits = Limits(cosine, distance, precision or variants.precision(*sides))
     graph, copies = mindspore.load_graph(model), WeightCopies()
     examined, compared = (make_side(graph, variant, copies, trains=train) for variant in sides)

@@ -14,7 +14,6 @@ from msdump.graph.primitives import GE_TYPES
 from msdump.plan import PrecisionMode
 from msdump.tools import reports
 from msdump.tools.advise.advice import Advice
-from msdump.tools.advise.runs import Runs
 
 KEEP_DTYPE: Final = "keep_dtype.cfg"
 CUSTOMIZE_DTYPES: Final = "customize_dtypes.cfg"
@@ -43,7 +42,7 @@ class TypeSet:
     error: float
 
 
-def by_types(advice: Advice, runs: Runs) -> TypeSet:
+def by_types(advice: Advice) -> TypeSet:
     """Return what it means to keep all operators that share a type with an advised one."""
     types = sorted({ge_type(node) for node in advice.nodes})
     candidates = advice.variants.candidates
@@ -54,7 +53,7 @@ def by_types(advice: Advice, runs: Runs) -> TypeSet:
     )
     narrow = sorted({ge_type(node) for each in candidates.values() for node in each.nodes} - set(types))
     nodes = advice.nodes_at(kept)
-    return TypeSet(tuple(types), tuple(narrow), kept, len(nodes), runs.worst(kept))
+    return TypeSet(tuple(types), tuple(narrow), kept, len(nodes), advice.measured.worst(kept))
 
 
 def ge_type(node: Node) -> str:

@@ -62,7 +62,7 @@ class Roundings:
         self._more = narrow - wide
         # an output counts as much as it lacks; the search for the next operator goes by one number
         total = narrow.sum(axis=0)
-        self._weighed = (self._more @ (total / max(total.sum(), 1e-300))).tolist()
+        self._weighed: list[float] = (self._more @ (total / max(total.sum(), 1e-300))).tolist()
         self._sizes = sizes
         self._of: dict[int, list[int]] = defaultdict(list)
         for index, guards in enumerate(self._guards):
@@ -72,7 +72,8 @@ class Roundings:
     def square(self, kept: frozenset[int]) -> float:
         """Return the predicted square of the largest error of an output."""
         happening = [not guards <= kept for guards in self._guards]
-        return float((self._wide + self._more[happening].sum(axis=0)).max())
+        squares: np.ndarray = self._wide + self._more[happening].sum(axis=0)
+        return float(squares.max(initial=0.0))
 
     def added(self, position: int, gone: Collection[int]) -> float:
         """Return what it adds, all outputs weighed, that an operator leaves when some have left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +17,10 @@ _CUTS: Final = 24  # places of a network at which a run can be taken up again
 _CUT_BYTES: Final = 256 << 20  # of values that are kept at them, for all inputs
 
 
+Truth = Callable[[Values], Values]
+"""Returns the outputs, by name, that are right for inputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One input of the network, and the truth for it.
@@ -24,7 +28,7 @@ class Example:
     Attributes:
         name: What messages call it: a file, or how it was made up.
         feeds: The inputs by name, as they are fed.
-        golden: The outputs of the model without a device, by name.
+        golden: The true outputs, by name.
     """
 
     name: str
@@ -118,28 +122,21 @@ class Runs:
             self._saved_bytes += size
 
 
-def golden(variants: Variants, feeds: Values, name: str) -> Example:
-    """Return an input with the outputs that the model has without a device.
+def golden(name: str, feeds: Values, truth: Truth) -> Example:
+    """Return an input with the true outputs for it.
 
     Raises:
         InputError: They are not finite: nothing can be near them.
     """
-    values = dict(feeds)
-    outputs = [value.name for value in variants.graph.outputs]
-    for position in range(len(variants.graph.nodes)):
-        values |= variants.plain(position, values)
-        for dead in variants.dead[position]:
-            if dead not in outputs:
-                values.pop(dead, None)
-    found = values_of(variants, outputs, values)
-    for output, array in found.items():
+    outputs = truth(feeds)
+    for output, array in outputs.items():
         count = int(np.size(array) - np.isfinite(array).sum()) if _is_float(array) else 0
         if count:
             raise InputError(
-                f"{variants.graph.source}: {name}: without a device, output {output!r} has {count} of"
-                f" {np.size(array)} elements that are NaN or infinite: no precision brings anything near them"
+                f"{name}: on the golden side, output {output!r} has NaN or infinity in {count} of"
+                f" {np.size(array)} elements: no precision of the other side brings anything near them"
             )
-    return Example(name, feeds, found)
+    return Example(name, feeds, outputs)
 
 
 def values_of(variants: Variants, names: Collection[str], values: Mapping[str, Any]) -> Values:
@@ -165,11 +162,6 @@ def distance(mine: Any, golden: Any) -> float:
 def nbytes(values: Mapping[str, Any]) -> int:
     """Return the bytes of the arrays among some values."""
     return sum(array.nbytes for array in values.values() if isinstance(array, np.ndarray))
-
-
-def names_of(variants: Variants, kept: Collection[int]) -> Sequence[str]:
-    """Return the node names of what is kept, in execution order."""
-    return [node.name for position in sorted(kept) for node in variants.candidates[position].nodes]
 
 
 def _before(kept: frozenset[int], position: int) -> frozenset[int]:

@@ -31,12 +31,12 @@ class Search:
 
     Attributes:
         runs: The network and its inputs.
-        bound: The largest error of any output of any input.
+        limit: The largest error of any output of any input.
         progress: Told what goes on.
     """
 
     runs: Runs
-    bound: float
+    limit: float
     progress: Progress
     _roundings: Roundings | None = None
     _sizes: Mapping[int, int] = field(init=False)
@@ -52,11 +52,11 @@ class Search:
 
     def smallest(self) -> frozenset[int] | None:
         """Return a small set whose measured errors stay within the bound, None where none was found."""
-        if self.runs.worst(frozenset(), self.bound) <= self.bound:
+        if self.runs.worst(frozenset(), self.limit) <= self.limit:
             return frozenset()
         if sum(self._sizes.values()) <= MOST_EXACT:
             self.progress(f"trying every set of {len(self._sizes)} operators")
-            return exact.smallest(self.runs, self.bound, self._costs())
+            return exact.smallest(self.runs, self.limit, self._costs())
         return self._by_roundings()
 
     def _costs(self) -> dict[int, int]:
@@ -99,7 +99,7 @@ class Search:
     def _of_series(self, series: Series) -> frozenset[int] | None:
         """Return the smallest set of a series that holds, found by halving."""
         low, high = 0, len(series.gone)
-        guess = max((i for i, square in enumerate(series.squares) if square <= self.bound**2), default=0)
+        guess = max((i for i, square in enumerate(series.squares) if square <= self.limit**2), default=0)
         best: frozenset[int] | None = None
         while low <= high:
             kept = series.kept(guess)
@@ -129,9 +129,9 @@ class Search:
         return kept
 
     def _holds(self, kept: frozenset[int]) -> bool:
-        worst = self.runs.worst(kept, self.bound)
+        worst = self.runs.worst(kept, self.limit)
         self.progress(f"{self._size(kept)} operators kept: error {worst:.3g}")
-        return worst <= self.bound
+        return worst <= self.limit
 
     def _size(self, kept: frozenset[int]) -> int:
         return sum(self._sizes[position] for position in kept)

@@ -93,7 +93,6 @@ class Variants:
         self._kept = self._wide if to is FLOAT32 else _Runner(self.graph, self.kept, copies)
         self._reading: dict[DType, OperatorRunner] = {}
         self._copies = copies
-        self._plain = _Runner(self.graph, _as_the_model_says, copies)
         self.candidates = {
             position: Candidate(position, nodes)
             for position, node in enumerate(self.graph.nodes)
@@ -141,10 +140,6 @@ class Variants:
         """Return what an operator writes in float32."""
         return self._wide.run(position, values)
 
-    def plain(self, position: int, values: Values) -> Values:
-        """Return what an operator writes as the model says, without a device."""
-        return self._plain.run(position, values)
-
     def reading(self, position: int, values: Values, dtype: DType) -> Values:
         """Return what an operator writes that reads a smaller type, and rounds no result."""
         node = self.graph.nodes[position]
@@ -157,10 +152,6 @@ class Variants:
         outputs = self._reading[dtype].run(node, values)
         self._reading[dtype].forget(node)  # it runs seldom: its packed weights cost more than they save
         return {name: array for name, array in zip(node.outputs, outputs, strict=True) if name}
-
-    def forget_plain(self) -> None:
-        """Drop the kernels that ``plain`` has made."""
-        self._plain = _Runner(self.graph, _as_the_model_says, WeightCopies())
 
     def cost(self, position: int, values: Mapping[str, Any]) -> int:
         """Return the multiplications and results of an operator, by the shapes of a run."""
@@ -227,10 +218,6 @@ def _operators(node: Node) -> list[Node]:
     if not node.bodies:
         return [node]
     return [inner for body in node.bodies.values() for each in body.nodes for inner in _operators(each)]
-
-
-def _as_the_model_says(_node: Node) -> None:
-    """Return no roundings."""
 
 
 def _size(array: Any) -> int:

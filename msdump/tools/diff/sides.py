@@ -64,6 +64,10 @@ class Side:
         """
         return (self._runs.train if trains else self._runs.infer)(inputs, observer)
 
+    def infer(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Run once without an observer; return the outputs."""
+        return self._runs.infer(inputs, None)
+
     def repeat(self, node: Node, given: Mapping[str, Any]) -> tuple[Array, ...] | None:
         """Run an operator of its graph once more, on other inputs; see ``Program.repeat``."""
         return self._program.repeat(node.name, given)
