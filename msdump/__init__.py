@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from msdump.frontends.model import Model
     from msdump.session import Network
     from msdump.store.read.reader import open_dump
+    from msdump.tools import debugger
+    from msdump.tools.debugger import DumpAnalyzer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DumpAnalyzer",
     "LossMonitor",
     "Model",
     "Network",
@@ -38,6 +41,7 @@ __all__ = [
     "acl",
     "communication",
     "data_sink",
+    "debugger",
     "dump_start",
     "dump_step",
     "dump_stop",
@@ -51,6 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DumpAnalyzer": "msdump.tools.debugger",
     "data_sink": "msdump.frontends.datasets",
     "set_init_iter": "msdump.frontends.mindspore",
     "dump_stop": "msdump.frontends.mindspore",
@@ -70,6 +75,7 @@ _HOMES = {
 _DOORS = {
     "acl": "msdump.frontends.acl",
     "communication": "msdump.communication",
+    "debugger": "msdump.tools.debugger",
     "torchair": "msdump.frontends.torchair",
     "training": "msdump.training",
 }

@@ -26,8 +26,26 @@ def loaded_by(code):
 def test_public_names_are_these():
     """A name comes or goes only on purpose."""
     assert [
-        *("LossMonitor", "Model", "Network", "ProgressBar", "__version__", "acl", "communication"),
-        *("data_sink", "dump_start", "dump_step", "dump_stop", "load", "open_dump", "set_context"),
+        *(
+            "DumpAnalyzer",
+            "LossMonitor",
+            "Model",
+            "Network",
+            "ProgressBar",
+            "__version__",
+            "acl",
+            "communication",
+        ),
+        *(
+            "data_sink",
+            "debugger",
+            "dump_start",
+            "dump_step",
+            "dump_stop",
+            "load",
+            "open_dump",
+            "set_context",
+        ),
         *("set_dump", "set_init_iter", "torchair", "training"),
     ] == msdump.__all__
 

@@ -10,6 +10,7 @@ The keys that select tensors are those of ``RuleSettings``; what is not given se
 from __future__ import annotations
 
 import functools
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
@@ -134,6 +135,23 @@ def read(path: str) -> tuple[WatchRule, ...]:
         report.warn_of_key(duplicate, "stands more than once in its object; the last one counts")
     report.close()
     return rules
+
+
+def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
+    """Return the rule that an object describes which no file holds.
+
+    Args:
+        item: The object.
+        giver: What it comes from, for messages.
+
+    Raises:
+        ConfigValueError: It is faulty; all faults are told.
+    """
+    document = source.parse(json.dumps([item]).encode(), giver, has_lines=False)
+    report = FaultReport(document)
+    rules = parse(document.value, (), report)
+    report.close()
+    return rules[0]
 
 
 def _place(value: Any) -> Path | None:

@@ -58,17 +58,24 @@ class DumpedOperator:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Its tensors that were dumped, inputs first; a parameter's in every run of its graph."""
+        """Its tensors that were dumped, inputs first; of a parameter without files what operators read."""
         last_component = names.sanitize(self.full_name.rpartition("/")[2])
         tensors = self._directory.tensors_of(names.sanitize(self.full_name)) or (
             self._directory.tensors_of(last_component)
         )
-        return tuple(sorted(filter(self._is_of_run, tensors), key=lambda each: (each.io, each.slot)))
+        own = tuple(sorted(filter(self._is_of_run, tensors), key=lambda each: (each.io, each.slot)))
+        return own if own or self.node is not None else tuple(self._read_by_others())
 
     def _is_of_run(self, record: Record) -> bool:
         if record.execution != self.execution or (self.node is None) is not record.is_parameter:
             return False
         return record.is_parameter or record.pass_number == self.pass_number
+
+    def _read_by_others(self) -> Iterator[Record]:
+        for reader in self.used_by:
+            sources = () if reader.node is None else reader.node.inputs
+            slots = {number for number, source in enumerate(sources) if source.name == self.full_name}
+            yield from (record for record in reader.inputs if record.slot in slots)
 
     @property
     def inputs(self) -> tuple[Record, ...]:

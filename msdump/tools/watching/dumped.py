@@ -186,7 +186,7 @@ def _of_record(folder: DumpedFolder, record: Record, *, has_parameters: bool) ->
         folder.place,
         record.path,
         _source(folder, name),
-        functools.partial(_see, record),
+        functools.partial(seen, record),
     )
 
 
@@ -246,7 +246,17 @@ def _source(folder: DumpedFolder, name: str) -> str:
     return "" if operator is None else operator.source_line
 
 
-def _see(record: Record, need: StatisticNeed) -> Seen:
+def seen(record: Record, need: StatisticNeed) -> Seen:
+    """Return what a tensor holds.
+
+    Args:
+        record: The tensor, one that has elements.
+        need: What is to be found out of them.
+
+    Raises:
+        DumpReadError: Its file cannot be read.
+        FormatError: Its layout or its type is not known.
+    """
     array = elements(record)
     dtype = dtypes.from_numpy(array.dtype)
     if not array.size or not is_measurable(dtype):
