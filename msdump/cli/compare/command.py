@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import click
 
 from msdump.cli import messages
 from msdump.cli.compare import again, outcome, statistics
+from msdump.cli.compare.listing import View
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
 from msdump.tools.compare.measured.findings import RowLimits
@@ -16,6 +18,8 @@ from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict import measuring, origins
 from msdump.tools.compare.verdict.comparison import DumpComparison
+from msdump.tools.judge import limits_files
+from msdump.tools.judge.grouping import Arrangement
 from msdump.tools.judge.limits import COSINE, TYPES, Limits
 from msdump.tools.scores import algorithms
 
@@ -35,8 +39,7 @@ from msdump.tools.scores import algorithms
 @click.option(
     "--cosine",
     type=click.FloatRange(0, 1),
-    default=COSINE,
-    show_default=True,
+    show_default=str(COSINE),
     help="Least similarity.",
 )
 @click.option(
@@ -51,6 +54,20 @@ from msdump.tools.scores import algorithms
     help="Coarsest type that either side computed in, where no tensor shows it.",
 )
 @statistics.limits_option
+@click.option(
+    "--limits",
+    "limits_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="All limits, as a .json file (docs/reference/verdicts.md).",
+)
+@click.option(
+    "--by",
+    type=click.Choice([each.value for each in Arrangement]),
+    help="List operators by their own error, or in groups.",
+)
+@click.option("--scope", default="", help="List the operators of a scope or module only, such as h.3.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="List the N largest errors.")
 @click.option(
     "--execution",
     type=click.IntRange(min=0),
@@ -67,10 +84,14 @@ def command(
     golden: str,
     graph: str | None,
     output: str,
-    cosine: float,
+    cosine: float | None,
     distance: float | None,
     precision: str | None,
     by_category: dict[str, float],
+    limits_file: str | None,
+    by: str | None,
+    scope: str,
+    top: int | None,
     execution: int | None,
     golden_execution: int | None,
     jobs: int | None,
@@ -89,13 +110,20 @@ def command(
     in the order of execution. Exit codes: 0 everything that has a counterpart agrees, 1
     something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
-    limits = Limits(cosine, distance, precision or "")
+    limits = limits_files.read(limits_file) if limits_file else Limits()
+    limits = replace(
+        limits,
+        cosine=limits.cosine if cosine is None else cosine,
+        distance=limits.distance if distance is None else distance,
+        precision=precision or limits.precision,
+    )
+    view = View(None if by is None else Arrangement(by), scope, top)
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
     if dump_folders.is_measured_alone(dumped, golden):
         row_limits = RowLimits(limits, by_category)
-        statistics.run(dumped, golden, output, row_limits, (execution, golden_execution))
+        statistics.run(dumped, golden, output, row_limits, (execution, golden_execution), view=view)
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
@@ -122,6 +150,7 @@ def command(
         output,
         lambda: origins.lines(report, folders),
         pairs.alone,
+        view=view,
         code=INTERRUPTED if is_interrupted else None,
     )
 

@@ -6,6 +6,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.compare import outcome
+from msdump.cli.compare.listing import View
 from msdump.cli.program import REFUSED
 from msdump.statistics.table import STATISTICS
 from msdump.tools.compare.measured import pairs
@@ -48,6 +49,8 @@ def run(
     output: str,
     limits: RowLimits,
     executions: tuple[int | None, int | None],
+    *,
+    view: View = View(),  # noqa: B008 - frozen
 ) -> None:
     """Compare and tell; exit with 1 where something differs, with 2 where nothing has a counterpart.
 
@@ -57,6 +60,7 @@ def run(
         output: Directory of the table.
         limits: What counts as agreement.
         executions: Number of the execution of each side, None: the last one that is whole.
+        view: What is listed.
 
     Raises:
         ToolError: A dump cannot be used, or the table cannot be written.
@@ -75,4 +79,4 @@ def run(
     if not (report.compared or report.unreadable):
         messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
         click.get_current_context().exit(REFUSED)
-    outcome.tell(report, output, alone=folders.alone)
+    outcome.tell(report, output, alone=folders.alone, view=view)

@@ -11,18 +11,13 @@ from msdump.record import IO
 from msdump.tools.compare.verdict import table as tables
 from msdump.tools.judge import words
 from msdump.tools.judge.findings import Finding, Report, TensorResult
-from msdump.tools.judge.verdicts import TensorVerdict
+from msdump.tools.judge.grouping import Arrangement, FindingGroup
+from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 
-_COLOURS: Final = {
-    TensorVerdict.DIFFERS: "red",
-    TensorVerdict.SHAPE: "red",
-    TensorVerdict.DTYPE: "red",
-    TensorVerdict.UNREADABLE: "red",
-    TensorVerdict.UNCHECKED: "dim",
-}
 _PIPED_WIDTH: Final = 160  # columns; rich takes 80 where there is no terminal, which folds every name
-_COLUMNS: Final = ("#", "operator", "type", "shape", "cosine", "distance", "max error", "verdict")
-_FOLDED: Final = frozenset({"operator", "verdict"})
+_COLUMNS: Final = ("#", "operator", "type", "shape", "source", "distance", "max error", "ulps", "verdict")
+_FOLDED: Final = frozenset({"operator", "source", "verdict"})
+_HEIRS: Final = frozenset({Verdict.INHERITED, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.HEALED})
 
 
 def print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
@@ -35,35 +30,95 @@ def print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    columns = _columns(shown, has_labels=has_labels)
     table = Table()
-    for title, is_folded in (("directory", True), *((title, title in _FOLDED) for title in _COLUMNS)):
-        if title != "directory" or has_labels:
-            table.add_column(title, overflow="fold", no_wrap=not is_folded)
+    for title in columns:
+        is_folded = title in _FOLDED or title == "directory"
+        table.add_column(title, overflow="fold", no_wrap=not is_folded)
     for finding in shown:
-        worst = finding.worst
-        style = "" if worst is None else _COLOURS.get(worst.verdict, "")
-        table.add_row(*([finding.place.label] if has_labels else ()), *_cells(finding), style=style)
+        table.add_row(*(_cells(finding)[title] for title in columns), style=_style(finding))
     # markup=False: names of operators may have square brackets, which rich takes for styles.
     Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, markup=False).print(table)
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
+def print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> None:
+    """Print a row for each scope or type.
+
+    Args:
+        groups: The groups.
+        arrangement: What the operators of a group have in common.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for title in (str(arrangement), "operators", "at fault", "own error", "worst operator", "verdicts"):
+        table.add_column(title, overflow="fold")
+    for group in groups:
+        worst = group.worst
+        verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in group.verdicts.items())
+        table.add_row(
+            *(group.name or "(none)", f"{len(group.findings):,}", f"{group.accused:,}"),
+            *(f"{worst.own_error:.3g}", worst.place.full_name or worst.place.name, verdicts),
+            style=_style(worst),
+        )
+    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, markup=False).print(table)
+
+
+def _columns(shown: Sequence[Finding], *, has_labels: bool) -> tuple[str, ...]:
+    """Return the titles of the columns; those that tell the same of all operators are left out."""
+    without = set()
+    if not any(finding.place.source for finding in shown):
+        without.add("source")
+    places = {title: {_cells(finding)[title] for finding in shown} for title in ("rank", "iteration")}
+    told = tuple(title for title, values in places.items() if len(values) > 1)
+    labels = ("directory",) if has_labels and not told else ()
+    return (*labels, *told, *(title for title in _COLUMNS if title not in without))
+
+
+def _style(finding: Finding) -> str:
+    if finding.is_accused or finding.verdict is Verdict.UNREADABLE:
+        return "red"
+    if finding.verdict in _HEIRS:
+        return "yellow"
+    return "dim" if finding.verdict is Verdict.UNCHECKED else ""
+
+
+def _cells(finding: Finding) -> dict[str, str]:
     place, worst = finding.place, finding.worst
-    name = f"{place.name}{_pass(finding)}"
+    distance, largest, ulps = ("", "", "") if worst is None else _numbers(worst)
+    return {
+        "directory": place.label,
+        "rank": "" if place.rank is None else str(place.rank),
+        "iteration": "" if place.iteration is None else str(place.iteration),
+        "#": str(place.order),
+        "operator": f"{place.full_name or place.name}{_pass(finding)}",
+        "type": place.op_type,
+        "shape": "" if worst is None else tables.shape(worst),
+        "source": place.source.partition(": ")[0],
+        "distance": distance,
+        "max error": largest,
+        "ulps": ulps,
+        "verdict": _verdict(finding),
+    }
+
+
+def _verdict(finding: Finding) -> str:
+    """Return the verdict on an operator, and that on the tensor that agrees least."""
+    worst = finding.worst
     if worst is None:
-        return (str(place.order), name, place.op_type, "", "", "", "", finding.verdict)
+        return ": ".join(filter(None, (finding.verdict, finding.note)))
     reason = tables.reason(finding, worst)
-    verdict = f"{_whose(worst)}{worst.verdict}{f': {reason}' if reason else ''}"
-    shape = tables.shape(worst)
-    return (str(place.order), name, place.op_type, shape, *_numbers(worst), verdict)
+    if not _whose(worst):
+        return ": ".join(filter(None, (finding.verdict, reason)))
+    return f"{finding.verdict}: {_whose(worst)}{worst.verdict}{f': {reason}' if reason else ''}"
 
 
 def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
     error = tensor.evidence.error
     if error is None:
         return "", "", ""
-    cosine = f"{error.cosine:.6f}" if tensor.evidence.scores else ""  # statistics have none
-    return cosine, f"{error.distance:.3g}", f"{error.largest:.3g}"
+    return f"{error.distance:.3g}", f"{error.largest:.3g}", f"{error.ulps:.3g}"
 
 
 def _whose(tensor: TensorResult) -> str:

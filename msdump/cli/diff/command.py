@@ -13,6 +13,7 @@ from msdump.cli import messages, options
 from msdump.cli.advise import options as advise_options
 from msdump.cli.advise.command import Question
 from msdump.cli.advise.command import answer as advise
+from msdump.cli.compare import summary
 from msdump.cli.compare import text as report_text
 from msdump.cli.diff import text
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, mark_started
@@ -192,6 +193,8 @@ def _print(comparison: LockstepComparison, seconds: float) -> None:
     shown = report.findings
     if len(shown) > _SHOWN and not messages.verbosity():
         shown = report.bad[:_SHOWN]
+    for line in summary.lines(report):
+        print(line)
     if shown:
         report_text.print_table(shown, has_labels=False)
     print(text.head(comparison, seconds))

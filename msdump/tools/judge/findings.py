@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.graph.updates import written_inputs
-from msdump.record import IO
+from msdump.record import IO, lies_in
 from msdump.tools.judge.evidence import OperatorPlace, OwnError, TensorEvidence
 from msdump.tools.judge.limits import TYPES
 from msdump.tools.judge.verdicts import (
@@ -130,6 +131,21 @@ class Finding:
         """Whether all of its outputs were compared."""
         return not any(tensor.verdict in _UNCOMPARED for tensor in self.outputs)
 
+    @property
+    def own_error(self) -> float:
+        """How much of its error is its own: measured where it ran again, else that beyond its inputs'."""
+        if self.own:
+            return max(each.error.distance for each in self.own)
+        before, behind = (_largest(self.of(io)) for io in (IO.INPUT, IO.OUTPUT))
+        if self.is_accused:
+            return max(behind, before)
+        return max(0.0, behind - before) if math.isfinite(before) else 0.0
+
+    @property
+    def distance(self) -> float:
+        """Relative distance of the output that is furthest from golden's."""
+        return _largest(self.outputs)
+
     def wrong(self, side: IO) -> tuple[TensorResult, ...]:
         """Return the inputs or the outputs that differ or could not be compared."""
         return tuple(tensor for tensor in self.of(side) if tensor.is_bad)
@@ -227,6 +243,10 @@ class Report:
         earlier = (each for each in self.findings if each.place.time < finding.place.time)
         return sorted(earlier, key=lambda each: each.place.time)
 
+    def below(self, scope: str) -> list[Finding]:
+        """Return the operators in a scope, ``Default/fc1-Dense`` or ``h.3``."""
+        return [each for each in self.findings if lies_in(each.place.full_name or each.place.name, scope)]
+
     def precision(self) -> str:
         """Return the type to suggest for ``--precision``, "" where none makes the first operator agree."""
         first = self.first
@@ -234,6 +254,11 @@ class Report:
             return ""
         bad = [each for each in first.tensors if each.is_bad]
         return next((name for name in _SUGGESTED if all(_is_within(each, name) for each in bad)), "")
+
+
+def _largest(tensors: Iterable[TensorResult]) -> float:
+    errors = (each.evidence.error for each in tensors)
+    return max((error.distance for error in errors if error is not None), default=0.0)
 
 
 def _is_within(tensor: TensorResult, dtype: str) -> bool:

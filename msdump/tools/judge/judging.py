@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -11,7 +12,7 @@ from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.judge.findings import Finding, TensorResult
-from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.limits import DECIDING, NONEXPANSIVE, TIED, Limits
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import AGREEING, TensorVerdict, Verdict
 
@@ -19,7 +20,6 @@ _Reason = tuple[Verdict, str]
 
 _NOT_COMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
 _UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
-_TIED: Final = 1 / 16  # share of ids that inputs which agree may change; a tie is rare
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,16 +277,17 @@ class Judge:
         return all(self._is_explained(case, each) for each in case.bad_outputs)
 
     def _is_explained(self, case: _Case, output: TensorResult) -> bool:
-        error = output.evidence.error
+        error, op_type = output.evidence.error, case.evidence.operator.op_type
         if error is None:
             return False
         if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
-            count = max(1, _count(output))
-            return error.changed <= max(1.0, _TIED * count)
+            return error.changed <= max(1.0, TIED * math.prod(output.evidence.shape))
         if error.distance <= self.limits.growth * case.input_distance:
             return True
+        if op_type in DECIDING:
+            return error.distance <= math.sqrt(TIED)
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
-        return case.evidence.operator.op_type in NONEXPANSIVE and error.norm <= sum(norms)
+        return op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
     @staticmethod
     def _origin(case: _Case, tensor: TensorResult) -> str:
@@ -315,18 +316,6 @@ def _wrong_wiring(slot: int, reads: Sequence[ValueSource], golden_reads: Sequenc
     return f"input {slot} is of {reads[slot].name}, golden's is of {golden_reads[slot].name}"
 
 
-NONEXPANSIVE: Final = frozenset(
-    {
-        *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
-        *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
-    }
-)
-"""Types whose output moves no further than their inputs together, in absolute numbers.
-
-Where the output is small beside the inputs, as a difference of nearly equal tensors is, its relative distance
-tells nothing. Broadcast inputs move more elements than they have; their distance counts less, not more."""
-
-
 def _largest(tensors: Sequence[TensorResult]) -> float:
     errors = (each.evidence.error for each in tensors)
     return max((error.distance for error in errors if error is not None), default=0.0)
@@ -334,10 +323,3 @@ def _largest(tensors: Sequence[TensorResult]) -> float:
 
 def _misplaced(tensor: TensorResult) -> int:
     return 0 if tensor.evidence.error is None else tensor.evidence.error.misplaced
-
-
-def _count(tensor: TensorResult) -> int:
-    count = 1
-    for size in tensor.evidence.shape:
-        count *= size
-    return count

@@ -65,6 +65,31 @@ Sums that cancel lose three bits as a rule."""
 GAIN: Final = 16.0
 """How many times the distance of its inputs an operator's output inherits; beyond, it amplifies."""
 
+TIED: Final = 1 / 16
+"""Share of ids, or of the squares of elements that are given or taken, that agreeing inputs may change."""
+
+DECIDING: Final = frozenset(
+    {
+        *("MaxPoolGrad", "MaxPoolGradWithArgmax", "ReluGrad", "ReLU6Grad", "MaxPoolWithArgmax", "ArgMax"),
+        *("Floor", "Ceil", "Round", "Rint", "Sign", "Cast", "Select", "TopK", "Sort", "OneHot", "Dropout"),
+        *("FakeQuantPerLayer", "QuantizeLinear", "MaxUnpool", "ReduceMaxGrad", "MinimumGrad", "MaximumGrad"),
+    }
+)
+"""Types whose output changes in steps: an element goes where the larger of two others is, or the sign tells.
+
+Where two candidates are nearly even, a difference far within the limits decides which is taken."""
+
+NONEXPANSIVE: Final = frozenset(
+    {
+        *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
+        *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
+    }
+)
+"""Types whose output moves no further than their inputs together, in absolute numbers.
+
+Where the output is small beside the inputs, as a difference of nearly equal tensors is, its relative distance
+tells nothing. Broadcast inputs move more elements than they have; their distance counts less, not more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

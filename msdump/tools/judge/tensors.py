@@ -53,10 +53,10 @@ class TensorJudge:
             return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
         types = (evidence.dtype, evidence.golden_dtype)
         limit = self._limits.allowed(types, self._coarsest)
-        remarks = (*_remarks(error), *_unlike(types), evidence.note)
-        return TensorResult(
-            evidence, self._verdict(error, types, limit), "; ".join(filter(None, remarks)), limit
-        )
+        remarks = "; ".join(filter(None, (*_remarks(error), *_unlike(types), evidence.note)))
+        if evidence.is_rounded:
+            return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
+        return TensorResult(evidence, self._verdict(error, types, limit), remarks, limit)
 
     def _verdict(self, error: TensorError, types: tuple[str, str], limit: float | None) -> TensorVerdict:
         if error.is_same:  # the same numbers in two types agree: one side was computed otherwise

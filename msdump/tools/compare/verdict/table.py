@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from msdump.record import IO
 from msdump.tools.judge.evidence import OperatorPlace
 from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.verdicts import Verdict
@@ -17,6 +18,8 @@ _TITLES: Final = (
     "Verdict",
     *algorithms.ALL,
     *("Distance", "Limit", "Note"),
+    *("OperatorVerdict", "OperatorNote", "ScaledError", "Ulps", "Masked", "OwnError"),
+    *("FullName", "Scope", "Source", "Iteration", "Rank", "Execution"),
 )
 
 
@@ -48,12 +51,33 @@ def _rows(finding: Finding) -> Iterator[Sequence[object]]:
             "" if evidence.error is None else f"{evidence.error.distance:.6g}",
             "" if tensor.limit is None else f"{tensor.limit:.6g}",
             reason(finding, tensor),
+            *(finding.verdict, finding.note, *_numbers(tensor), _own(finding, tensor)),
+            *_where(place),
         )
+
+
+def _where(place: OperatorPlace) -> tuple[object, ...]:
+    numbers = (place.iteration, place.rank, place.execution)
+    return (
+        *(place.full_name, place.scope, place.source),
+        *("" if each is None else each for each in numbers),
+    )
 
 
 def _missing(place: OperatorPlace) -> Sequence[object]:
     numbers = ("",) * (len(algorithms.ALL) + 2)
-    return (place.label, "", place.name, place.op_type, "", "", "", "", "", Verdict.MISSING, *numbers, "")
+    own = (place.label, "", place.name, place.op_type, "", "", "", "", "", Verdict.MISSING, *numbers, "")
+    return (*own, Verdict.MISSING, "", "", "", "", "", *_where(place))
+
+
+def _numbers(tensor: TensorResult) -> tuple[object, ...]:
+    error = tensor.evidence.error
+    return ("", "", "") if error is None else (f"{error.scaled:.6g}", f"{error.ulps:.6g}", error.masked)
+
+
+def _own(finding: Finding, tensor: TensorResult) -> str:
+    own = (each for each in finding.own if tensor.io is IO.OUTPUT and each.slot == tensor.slot)
+    return next((f"{each.error.distance:.6g}" for each in own), "")
 
 
 def shape(tensor: TensorResult) -> str:
