@@ -121,3 +121,15 @@ def test_a_failing_operator_is_told(diff, tmp_path):
     assert "Default/Abs-op0" in result.stdout
     assert "mine (Ascend): operator Default/Mul-op0 failed" in result.stderr
     assert "golden (float32): operator Default/Mul-op0 failed" in result.stderr
+
+
+def test_two_models(diff, tmp_path):
+    """Another model is what the first one is compared with; both run in float32."""
+    changed = OVERFLOWING.replace("Sqrt(square)", "Abs(square)")
+    other = tmp_path.parent / f"{tmp_path.name}.onnx"
+    save(parser.parse_model(f"{HEAD} {changed}"), other)
+    result = diff("net.onnx", str(other))
+
+    assert 1 == result.exit_code, result.output
+    assert f"net.onnx on float32 beside {other} on float32" in result.stdout
+    assert "Default_Sqrt-op0" in result.stdout

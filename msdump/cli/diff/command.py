@@ -23,18 +23,25 @@ from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
 from msdump.tools.diff import variants
 from msdump.tools.diff.comparison import LockstepComparison
+from msdump.tools.diff.models import pair_models, sharing_weights
 from msdump.tools.diff.pairing import pair_variants
 from msdump.tools.diff.sides import make_side
+from msdump.tools.diff.variants import Variant
 from msdump.tools.judge.limits import COSINE, TYPES, Limits
 from msdump.tools.preview import inputs
 
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
-_VARIANTS: Final = "; ".join(variants.GRAMMAR)
 
 
 @click.command(name="diff")
 @click.argument("model", type=click.Path())
-@click.option("--mine", default="Ascend", show_default=True, metavar="VARIANT", help="What is examined.")
+@click.argument("other", type=click.Path(), required=False)
+@click.option(
+    "--mine",
+    metavar="VARIANT",
+    show_default="Ascend, of two models float32",
+    help="What is examined.",
+)
 @click.option(
     "--golden", default="float32", show_default=True, metavar="VARIANT", help="What it is compared with."
 )
@@ -70,7 +77,8 @@ _VARIANTS: Final = "; ".join(variants.GRAMMAR)
 def command(
     *,
     model: str,
-    mine: str,
+    other: str | None,
+    mine: str | None,
     golden: str,
     files: tuple[str, ...],
     seed: int | None,
@@ -86,10 +94,12 @@ def command(
 ) -> None:
     """Run MODEL, an .onnx file, as two variants side by side, and name the operators whose fault it is.
 
-    Both sides run operator by operator in lockstep; no tensor is written, and memory
-    holds what each side itself keeps. A variant is CPU, GPU, float32, float64,
-    Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or onnxruntime[:LEVEL]; the words
-    behind Ascend (force_fp16, SATURATION_MODE, O2, ...) may stand in any order, the
+    With OTHER, a second model, MODEL is compared with that one, as it was before it was
+    quantised, optimised or exported in another way: their graphs are matched, and what has
+    no counterpart is listed. Both sides run operator by operator in lockstep; no tensor is
+    written, and memory holds what each side itself keeps. A variant is CPU, GPU, float32,
+    float64, Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or onnxruntime[:LEVEL]; the
+    words behind Ascend (force_fp16, SATURATION_MODE, O2, ...) may stand in any order, the
     levels of onnxruntime are none, basic, extended and all. Without --inputs the inputs
     are made up: the same for the same seed and step. Exit codes: 0 both sides agree,
     1 they differ or one of them failed, 2 something given is wrong and nothing was
@@ -97,10 +107,12 @@ def command(
     """
     if files and (seed is not None or dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
-    sides = variants.parse(mine), variants.parse(golden)
+    sides = variants.parse(mine or ("Ascend" if other is None else "float32")), variants.parse(golden)
     if bound is not None:
-        if train or steps > 1:
-            raise click.UsageError("--advise is about runs for inference: it excludes --train and --steps")
+        if train or steps > 1 or other is not None:
+            raise click.UsageError(
+                "--advise is about runs of one model for inference: it excludes OTHER, --train and --steps"
+            )
         advise(
             Question(
                 mindspore.load_graph(model),
@@ -117,15 +129,32 @@ def command(
     if to or output:
         raise click.UsageError("--to and --output belong to --advise")
     limits = Limits(cosine, distance, precision or variants.precision(*sides))
-    graph, copies = mindspore.load_graph(model), WeightCopies()
-    examined, compared = (make_side(graph, variant, copies, trains=train) for variant in sides)
-    comparison = LockstepComparison(
-        examined, compared, pair_variants(examined.graph, compared.graph), limits, trains=train
-    )
+    comparison = _comparison(model, other, sides, limits, trains=train)
+    examined = comparison.mine
     fed = list(_Feeds(examined.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
     _finish(comparison, seconds, is_whole=is_whole)
+
+
+def _comparison(
+    model: str, other: str | None, sides: tuple[Variant, Variant], limits: Limits, *, trains: bool
+) -> LockstepComparison:
+    """Load what is compared, and pair its operators.
+
+    Raises:
+        MsdumpError: A model or a variant is faulty.
+    """
+    graph, copies = mindspore.load_graph(model), WeightCopies()
+    mine = make_side(graph, sides[0], copies, trains=trains)
+    if other is None:
+        golden = make_side(graph, sides[1], copies, trains=trains)
+        return LockstepComparison(
+            mine, golden, pair_variants(mine.graph, golden.graph), limits, trains=trains
+        )
+    second = sharing_weights(mindspore.load_graph(other), graph)
+    golden = make_side(second, sides[1], copies, trains=trains)
+    return LockstepComparison(mine, golden, pair_models(mine.graph, golden.graph), limits, trains=trains)
 
 
 @dataclass(frozen=True, slots=True)

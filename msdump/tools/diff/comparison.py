@@ -13,6 +13,7 @@ from msdump.store import names
 from msdump.tools.diff.again import GoldenOperators, OwnErrors
 from msdump.tools.diff.evidence import Observations
 from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, Scope
+from msdump.tools.diff.models import golden_inputs
 from msdump.tools.diff.pairing import Pairing
 from msdump.tools.diff.places import Places
 from msdump.tools.diff.sides import Side
@@ -225,6 +226,8 @@ class _Run:
 
 def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
     wanted, golden = both.pairing.wanted, both.golden
+    if not both.pairing.is_one_model:
+        inputs = golden_inputs(both.mine.model, golden.model, inputs)
     return Follower(
         lambda observer: golden.run(inputs, observer, trains=both.trains),
         golden.graph,

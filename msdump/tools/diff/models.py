@@ -1,0 +1,193 @@
+"""Which operators of two models belong together: a matching of graphs that need not share a name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import InputError
+from msdump.graph.graph import Graph, Node
+from msdump.tools.diff.pairing import GraphPairing, Pairing
+from msdump.tools.matching import contents
+from msdump.tools.matching.matching import Matching, OperatorPair, match
+from msdump.tools.matching.model_graph import operator_graphs
+from msdump.tools.matching.sides import DigestOf, GraphSide
+
+
+def pair_models(mine: Graph, golden: Graph) -> Pairing:
+    """Return what belongs together in two compiled models.
+
+    Bodies of branches and loops pair as their control flow does, and so do outputs of the networks.
+
+    Args:
+        mine: The leading side's graph.
+        golden: The other one.
+    """
+    own, other = operator_graphs(mine), operator_graphs(golden)
+    graphs: dict[int, GraphPairing] = {}
+    bodies: dict[int, int] = {}
+    missing: list[Node] = []
+    waiting = [(mine, golden)]
+    while waiting:
+        first, second = waiting.pop()
+        matching = match(
+            GraphSide(own[first.index], _digest_of(first)),
+            GraphSide(other[second.index], _digest_of(second)),
+        )
+        pairing = _GraphPairing(first, second, matching)
+        graphs[first.index] = pairing.result()
+        missing += pairing.missing
+        for body, counterpart in pairing.bodies:
+            bodies[body.index] = counterpart.index
+            waiting.append((body, counterpart))
+    return Pairing(graphs, bodies, tuple(missing), is_one_model=False)
+
+
+class _GraphPairing:
+    """Turns the matching of two graphs into pairs of nodes and values."""
+
+    def __init__(self, mine: Graph, golden: Graph, matching: Matching) -> None:
+        self._mine, self._golden, self._matching = mine, golden, matching
+        self._nodes, self._golden_nodes = _by_name(mine), _by_name(golden)
+        self._partners: dict[str, str] = {}
+        self._kernels: dict[str, str] = {}
+        self._values: dict[str, str] = {}
+        self.bodies: list[tuple[Graph, Graph]] = []
+        for pair in matching.pairs:
+            self._add(pair)
+        for pair in matching.pairs:
+            if pair.is_single:
+                self._add_inputs(self._nodes[pair.mine[0]], self._golden_nodes[pair.golden[0]])
+        self._add_ends()
+
+    @property
+    def missing(self) -> list[Node]:
+        """The golden operators without a counterpart."""
+        nodes = (self._golden_nodes[name] for name in self._matching.golden_alone)
+        return [node for node in nodes if not node.is_added]
+
+    def result(self) -> GraphPairing:
+        """Return the pairs."""
+        names = {name: name for name in self._values.values()}
+        weights = frozenset(self._golden.weights)
+        return GraphPairing(self._partners, self._values, names, weights, self._kernels)
+
+    def _add(self, pair: OperatorPair) -> None:
+        for (own, slot), (other, other_slot) in pair.outputs:
+            node, golden = self._nodes[own], self._golden_nodes[other]
+            self._values[node.outputs[slot]] = golden.outputs[other_slot]
+            self._partners[node.name] = golden.name
+        for name in pair.mine:
+            node = self._nodes[name]
+            if node.name not in self._partners:
+                self._kernels[node.name] = ", ".join(pair.golden)
+        if pair.is_single:
+            node, golden = self._nodes[pair.mine[0]], self._golden_nodes[pair.golden[0]]
+            self._partners.setdefault(node.name, golden.name)
+            self.bodies += (
+                (body, golden.bodies[name]) for name, body in node.bodies.items() if name in golden.bodies
+            )
+
+    def _add_inputs(self, node: Node, golden: Node) -> None:
+        """Pair what two operators read: weights of the same shape, and values that are in no other pair."""
+        taken = set(self._values.values())
+        for name, other in zip(node.inputs, golden.inputs, strict=False):
+            if not name or not other or name in self._values or other in taken:
+                continue
+            array, golden_array = self._mine.weights.get(name), self._golden.weights.get(other)
+            if (array is None) is not (golden_array is None):
+                continue
+            if array is None or golden_array is None or array.shape == golden_array.shape:
+                self._values[name] = other
+
+    def _add_ends(self) -> None:
+        """Pair the inputs and the outputs of the graphs, by name or else by position."""
+        for name, other in input_names(self._mine, self._golden).items():
+            self._values.setdefault(other, name)
+        taken = set(self._values.values())
+        outputs = [value.name for value in self._golden.outputs if value.name not in taken]
+        makers = {name: node for node in self._golden.nodes for name in node.outputs}
+        own_makers = {name: node for node in self._mine.nodes for name in node.outputs}
+        for value in self._mine.outputs:
+            if value.name in self._values or not outputs:
+                continue
+            other = outputs.pop(outputs.index(value.name) if value.name in outputs else 0)
+            self._values[value.name] = other
+            if value.name in own_makers and other in makers:
+                self._partners.setdefault(own_makers[value.name].name, makers[other].name)
+
+
+def input_names(mine: Graph, golden: Graph) -> dict[str, str]:
+    """Return the input of the examined network that each input of the other one is fed with, by name.
+
+    Inputs of one name belong together, the others by their position.
+    """
+    own = {value.name for value in mine.inputs}
+    others = {value.name for value in golden.inputs}
+    left = iter([value.name for value in mine.inputs if value.name not in others])
+    pairs = {}
+    for value in golden.inputs:
+        name = value.name if value.name in own else next(left, None)
+        if name is not None:
+            pairs[value.name] = name
+    return pairs
+
+
+def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the other network is fed, in the types that it declares.
+
+    Raises:
+        InputError: It has an input that the examined network lacks.
+    """
+    names = input_names(mine, golden)
+    inputs = {}
+    for value in golden.inputs:
+        if value.name not in names:
+            raise InputError(
+                f"{golden.source}: nothing is fed to input {value.name!r}: {mine.source} lacks it"
+            )
+        array = fed[names[value.name]]
+        dtype = value.type.dtype
+        if (
+            isinstance(array, np.ndarray)
+            and dtype is not None
+            and dtypes.from_numpy(array.dtype) is not dtype
+        ):
+            array = array.astype(dtype.numpy)
+        inputs[value.name] = array
+    return inputs
+
+
+def sharing_weights(golden: Graph, mine: Graph) -> Graph:
+    """Return a graph whose weights are the arrays of another one, wherever their bits are the same."""
+    arrays = {digest: mine.weights[name] for name, digest in _bits(mine).items()}
+    weights = {name: arrays.get(digest, golden.weights[name]) for name, digest in _bits(golden).items()}
+    return replace(golden, weights={**golden.weights, **weights})
+
+
+def _bits(graph: Graph) -> dict[str, Hashable]:
+    """Return what stands for the bits of each weight, by name; texts have none."""
+    return {
+        name: (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes(), digest_size=16).digest())
+        for name, array in graph.weights.items()
+        if array.dtype.kind != "O"
+    }
+
+
+def _digest_of(graph: Graph) -> DigestOf:
+    """Return the function that gives what both exporters know a weight by, whatever its layout."""
+
+    def digest_of(name: str) -> Hashable | None:
+        array = graph.weights.get(name)
+        return None if array is None or array.dtype.kind == "O" else contents.digest(array)
+
+    return digest_of
+
+
+def _by_name(graph: Graph) -> dict[str, Node]:
+    return {node.operator.full_name: node for node in graph.nodes}
