@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msdump.iterations import IterationSet
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import Selector
-from msdump.watch.rules import WatchRule
+
+if TYPE_CHECKING:
+    from msdump.watch.rules import WatchRule
 
 
 class DeviceTarget(enum.StrEnum):
