@@ -28,7 +28,7 @@ def lines(advice: Advice, mine: str, seconds: float) -> Iterator[str]:
     yield from _errors(advice)
     if advice.kept is not None:
         yield _confirmation(advice)
-    yield f"{advice.runs:.0f} runs of the network, {seconds:.1f} s"
+    yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
 
 
 def _operators(advice: Advice) -> Iterator[str]:

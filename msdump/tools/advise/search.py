@@ -19,6 +19,9 @@ MOST_EXACT: Final = 16
 """Networks of up to so many operators that can be kept are searched exhaustively."""
 
 _ONE_STRETCH: Final = 40  # runs of the network that measuring without stretches may cost
+_PATIENCE: Final = 24
+"""Operators that cannot be dropped, one after the other, until no further one is tried."""
+
 _TRIES: Final = 48  # runs of the network, of all inputs, that are spent on dropping single operators
 
 Progress = Callable[[str], None]
@@ -116,7 +119,7 @@ class Search:
         count = len(self.runs.variants.graph.nodes)
         most = self.runs.spent + _TRIES * count * len(self.runs.examples)
         tried: set[int] = set()
-        while self.runs.spent < most:
+        while self.runs.spent < most and len(tried) < _PATIENCE:
             gone = set(self._sizes) - kept
             left = {position: roundings.added(position, gone) for position in kept - tried}
             if not left:

@@ -1,0 +1,152 @@
+"""``msdump diff --advise``: what it prints and writes, its exit codes, and that its files are taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import parser, save
+
+import msdump
+from msdump.cli import main
+
+MODEL = """<ir_version: 10, opset_import: ["" : 20]>
+net (float[N] x) => (float[N] y) <float k = {300.0}, float tiny = {0.001}>
+{ big = Mul(x, k) square = Mul(big, big) root = Sqrt(square) more = Div(root, k) y = Mul(more, tiny) }
+"""
+NAMES = ["first", "second", "third", "fourth", "last"]
+FILES = {
+    *("keep_dtype.cfg", "modify_mixlist.json", "ascend_config.json"),
+    *("onnxconverter_common.json", "data_dump_fragment.json"),
+}
+
+
+@pytest.fixture
+def advise(fresh, tmp_path, monkeypatch):
+    """Return a function that runs the command in a folder with a model and inputs."""
+    monkeypatch.chdir(tmp_path)
+    model = parser.parse_model(MODEL)
+    for node, name in zip(model.graph.node, NAMES, strict=True):
+        node.name = name
+    save(model, tmp_path / "net.onnx")
+    for name, scale in (("small", 0.5), ("large", 3.0), ("huge", 5.0)):
+        np.savez(tmp_path / f"{name}.npz", x=np.linspace(0.1, scale, 7, dtype=np.float32))
+    np.savez(tmp_path / "nan.npz", x=np.array([np.nan, 1], np.float32))
+
+    def run(bound, *arguments, mine="Ascend:force_fp16"):
+        command = ["diff", "net.onnx", "--mine", mine, "--advise", str(bound), *arguments]
+        return CliRunner().invoke(main, command)
+
+    return run
+
+
+def relative(result, golden):
+    """Return the relative distance of two arrays."""
+    return float(np.linalg.norm(result - golden) / np.linalg.norm(golden))
+
+
+def test_it_writes_files_that_msdump_takes(advise, tmp_path):
+    """The bound holds when a network runs with what was written, by name and by type."""
+    result = advise(1e-2, "--inputs", "large.npz", "--inputs", "huge.npz", "-o", "advice")
+
+    assert result.exit_code == 0, result.output
+    assert "keep 2 of them in float32:" in result.stdout
+    assert "huge.npz   y: error inf" in result.stdout
+    assert FILES == {path.name for path in Path("advice").iterdir()}
+    assert ["second", "third"] == Path("advice/keep_dtype.cfg").read_text().split()
+    blocked = json.loads(Path("advice/onnxconverter_common.json").read_text())
+    assert {"node_block_list": ["second", "third"], "keep_io_types": True} == blocked
+
+    x = np.load("huge.npz")["x"]
+    golden = msdump.load("net.onnx")(x)
+    fragment = json.loads(Path("advice/data_dump_fragment.json").read_text())["msdump"]
+    mindspore = json.loads(Path("advice/ascend_config.json").read_text())["ascend_config"]
+    msdump.set_context(device_target="Ascend", jit_level="O0")
+    for settings in (fragment, mindspore):
+        msdump.set_context(ascend_config=settings)
+        assert relative(msdump.load("net.onnx")(x), golden) <= 1e-2
+
+
+def test_bfloat16(advise):
+    """Operators that move to bfloat16 stand in a file of types, which msdump takes, too."""
+    result = advise(2e-2, "--to", "bfloat16", "--inputs", "huge.npz", "-o", "advice")
+
+    assert result.exit_code == 0, result.output
+    lines = Path("advice/customize_dtypes.cfg").read_text().splitlines()
+    assert "second::InputDtype:bfloat16,bfloat16,OutputDtype:bfloat16" in lines
+    fragment = json.loads(Path("advice/data_dump_fragment.json").read_text())["msdump"]
+    x = np.load("huge.npz")["x"]
+    golden = msdump.load("net.onnx")(x)
+    msdump.set_context(device_target="Ascend", jit_level="O0", ascend_config=fragment)
+    assert relative(msdump.load("net.onnx")(x), golden) <= 2e-2
+
+
+def test_a_file_that_is_held_back_confirms(advise):
+    """Without an overflow in the file that is looked at, the one that is held back refutes the empty set."""
+    result = advise(1e-2, "--inputs", "small.npz", "--inputs", "huge.npz")
+
+    assert result.exit_code == 0, result.output
+    assert "huge.npz   y" in result.stdout
+    assert "seed 1.1   y" in result.stdout
+    assert "confirmed: within 0.01" in result.stdout
+
+
+def test_nothing_to_keep(advise):
+    """A bound that holds already needs no set and writes no file."""
+    result = advise(0.5, "--inputs", "small.npz", "--seed", "0", "-o", "advice")
+    assert result.exit_code == 2  # as for diff without advice
+    result = advise(10.0, "--dim", "N=1", "-o", "advice")
+
+    assert result.exit_code == 0, result.output
+    assert "nothing needs to be kept" in result.stdout
+    assert not Path("advice").exists()
+
+
+def test_no_set_is_found(advise):
+    """Where even everything in the wider type is too far from the truth, that is said."""
+    result = advise(1e-5, "--to", "bfloat16", "--inputs", "huge.npz")
+
+    assert 1 == result.exit_code
+    assert "no set of operators kept in bfloat16 was found" in result.stdout
+    assert "the bound is smaller than the error that bfloat16 has itself" in result.stdout
+
+
+def test_a_bound_below_float32(advise):
+    """Against float64 the float32 operators have an error of their own."""
+    result = advise(1e-12, "--golden", "float64", "--inputs", "huge.npz")
+
+    assert 1 == result.exit_code
+    assert "the bound is smaller than the error that float32 has itself" in result.stdout
+
+
+REFUSED = {
+    "not finite": (["--inputs", "nan.npz"], {}, "on the golden side, output 'y' has NaN or infinity"),
+    "no device": ([], {"mine": "CPU"}, "--advise is about the emulated device; --mine CPU is none"),
+    "no narrow operator": ([], {"mine": "Ascend:force_fp32"}, "rounds no operator"),
+    "steps": (["--steps", "2"], {}, "it excludes --train and --steps"),
+    "bfloat16 already": (
+        ["--to", "bfloat16"],
+        {"mine": "Ascend:allow_fp32_to_bf16"},
+        "operators compute in bfloat16 already",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "others", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusals(advise, arguments, others, message):
+    """What cannot be advised about ends with 2 and says why."""
+    result = advise(0.01, *arguments, **others)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_options_without_advice(fresh):
+    """--to and --output mean nothing to a plain comparison."""
+    result = CliRunner().invoke(main, ["diff", "net.onnx", "--to", "bfloat16"])
+
+    assert result.exit_code == 2
+    assert "--to and --output belong to --advise" in result.stderr
