@@ -126,7 +126,7 @@ REFUSED = {
     "not finite": (["--inputs", "nan.npz"], {}, "on the golden side, output 'y' has NaN or infinity"),
     "no device": ([], {"mine": "CPU"}, "--advise is about the emulated device; --mine CPU is none"),
     "no narrow operator": ([], {"mine": "Ascend:force_fp32"}, "rounds no operator"),
-    "steps": (["--steps", "2"], {}, "it excludes --train and --steps"),
+    "steps": (["--steps", "2"], {}, "it excludes OTHER, --train and --steps"),
     "bfloat16 already": (
         ["--to", "bfloat16"],
         {"mine": "Ascend:allow_fp32_to_bf16"},
