@@ -14,9 +14,10 @@ from typing import Any, Final
 from pydantic.fields import FieldInfo
 
 from msdump import env
-from msdump.config import grammar, rules
+from msdump.config import grammar, rules, watch
 from msdump.config.models import BLOCKS, Allowed
 from msdump.statistics.table import STATISTICS
+from msdump.watch.conditions import CONDITIONS, Condition, Role
 
 _HEAD: Final = """\
 # Configuration
@@ -30,6 +31,20 @@ same models: `python -m msdump.config.reference docs/reference/config.md`.
 """
 
 _TEXTS: Final = "## Texts\n\n```text\n{grammar}\n```\n"
+
+_WATCH: Final = """\
+## Watch rules
+
+What `watch` holds, and a file for `msdump watch --rules`. A rule has a `condition`, its parameters, and keys
+that select tensors; what is not given selects nothing away. The names and parameters of MindSpore's debugger
+mean what they mean there.
+"""
+
+_CONDITIONS: Final = """\
+A limit is passed where what it limits is greater (`_gt`), at least (`_ge`) or less (`_lt`); each one that is
+passed is a hit, and `null` takes one away. Shares are in percent. Statistics decide where they suffice; what
+takes the elements and finds none is told.
+"""
 
 _CONSEQUENCES: Final[dict[Callable[..., Any], str]] = {
     rules.refuse: "error",
@@ -45,7 +60,10 @@ def reference_text() -> str:
     # the grammar stands in one place, the docstring of its parser; its first line is the module's own
     texts = _TEXTS.format(grammar=(grammar.__doc__ or "").partition("\n\n")[2].strip())
     return "\n".join(
-        (_HEAD, *(_block(name) for name in BLOCKS), texts, _statistics(), _rules(), _variables())
+        (
+            *(_HEAD, *(_block(name) for name in BLOCKS), texts),
+            *(_statistics(), _watch_rules(), _rules(), _variables()),
+        )
     )
 
 
@@ -60,7 +78,9 @@ def _field(field: FieldInfo) -> tuple[str, str, str]:
     """Return what a key takes, its default and its meaning."""
     allowed = next(note for note in field.metadata if isinstance(note, Allowed))
     takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
-    default = "required" if field.is_required() else f"`{json.dumps(field.get_default())}`"
+    default = (
+        "required" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
+    )
     return takes, default, " ".join((field.description or "").split())
 
 
@@ -76,6 +96,29 @@ def _statistics() -> str:
     )
     head = "## Statistics\n\nWhat `statistic_category` takes, and the columns of `statistic.csv`:\n"
     return f"{head}\n{table(('name', 'column', 'meaning', 'computed by'), rows)}"
+
+
+def _watch_rules() -> str:
+    keys = ((f"`{key}`", *_field(field)) for key, field in watch.RuleSettings.model_fields.items())
+    return "\n".join(
+        (
+            _WATCH,
+            table(("key", "takes", "default", "meaning"), keys),
+            _CONDITIONS,
+            table(
+                ("condition", "looks at", "hits where", "parameters"), map(_condition, CONDITIONS.values())
+            ),
+        )
+    )
+
+
+def _condition(condition: Condition) -> tuple[str, str, str, str]:
+    """Return a row: name, tensors, meaning, and the parameters with their defaults."""
+    names = (*condition.limits, *condition.settings)
+    fields = watch.models()[condition.name].model_fields
+    parameters = (f"`{name}` ({json.dumps(fields[name].get_default())})" for name in names)
+    tensors = {None: "every tensor", Role.LOSS: "the loss"}.get(condition.role, f"{condition.role}s")
+    return f"`{condition.name}`", tensors, condition.meaning, ", ".join(parameters)
 
 
 def _rules() -> str:

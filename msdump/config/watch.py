@@ -62,7 +62,7 @@ class RuleSettings(Section):
     io: Annotated[Literal["input", "output", "all"], Allowed("'input', 'output' or 'all'")] = "all"
     """Side of the operator."""
 
-    slot: Annotated[int, Field(ge=0), Allowed("a whole number from 0")] = 0
+    slot: Annotated[Annotated[int, Field(ge=0)] | None, Allowed("a whole number from 0")] = None
     """Index among the operator's inputs or outputs; without it all of them."""
 
     iterations: Annotated[str, Allowed("a text such as '0|5-8|100-120' or 'all'")] = "all"
@@ -305,7 +305,7 @@ def _target(
         values.scope,
         role,
         None if values.io == "all" else IO(values.io),
-        values.slot if "slot" in item else None,
+        values.slot,
         iterations,
     )
     return target if is_sound else None

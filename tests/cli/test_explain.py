@@ -101,6 +101,8 @@ REASONS = {
     Reason.USELESS: (USELESS, O0, {}, "FlashAttentionScore-op0", "output 2"),
     Reason.ABSENT: (CLIP, CPU, {}, "ClipByValue-op0", "input 1"),
     Reason.NO_OVERFLOW: ("mini", O0, {"op_debug_mode": 3}, CONV, "output 0"),
+    Reason.NO_HIT: ("mini", O0, {"msdump": {"watch": [{"condition": "tensor_overflow"}]}}, CONV, "output 0"),
+    Reason.NOT_RELEASED: ("mini", GPU, {"msdump": {"history": 2}}, CONV, "output 0"),
     Reason.NO_FAILURE: ("mini", O0, {"op_debug_mode": 4}, CONV, "input 0"),
     Reason.NO_TENSOR: ("sequences", CPU, {}, "SequenceConstruct_0", "output 0"),
     Reason.TEXT: ("strings", CPU, {}, "{text}", "input 0"),

@@ -47,10 +47,11 @@ class Missing:
         if not self._situation.is_configured:
             return None
         if iteration is not None:
-            return None if iteration in self._plan.when.iterations else Reason.ITERATION_NOT_ASKED
+            is_asked = iteration in self._plan.when.iterations
+            return self._watched if is_asked else Reason.ITERATION_NOT_ASKED
         if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
             return Reason.NO_OVERFLOW
-        return Reason.ITERATION_NOT_ASKED
+        return self._watched or Reason.ITERATION_NOT_ASKED
 
     def reason(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
         """Return the reason why a moment lacks the file of an input or output, None where it is unknown."""
@@ -63,6 +64,8 @@ class Missing:
     def _configured(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
         if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
             return Reason.OVERFLOW_LIMIT if self._is_limit_reached else Reason.NO_OVERFLOW
+        if self._watched is not None:
+            return self._watched
         if subject.table is None:
             return Reason.BRANCH_NOT_RUN if _has_no_directory(subject, moment) else None
         # A graph within a graph that left nothing at all did not run.
@@ -70,6 +73,14 @@ class Missing:
             return Reason.BRANCH_NOT_RUN
         # The dump itself does not show which: a file that would still have fitted cannot have been refused.
         return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
+
+    @property
+    def _watched(self) -> Reason | None:
+        """The reason for which a run that is watched leaves nothing, None for a run that is not."""
+        watch = self._plan.watch
+        if watch.history:
+            return Reason.NOT_RELEASED
+        return Reason.NO_HIT if watch.writes_hits_alone else None
 
     def _is_of_model(self, moment: DumpedIteration) -> bool:
         """Tell whether a moment may be of the model: other networks may have dumped into the same tree."""

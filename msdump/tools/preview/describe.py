@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from msdump.capture.writers.failures import EXCEPTIONS
-from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnWriteError, Tree, Trigger
+from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnHit, OnWriteError, Tree, Trigger, WatchPlan
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store.run_paths import exceptions, outline
@@ -116,6 +116,25 @@ def _writing(plan: DumpPlan) -> str:
     return f"asynchronous, at most {_size(plan.files.queue_bytes)} wait"
 
 
+def _watch(plan: DumpPlan) -> str:
+    watch = plan.watch
+    names = ", ".join(rule.name for rule in watch.rules)
+    parts = (
+        (f"rules {names}", watch.rules),
+        ("a hit only warns", watch.rules and watch.on_hit is OnHit.LOG),
+        ("only operators that hit are written", watch.writes_hits_alone),
+        ("a hit ends the run", watch.rules and watch.on_hit is OnHit.STOP),
+        (_history(watch), watch.history),
+    )
+    return "; ".join(words for words, is_said in parts if is_said)
+
+
+def _history(watch: WatchPlan) -> str:
+    steps = "step" if watch.history == 1 else f"{watch.history} steps"
+    causes = "a failure" if not watch.rules or watch.on_hit is OnHit.LOG else "a hit or a failure"
+    return f"the last {steps} are kept in at most {_size(watch.history_bytes)}, and written upon {causes}"
+
+
 def _limits(plan: DumpPlan) -> str:
     limits = (
         (f"at most {_size(plan.files.max_bytes)} of tensor files", plan.files.max_bytes),
@@ -154,5 +173,6 @@ _SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
     ("tensors", _tensors),
     ("statistics", _statistics),
     ("writing", _writing),
+    ("watch", _watch),
     ("also", _limits),
 )
