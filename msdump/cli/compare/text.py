@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -118,7 +119,8 @@ def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
     error = tensor.evidence.error
     if error is None:
         return "", "", ""
-    return f"{error.distance:.3g}", f"{error.largest:.3g}", f"{error.ulps:.3g}"
+    ulps = "" if math.isnan(error.ulps) else f"{error.ulps:.3g}"  # statistics tell none
+    return f"{error.distance:.3g}", f"{error.largest:.3g}", ulps
 
 
 def _whose(tensor: TensorResult) -> str:

@@ -117,7 +117,7 @@ class Judge:
                 if written is None or written.verdict in _NOT_COMPARED:
                     unknown = True
                 else:
-                    inputs[slot] = written
+                    inputs[slot] = replace(written, evidence=replace(written.evidence, slot=slot))
         return _Case(evidence, finding, [*inputs.values()], outputs, not unknown)
 
     def _verdict(self, case: _Case) -> _Reason:
