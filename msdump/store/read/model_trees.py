@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from msdump.store import names
 from msdump.store.layouts import CAPTURED_GRAPH, Key, PathKind
+from msdump.store.read.executions import GraphFacts
+from msdump.store.read.graphs import built
+from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing
@@ -31,15 +35,26 @@ class DumpedModel:
     model_id: int | None
     iterations: tuple[Iteration, ...] = field(repr=False)
 
+    @property
+    def operator_graph(self) -> OperatorGraph | None:
+        """Its operators, where GE's files of its compilation lie in the dump, else None."""
+        return next((each.operator_graph for each in self.iterations), None)
+
 
 def models(tree: TreeListing) -> tuple[DumpedModel, ...]:
     """Return the models of a dump by device, name and number; operators called alone come first."""
     iterations: dict[_Model, list[Iteration]] = {}
+
+    @cache
+    def graph_of(model: str) -> OperatorGraph | None:
+        return built.graph_of(model, tree.ignored)
+
     for key, path in tree.paths.items():
         is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
         if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
             model = (key.device, key.model or "", key.model_id)
-            iterations.setdefault(model, []).append(Iteration(key, path, _no_name))
+            graph = partial(graph_of, model[1])
+            iterations.setdefault(model, []).append(Iteration(key, path, _no_name, GraphFacts, graph))
     return _in_order(iterations)
 
 

@@ -13,7 +13,7 @@ from msdump.store import names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
 from msdump.store.read.executions import GraphFacts, Timeline
-from msdump.store.read.graphs import ir
+from msdump.store.read.graphs import ir, pb
 from msdump.store.read.graphs.operator_graph import OperatorGraph, connected
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
@@ -57,17 +57,23 @@ class Rank:
 
     @cached_property
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
-        """The graphs that have an .ir file, by number: operators in execution order, callers of bodies.
+        """The graphs that have a graph file, by number: operators in execution order, callers of bodies.
 
         Raises:
             DumpReadError: A graph file or a list of operators cannot be read.
         """
-        paths = ((number, self.graph_file(PathKind.IR, number)) for number in self.compiled_graphs)
+        graphs = ((number, self._read_graph(number)) for number in self.compiled_graphs)
         return connected(
-            replace(ir.read(path), number=number).in_order(self.execution_order(number))
-            for number, path in paths
-            if path is not None
+            replace(graph, number=number).in_order(self.execution_order(number))
+            for number, graph in graphs
+            if graph is not None
         )
+
+    def _read_graph(self, number: int) -> OperatorGraph | None:
+        text, message = (self.graph_file(kind, number) for kind in (PathKind.IR, PathKind.PB))
+        if text is not None:
+            return ir.read(text)
+        return None if message is None else pb.read(message)
 
     @cached_property
     def listed_graphs(self) -> frozenset[int]:

@@ -47,7 +47,19 @@ def read(path: str) -> OperatorGraph:
     Raises:
         DumpReadError: The file cannot be read, or there is no graph in it.
     """
-    program = ir_statements.read(path)
+    return graph_of(ir_statements.read(path), path)
+
+
+def graph_of(program: IrProgram, path: str) -> OperatorGraph:
+    """Return the graph that a program describes.
+
+    Args:
+        program: The program.
+        path: Its file, for messages.
+
+    Raises:
+        DumpReadError: There is no graph in it.
+    """
     if not (program.statements or program.parameters or program.returned):
         raise DumpReadError(path, "no graph in it: neither parameters nor statements")
     sources = _Sources(program)

@@ -174,10 +174,7 @@ def _add_line(statement: IrStatement, line: str) -> None:
     """Add what a line below a statement tells of it."""
     words = line.lstrip()
     if words.startswith("# In file"):
-        match = _SOURCE.match(line)
-        if match is not None:
-            number = int(match["line"] or match["number"])
-            statement.source.append(SourceLine(match["file"], number, match["code"].strip()))
+        statement.source += source_lines(line)
     elif words.startswith(": (<"):
         # the first such line is the host's; the one below it tells formats of the device
         if not statement.outputs and _ARROW in words:
@@ -190,3 +187,11 @@ def _add_line(statement: IrStatement, line: str) -> None:
     elif "ull" in words:
         name = _FULL_NAME.search(line)
         statement.full_name = statement.full_name if name is None else name["name"]
+
+
+def source_lines(line: str) -> tuple[SourceLine, ...]:
+    """Return the source line that a line of a graph file tells; none where it tells another thing."""
+    match = _SOURCE.match(line)
+    if match is None:
+        return ()
+    return (SourceLine(match["file"], int(match["line"] or match["number"]), match["code"].strip()),)

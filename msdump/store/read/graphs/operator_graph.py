@@ -136,6 +136,7 @@ class OperatorGraph:
         number: Number of the graph in its dump.
         caller: Full name of the control flow operator whose branch or body it is, "" for a main graph.
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
+        name: Its name, "" where the file has none of its own for it.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -145,6 +146,7 @@ class OperatorGraph:
     number: int = 0
     caller: str = ""
     branch: str = ""
+    name: str = ""
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
         """Return the graph with its operators in the order of execution; those that it lacks come last.

@@ -1,0 +1,207 @@
+"""Operator graphs from GE's graph files: ``ge_proto_*.txt``, and the JSON that atc makes of a model.
+
+    graph { name: "net"  op { name: "conv1"  type: "Conv2D"  input: "x:0"  input: "w:0"  output_desc {...} } }
+
+Branches and bodies of loops are graphs of their own, which the control flow operator names. What the compiler
+added (``TransData``, ``Cast``) is an operator, too: it runs and is dumped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from msdump import dtypes
+from msdump.encode import dump_enums, ge_names
+from msdump.errors import DumpReadError, FormatError
+from msdump.store.read import texts
+from msdump.store.read.graphs.operator_graph import (
+    ABSENT,
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+    connected,
+)
+
+_FIELD: Final = re.compile(r"\s*(?P<name>\w+)\s*(?:(?P<open>\{)|:\s*(?P<value>.*?))\s*$")
+_ESCAPED: Final = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_LETTERS: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_WEIGHTS: Final = frozenset({"Const", "Constant", "Variable"})
+_CONTROL: Final = "-1"  # number of an output that only orders two operators
+_JSON: Final = ".json"
+
+Message = Mapping[str, Sequence[Any]]
+"""Fields by name, each with all of its values."""
+
+
+def read(path: str) -> dict[int, OperatorGraph]:
+    """Return the graphs of a file by their place in it, the main one first.
+
+    Raises:
+        DumpReadError: The file cannot be read, or there is no graph in it.
+    """
+    message = _of_json(texts.read_json(path)) if Path(path).suffix == _JSON else _of_text(path)
+    graphs = message.get("graph", ())
+    if not graphs or not all(isinstance(graph, dict) for graph in graphs):
+        raise DumpReadError(path, "no graph of GE in it")
+    numbers = {_text(graph, "name"): number for number, graph in enumerate(graphs)}
+    try:
+        return connected(_graph(graph, number, numbers) for number, graph in enumerate(graphs))
+    except (AttributeError, TypeError, ValueError) as error:  # a text or a number stands for a message
+        raise DumpReadError(path, f"no graph as GE writes it: {error}") from error
+
+
+def read_whole(path: str) -> OperatorGraph:
+    """Return the operators of a file as one graph: those of branches and bodies are dumped beside the others.
+
+    Raises:
+        DumpReadError: The file cannot be read, or there is no graph in it.
+    """
+    main, *bodies = read(path).values()
+    for body in bodies:
+        main = replace(
+            main,
+            operators={**main.operators, **body.operators},
+            inputs={**body.inputs, **main.inputs},
+            weights={**body.weights, **main.weights},
+        )
+    return main
+
+
+def _of_json(value: Any) -> Any:
+    """Return a message with lists for all fields, which JSON has for those alone that repeat."""
+    if not isinstance(value, dict):
+        return value
+    items = ((name, each if isinstance(each, list) else [each]) for name, each in value.items())
+    return {name: [_of_json(each) for each in values] for name, values in items}
+
+
+def _of_text(path: str) -> Message:
+    """Return the message of protobuf's text form, one field or bracket in a line."""
+    top: dict[str, list[Any]] = {}
+    open_messages = [top]
+    for line in texts.read_lines(path):
+        field = _FIELD.match(line)
+        if field is None:
+            if line.strip() == "}" and len(open_messages) > 1:
+                open_messages.pop()
+            continue
+        inner: dict[str, list[Any]] = {}
+        open_messages[-1].setdefault(field["name"], []).append(
+            inner if field["open"] else _value(field["value"])
+        )
+        if field["open"]:
+            open_messages.append(inner)
+    return top
+
+
+def _value(text: str) -> str:
+    if not text.startswith('"'):
+        return text
+    return _ESCAPED.sub(_unescaped, text[1:-1].encode()).decode(errors="replace")
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return bytes([int(code, 8) & 0xFF]) if code[:1].isdigit() else _LETTERS.get(code, code)
+
+
+def _graph(graph: Message, number: int, numbers: Mapping[str, int]) -> OperatorGraph:
+    ops = [op for op in graph.get("op", ()) if isinstance(op, dict)]
+    kinds = {_text(op, "name"): _kind(_text(op, "type")) for op in ops}
+    operators: dict[str, GraphOperator] = {}
+    parameters: dict[str, ValueForm] = {}
+    outputs: tuple[ValueSource, ...] = ()
+    for op in ops:
+        name = _text(op, "name")
+        forms = tuple(_form(each) for each in op.get("output_desc", ()))
+        sources = tuple(_sources(op, kinds))
+        if _text(op, "type") == ge_names.NET_OUTPUT:
+            outputs = sources
+        elif kinds[name] is SourceKind.OPERATOR:
+            operators[name] = GraphOperator(
+                name,
+                _text(op, "type"),
+                sources,
+                forms,
+                onnx_names=_originals(op, name),
+                bodies={
+                    str(place): numbers[body]
+                    for place, body in enumerate(op.get("subgraph_name", ()))
+                    if body in numbers
+                },
+            )
+        else:
+            parameters[name] = forms[0] if forms else ValueForm()
+    of_kind = {
+        kind: {name: form for name, form in parameters.items() if kinds[name] is kind}
+        for kind in (SourceKind.INPUT, SourceKind.WEIGHT)
+    }
+    return OperatorGraph(
+        operators,
+        of_kind[SourceKind.INPUT],
+        of_kind[SourceKind.WEIGHT],
+        outputs,
+        number,
+        name=_text(graph, "name"),
+    )
+
+
+def _kind(op_type: str) -> SourceKind:
+    if op_type == ge_names.DATA:
+        return SourceKind.INPUT
+    return SourceKind.WEIGHT if op_type in _WEIGHTS else SourceKind.OPERATOR
+
+
+def _sources(op: Message, kinds: Mapping[str, SourceKind]) -> Iterator[ValueSource]:
+    for text in op.get("input", ()):
+        name, _, slot = str(text).rpartition(":")
+        if slot != _CONTROL:
+            kind = kinds.get(name)
+            is_known = kind is not None and slot.isdecimal()
+            yield ValueSource(kind, name, int(slot)) if is_known and kind else ABSENT
+
+
+def _originals(op: Message, name: str) -> tuple[str, ...]:
+    """Return the operators of the original network; without the attribute it is the one of the same name."""
+    for attribute in op.get("attr", ()):
+        if _text(attribute, "key") == ge_names.ORIGINAL_NAMES:
+            return tuple(str(text) for value in _values(attribute) for text in value.get("s", ()))
+    return (name,)
+
+
+def _values(attribute: Message) -> Iterable[Message]:
+    """Yield the value of an attribute, and the list in it."""
+    for value in attribute.get("value", ()):
+        yield value
+        yield from value.get("list", ())
+
+
+def _form(described: Message) -> ValueForm:
+    """Return element type and host shape of an output, or the device's shape where the host's is not told."""
+    try:
+        dtype = dtypes.from_dump(_DUMP_TYPES[_text(described, "dtype")]).title.lower()
+    except (FormatError, KeyError):
+        dtype = ""
+    for attribute in described.get("attr", ()):
+        if _text(attribute, "key") == ge_names.HOST_SHAPE:
+            return ValueForm(
+                dtype, tuple(int(size) for value in _values(attribute) for size in value.get("i", ()))
+            )
+    sizes = (size for shape in described.get("shape", ()) for size in shape.get("dim", ()))
+    return ValueForm(dtype, tuple(map(int, sizes)))
+
+
+def _text(message: Message, name: str) -> str:
+    values = message.get(name, ())
+    return str(values[0]) if values else ""
+
+
+_DUMP_TYPES: Final = {
+    dump_enums.data_type_name(row.dump): row.dump for row in dtypes.DTYPES if row.dump is not None
+}
