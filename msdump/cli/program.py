@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "diff": "Run two variants of a model in lockstep, and name the operators whose fault it is.",
     "extract": "Write one operator of a dump as a model, its tensors, and a script that runs it.",
     "show": "Print the tree of a dump, and a tensor of it.",
+    "baseline": "Keep the statistics of a dump, for later ones to be compared with.",
     "trend": "Print a statistic of a tensor over the iterations of a dump.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "watch": "Check watch rules on the tensors of a dump.",

@@ -159,6 +159,7 @@ def _compare(comparison: DumpComparison, pair: FolderPair) -> None:
     folder = comparison.add(pair)
     for side in (folder.dumped, folder.golden):
         messages.tell_execution(side.path, side.execution, side.executions)
+        statistics.tell_contradictions(side.path, side.execution)
     with messages.bar("operators", len(folder.matched.executions)) as advance:
         for _ in comparison.measure(folder):
             advance()

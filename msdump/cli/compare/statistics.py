@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from msdump.cli import messages
@@ -9,7 +11,9 @@ from msdump.cli.compare import outcome
 from msdump.cli.compare.listing import View
 from msdump.cli.program import REFUSED
 from msdump.statistics.table import STATISTICS
+from msdump.store.layouts import STATISTICS as TABLE
 from msdump.tools.compare.measured import pairs
+from msdump.tools.compare.measured.contradictions import contradictions
 from msdump.tools.compare.measured.findings import RowJudge, RowLimits
 from msdump.tools.compare.pairing import dump_folders
 from msdump.tools.compare.verdict.surroundings import SurroundedDump
@@ -41,6 +45,18 @@ limits_option = click.option(
     help="Largest relative difference of a statistic, max=0.001; of a count the share of elements, md5=0.",
 )
 """The option of the limits of statistics."""
+
+
+def tell_contradictions(path: str, execution: int) -> None:
+    """Warn of rows of a directory that do not measure the tensors beside them; the tensors decide."""
+    if not os.path.isfile(f"{path}/{TABLE}"):
+        return
+    told = list(contradictions(path, execution))
+    if told:
+        more = f", and so for {len(told) - 1} more" if len(told) > 1 else ""
+        messages.say(
+            f"warning: {path}/{TABLE} contradicts the tensors beside it, which are compared: {told[0]}{more}"
+        )
 
 
 def run(

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from msdump.cli.documents.baseline import BaselineDocument
 from msdump.cli.documents.check import CheckDocument
 from msdump.cli.documents.compare import CompareDocument
 from msdump.cli.documents.convert import ConvertDocument
@@ -23,6 +24,7 @@ from msdump.cli.documents.trend import TrendDocument
 from msdump.cli.documents.watch import WatchDocument
 
 DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
+    "baseline": BaselineDocument,
     "check": CheckDocument,
     "compare": CompareDocument,
     "convert": ConvertDocument,

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msdump.encode import statistic_csv
 from msdump.statistics.table import BY_CATEGORY, Nature
 from msdump.store.read.cells import Cell
 from msdump.tools.compare.measured.rows import StatisticRow
@@ -187,5 +188,5 @@ def _worst(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> str:
 
 
 def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
-    dumped, golden = shared[category]
+    dumped, golden = map(statistic_csv.text, shared[category])
     return f"{BY_CATEGORY[category].title} {dumped} beside {golden}"

@@ -42,20 +42,28 @@ def read(dumped: str, golden: str, executions: tuple[int | None, int | None]) ->
     """
     mine, theirs = rows.read(dumped, executions[0]), rows.read(golden, executions[1])
     if mine.rows and not theirs.rows:
-        measured = _measured_like(mine, golden, executions[1])
+        measured = measured_like(mine, golden, executions[1])
         faults = measured.unreadable.items()
         messages = tuple(f"{name} {io} {slot}: {fault}" for (name, io, slot, _), fault in faults)
         return RowPair(mine, measured.side, {}, messages)
     if theirs.rows and not mine.rows:
-        measured = _measured_like(theirs, dumped, executions[0])
+        measured = measured_like(theirs, dumped, executions[0])
         return RowPair(measured.side, theirs, measured.unreadable)
     return RowPair(mine, theirs, {})
 
 
-def _measured_like(side: RowSide, path: str, execution: int | None) -> MeasuredSide:
-    """Return the statistics of tensors, computed as those of the other side seem to have been.
+def measured_like(side: RowSide, path: str, execution: int | None) -> MeasuredSide:
+    """Return the statistics of tensors, computed as the rows seem to have been.
 
     No file of a dump tells whether a device computed them (``stat_calc_mode``), which rounds sums otherwise.
+
+    Args:
+        side: The rows.
+        path: Directory of the tensors.
+        execution: Number of the execution, None: the last one that is whole.
+
+    Raises:
+        DumpReadError: The directory cannot be read, or there was no such execution.
     """
     hosted = tensors.measure(path, execution, StatisticSpec(side.categories), side.rows)
     sums = StatisticSpec(tuple(category for category in SUMS if category in side.categories))

@@ -198,3 +198,36 @@ def test_csv_files_of_acl(tmp_path):
     assert (1, ["a1"]) == (code, document["accused"])
     (output,) = document["operators"][1]["outputs"]
     assert ("float32", [2, 3], "Max Value 6 beside 6.5") == (output["dtype"], output["shape"], output["note"])
+
+
+def test_rows_that_contradict_their_tensor(tmp_path, dump):
+    """Of a dump with both the tensors are compared; a row that another number slipped into is told."""
+    mine, golden = dump("mine", "full"), dump("golden", "full")
+    arguments = ["compare", str(mine), str(golden), "-out", str(tmp_path / "out")]
+    assert "contradicts" not in CliRunner().invoke(main, arguments).stderr
+
+    (table,) = mine.rglob("statistic.csv")
+    lines = table.read_text().splitlines()
+    table.chmod(0o600)
+    table.write_text("\n".join([lines[0], lines[1].replace(",1,", ",2,", 1), *lines[2:]]) + "\n")
+    number = next(number for number, line in enumerate(lines) if line.startswith("ReLU") and "output" in line)
+    cells = lines[number].split(",")
+    cells[-6] = "99"  # the smallest
+    table.write_text("\n".join([*lines[:number], ",".join(cells), *lines[number + 1 :]]) + "\n")
+    done = CliRunner().invoke(main, arguments)
+
+    assert 0 == done.exit_code
+    assert f"{table} contradicts the tensors beside it, which are compared: " in done.stderr
+    assert "ReLU-op0 output 0: Min Value 99 beside 0" in done.stderr
+
+
+@pytest.mark.parametrize("precision", ["high", "low"])
+def test_statistics_of_a_device_contradict_nothing(tmp_path, dump, precision):
+    """Rows that a device computed are measured as it did."""
+    onnx.save(HALVES, tmp_path / "m.onnx")
+    sums = ["max", "min", "avg", "l2norm"]
+    mine = dump("mine", "full", tmp_path / "m.onnx", mode="device", precision=precision, categories=sums)
+
+    done = CliRunner().invoke(main, ["compare", str(mine), str(mine), "-out", str(tmp_path / "out")])
+
+    assert (0, False) == (done.exit_code, "contradicts" in done.stderr)

@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 
 from msdump import env
-from msdump.cli import explain_text, messages, options
+from msdump.cli import messages, options
+from msdump.cli.explain import text as explain_text
 from msdump.cli.program import FAILED
 from msdump.config import mindspore as config_reader
 from msdump.config import source

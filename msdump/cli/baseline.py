@@ -1,0 +1,60 @@
+"""``msdump baseline``: keeps the statistics of a dump, for later ones to be compared with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from msdump.cli import messages
+from msdump.cli.counts import plural
+from msdump.cli.documents import output as documents
+from msdump.cli.program import FAILED
+from msdump.tools import baseline as tool
+from msdump.tools import trend
+
+_DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
+
+
+@click.command(name="baseline")
+@click.argument("dump", type=click.Path())
+@click.option(
+    "-out",
+    "--output",
+    required=True,
+    type=click.Path(),
+    help="Directory of the baseline; new, or empty.",
+)
+@click.option(
+    "--stat",
+    "statistics",
+    default=_DEFAULT,
+    show_default=True,
+    metavar="NAME,...",
+    help="Statistics of tensors, by their names in statistic_category; also md5.",
+)
+@documents.option
+@messages.verbose
+def command(*, dump: str, output: str, statistics: str) -> None:
+    """Keep the statistics of DUMP as a baseline, which msdump compare takes for a dump.
+
+    Rows of statistic.csv are taken over; a dump of tensors is measured. The baseline is a tree
+    of statistic.csv files, small enough for a repository. Exit codes: 0 done, 1 a tensor cannot
+    be read and is left out, 2 something given is wrong, 130 interrupted.
+    """
+    categories = [_DIGESTS.get(name.strip()) or trend.category(name) for name in statistics.split(",")]
+    baseline = tool.write(dump, output, categories)
+    for fault in baseline.unreadable:
+        messages.say(f"error: {fault}")
+    if documents.wanted():
+        from msdump.cli.documents.baseline import document
+
+        documents.put(document(baseline))
+    else:
+        print(f"kept      {plural(baseline.rows, 'tensor')} of {plural(baseline.directories, 'folder')}")
+        print(f"into      {baseline.path}")
+    if baseline.unreadable:
+        click.get_current_context().exit(FAILED)
+
+
+_DIGESTS: Final = {"md5": "md5", "sha1": "sha1"}

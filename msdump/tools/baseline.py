@@ -1,0 +1,105 @@
+"""A baseline: the statistics of a dump alone, which a later dump is compared with.
+
+It is a tree of ``statistic.csv`` files: what reads dumps reads it, and a version control keeps it as text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msdump import dtypes
+from msdump.encode import statistic_csv
+from msdump.errors import FormatError, ToolError
+from msdump.plan import StatisticSpec
+from msdump.statistics.table import BY_CATEGORY
+from msdump.store.layouts import STATISTICS as TABLE
+from msdump.tools import reports
+from msdump.tools.compare.measured import rows, tensors
+from msdump.tools.compare.measured.rows import Place, StatisticRow
+from msdump.tools.compare.pairing import dump_folders
+from msdump.tools.return_codes import ReturnCode
+
+
+@dataclass(slots=True)
+class Baseline:
+    """What a baseline consists of.
+
+    Attributes:
+        path: Its directory.
+        directories: Number of directories with statistics in it.
+        rows: Number of tensors that were measured.
+        unreadable: Messages about tensors whose file cannot be read.
+    """
+
+    path: str
+    directories: int = 0
+    rows: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+
+def write(root: str, folder: str, categories: Sequence[str]) -> Baseline:
+    """Write the statistics of a dump: rows where it has them, else what its tensors measure.
+
+    Args:
+        root: The dump.
+        folder: Directory of the baseline; it must not hold anything.
+        categories: The statistics to measure; rows keep those that they have.
+
+    Raises:
+        ToolError: The dump has nothing to measure, or the directory cannot be written to.
+        DumpReadError: The dump cannot be read.
+    """
+    if os.path.isdir(folder) and os.listdir(folder):  # noqa: PTH208
+        raise ToolError(ReturnCode.PATH, f"{folder}: holds files already; remove them first")
+    baseline = Baseline(folder)
+    for label, path in dump_folders.labelled(root).items():
+        measured = dict(rows.read(path).rows)
+        if not measured:
+            side = tensors.measure(path, None, StatisticSpec(tuple(categories)))
+            baseline.unreadable += _told(path, side.unreadable)
+            measured = {place: row for place, row in side.side.rows.items() if row.cells}
+        if measured:
+            reports.write(os.path.join(folder, label), TABLE, _lines(measured.values()))  # noqa: PTH118
+            baseline.directories += 1
+            baseline.rows += len(measured)
+    if not baseline.rows:
+        raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
+    return baseline
+
+
+def _told(path: str, unreadable: dict[Place, str]) -> Iterator[str]:
+    for (name, side, slot, _), fault in unreadable.items():
+        yield f"{path}: {name} {side} {slot}: {fault}"
+
+
+def _lines(measured: Iterable[StatisticRow]) -> Iterator[str]:
+    """Yield the table of rows; a statistic that a row lacks is ``null``."""
+    each = list(measured)
+    categories = [name for name in BY_CATEGORY if any(name in row.cells for row in each)]
+    yield statistic_csv.header(BY_CATEGORY[name].title for name in categories).decode()
+    for row in sorted(each, key=lambda row: row.time):
+        line = io.StringIO()
+        shape = f"({','.join(map(str, row.shape or ()))})"
+        fields = (*_identity(row), _size(row), row.dtype, shape)
+        texts = (statistic_csv.text(row.cells.get(name)) for name in categories)
+        csv.writer(line, lineterminator="\n").writerow((*fields, *texts))
+        yield line.getvalue()
+
+
+def _identity(row: StatisticRow) -> tuple[object, ...]:
+    name, side, slot, _ = row.place
+    return (row.op_type, name, 0, 0, row.time, side, slot)
+
+
+def _size(row: StatisticRow) -> int:
+    """Return the bytes of a tensor, 0 where its type is not known."""
+    try:
+        dtype = dtypes.from_name(row.dtype)
+    except FormatError:
+        return 0
+    return -(-math.prod(row.shape or ()) * dtype.numpy.itemsize // dtype.per_byte)

@@ -1,0 +1,87 @@
+"""``msdump baseline``: the statistics of a dump, kept for later dumps to be compared with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+
+START = 1795219089580885
+HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
+NAME = "rank_0/Net/0/{}/Add.{}.0.0.{}.output.0.DefaultFormat.float32.npy"
+
+
+def call(*arguments):
+    """Call the program; return the exit code, standard output and standard error."""
+    done = CliRunner().invoke(main, [*map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Return a dump of two iterations of two operators."""
+    for iteration in (0, 3):
+        for number in (0, 1):
+            path = tmp_path / "dump" / NAME.format(iteration, f"a{number}", START + number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, np.float32([iteration, number, np.nan if number else 0.1]))
+    return tmp_path / "dump"
+
+
+def test_a_dump_is_compared_with_its_baseline(tmp_path, dump):
+    """The dump itself equals its baseline; another number in it differs; digests are kept where asked for."""
+    code, out, _ = call("baseline", dump, "-out", tmp_path / "base", "--stat", "max,nan,md5")
+    assert (0, "kept      4 tensors of 2 folders\n") == (code, out[: out.index("into")])
+    table = (tmp_path / "base/rank_0/Net/0/3/statistic.csv").read_text().splitlines()
+    assert [
+        f"{HEAD},Max Value,NaN Count,MD5",
+        f"Add,a0,0,0,{START},output,0,12,float32,(3),3,0,{table[1].rpartition(',')[2]}",
+    ] == table[:2]
+
+    compare = ("compare", dump, tmp_path / "base", "-out", tmp_path / "out")
+    assert 0 == call(*compare)[0]
+    np.save(dump / NAME.format(3, "a1", START + 1), np.float32([3, 1, 5]))
+    code, out, _ = call(*compare)
+    assert (1, True) == (code, "first     a1 (Add), operator 2 of 2 in rank_0/Net/0/3" in out)
+
+
+def test_rows_are_taken_over(tmp_path, dump):
+    """A dump of statistics keeps those that it has, in its own digits: a baseline of a baseline is it."""
+    call("baseline", dump, "-out", tmp_path / "one", "--stat", "max,l2norm")
+    call("baseline", tmp_path / "one", "-out", tmp_path / "two", "--stat", "min")
+
+    first, second = (
+        sorted((path.relative_to(root), path.read_text()) for path in root.rglob("*.csv"))
+        for root in (tmp_path / "one", tmp_path / "two")
+    )
+    assert first == second
+
+
+def test_tensors_that_cannot_be_read(tmp_path, dump):
+    """A torn tensor is told and left out, the exit code is 1."""
+    path = dump / NAME.format(0, "a0", START)
+    path.write_bytes(path.read_bytes()[:-2])
+
+    code, out, _ = call("baseline", dump, "-out", tmp_path / "base", "--json")
+
+    document = json.loads(out)
+    assert (1, 3, 1) == (code, document["tensors"], len(document["unreadable"]))
+
+
+def test_what_is_wrong(tmp_path, dump):
+    """A directory that holds files, a dump without tensors and an unknown statistic are refused."""
+    assert "holds files already" in call("baseline", dump, "-out", dump)[2]
+    assert (
+        "no statistic 'maxx' (did you mean 'max'?)"
+        in call(*("baseline", dump, "-out", tmp_path / "base", "--stat", "maxx"))[2]
+    )
+    shutil.rmtree(dump)
+    dump.mkdir()
+    code, _, error = call("baseline", dump, "-out", tmp_path / "base")
+    assert (2, True) == (code, "no dump files in it" in error)
+    assert not (tmp_path / "base").exists()
