@@ -135,25 +135,26 @@ class Reexecution:
         suspects = [position for position, each in enumerate(reruns) if each.is_suspect]
         if self.mine is None:
             self.mine = self._arithmetic(reruns, suspects)
+        if self.mine == self.golden:
+            self.mine = self._rounding(reruns)
         for position in suspects:
             reruns[position] = self._judged(position, reruns[position])
         for position, rerun in enumerate(reruns):
             if rerun.is_miswired:
-                reruns[position] = self._rewired(position, rerun)
+                reruns[position] = self._rewired(position, rerun, self.mine)
         self.reruns = reruns
         return reruns
 
-    def _rewired(self, position: int, rerun: Rerun) -> Rerun:
-        """Return what is left of wrong inputs, now that it is known to which types a device rounds them."""
-        assert self.mine is not None
-        text = wiring.fault(self.values, position, self.mine)
-        weights = wiring.wrong_weights(self.values, position, self.mine)
+    def _rewired(self, position: int, rerun: Rerun, mine: Arithmetic) -> Rerun:
+        """Return what is left of wrong inputs where an arithmetic tells to which types they were rounded."""
+        text = wiring.fault(self.values, position, mine)
+        weights = wiring.wrong_weights(self.values, position, mine)
         if text.endswith(wiring.SWAPPED):
-            again = self._again(position, self.mine, as_written=True)
+            again = self._again(position, mine, as_written=True)
             if again and all(
                 _is_near(error) for _, error in again
             ):  # the order of its inputs does not matter
-                own = tuple(OwnError(each.place, error, 0.0, True, str(self.mine)) for each, error in again)
+                own = tuple(OwnError(each.place, error, 0.0, True, str(mine)) for each, error in again)
                 return replace(rerun, own=own, wiring="", weights=weights)
         return replace(rerun, wiring=text, weights=weights)
 
@@ -225,11 +226,7 @@ class Reexecution:
         """Return the arithmetic that explains most of the network: all that it changes, or else golden's."""
         best, most = self.golden, _MOST
         for arithmetic in candidates():
-            concerned = [
-                position
-                for position, (rerun, site) in enumerate(zip(reruns, self.values.sites, strict=True))
-                if rerun.own and site is not None and arithmetic.differs(site.node, self.golden)
-            ]
+            concerned = self._concerned(reruns, arithmetic)
             wrong = sorted({*concerned} & {*suspects})
             if len(wrong) <= _MOST * len(concerned):
                 continue
@@ -241,6 +238,33 @@ class Reexecution:
             if explained == len(sample):  # no other one explains more
                 break
         return best
+
+    def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
+        """Return the arithmetic that explains most of the inputs which are not what their producers wrote.
+
+        Where all inputs were dumped as rounded, the results alone do not tell.
+        """
+        miswired = {position for position, rerun in enumerate(reruns) if rerun.is_miswired}
+        for arithmetic in candidates():
+            concerned = self._concerned(reruns, arithmetic)
+            wrong = sorted(miswired & {*concerned})
+            if len(wrong) <= _MOST * len(concerned):
+                continue
+            sample = wrong[:: max(1, len(wrong) // _SAMPLE)]
+            left = sum(
+                self._rewired(position, reruns[position], arithmetic).is_miswired for position in sample
+            )
+            if left <= (1 - _MOST) * len(sample):
+                return arithmetic
+        return self.golden
+
+    def _concerned(self, reruns: Sequence[Rerun], arithmetic: Arithmetic) -> list[int]:
+        """Return the operators that ran again and compute otherwise in an arithmetic than in golden's."""
+        return [
+            position
+            for position, (rerun, site) in enumerate(zip(reruns, self.values.sites, strict=True))
+            if rerun.own and site is not None and arithmetic.differs(site.node, self.golden)
+        ]
 
     def _explains(self, position: int, arithmetic: Arithmetic) -> bool:
         again = self._again(position, arithmetic)

@@ -12,12 +12,13 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, MsdumpError
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.emulation import HALVES
 from msdump.graph.order import reads
 from msdump.record import IO
 from msdump.store import names
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
 from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
-from msdump.tools.rerun.elements import in_type
+from msdump.tools.rerun.elements import in_type, is_rounded, is_same
 
 INPUTS: Final = frozenset({names.PARAMETER, "Data"})
 """Types of what files show as operators and what are the inputs and weights of a graph."""
@@ -145,23 +146,38 @@ class DumpedValues:
             tensor = operator.tensors.get((IO.INPUT, slot))
             if value == name and tensor is not None and node.inputs_after_run[slot] == name:
                 return self.array(graph, name, tensor, operator, node)
-        holder = self.holder(graph, name, position)
+        if name in graph.weights:
+            variable = self._variable(graph, name, operator)
+            if variable is not None:
+                return variable
+        holder = None if name in graph.weights else self.holder(graph, name, position)
         if holder is not None:
-            return self.array(graph, name, holder.tensor, self.operators[holder.operator], holder.node)
-        if name in graph.weights and operator.iteration == 0:
-            return np.asarray(graph.weights[name])  # a variable that nobody has written yet
+            return self._held(graph, name, holder)
+        raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+
+    def _variable(self, graph: Graph, name: str, operator: RerunOperator) -> np.ndarray | None:
+        """Return the value with which a run began of what training changes; None where it is not known.
+
+        Its readers may show it rounded. So what the run before wrote counts first, then what the model begins
+        with, unless a reader shows something else.
+        """
         trained = self._before.trained(graph, name) if self._before is not None else None
         if trained is not None:
             return trained
-        raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+        shown = [self._held(graph, name, each) for each in self._read.get(self._key(graph, name), ())[:1]]
+        initial = np.asarray(graph.weights[name])
+        if operator.iteration == 0 and all(_may_be_rounded(array, initial) for array in shown):
+            return initial
+        return shown[0] if shown else None
+
+    def _held(self, graph: Graph, name: str, holder: Holder) -> np.ndarray:
+        return self.array(graph, name, holder.tensor, self.operators[holder.operator], holder.node)
 
     def trained(self, graph: Graph, name: str) -> np.ndarray | None:
         """Return the value that a variable has after the run, None where no file holds it."""
         main = self._model.graph
         holder = self.written(main, main.bindings.get(name, ""), len(self.operators))
-        if holder is None:
-            return None
-        return self.array(graph, name, holder.tensor, self.operators[holder.operator], holder.node)
+        return None if holder is None else self._held(graph, name, holder)
 
     def array(
         self,
@@ -192,6 +208,12 @@ class DumpedValues:
                 raise FormatError(f"{value!r} has shape {array.shape}, by the model {declared.shape}")
             array = array.reshape(declared.shape)  # type: ignore[arg-type]
         return in_declared_type(array, declared.dtype)
+
+
+def _may_be_rounded(array: np.ndarray, weight: np.ndarray) -> bool:
+    """Tell whether a tensor holds a weight, as it is or rounded to one of the smaller types."""
+    held = dtypes.from_numpy(array.dtype)
+    return is_same(array, weight, held) or any(is_rounded(array, weight, half) for half in HALVES)
 
 
 def in_declared_type(array: np.ndarray, declared: dtypes.DType | None) -> np.ndarray:

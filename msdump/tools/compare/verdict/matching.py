@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msdump.device.transfers import PREFIX
 from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.store import names, operator_names
@@ -258,7 +259,7 @@ def _with_replacements(
     unmatched = {
         position
         for position, each in enumerate(executions)
-        if not each.counterparts and each.name not in golden_names
+        if not each.counterparts and each.name not in golden_names and not _is_inserted(each)
     }
     unused_golden = {
         position
@@ -271,6 +272,11 @@ def _with_replacements(
         counterparts = {(io, slot): (file, io, slot) for file, io, slot in run.tensors}
         matched[position] = replace(matched[position], counterparts=counterparts, replaces=run.name)
     return matched
+
+
+def _is_inserted(execution: OperatorExecution) -> bool:
+    """Tell whether compilation has inserted an operator, which so stands in the place of no other."""
+    return execution.name.startswith(PREFIX)
 
 
 def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:

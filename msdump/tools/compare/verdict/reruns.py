@@ -76,6 +76,8 @@ class Rerunning:
             for folder in folders
             for order, execution in enumerate(folder.matched.executions, 1)
         ]
+        if all(execution.files[-1].op_type in INPUTS for *_, execution in executions):
+            return  # a directory of constants
         executions.sort(key=lambda each: each[2].time)
         operators = [_operator(folder, execution) for folder, _, execution in executions]
         if self._model is None:
@@ -119,7 +121,12 @@ class Rerunning:
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
             wrong_weights=rerun.weights,
+            is_state=evidence.is_state or self._trains,
         )
+
+    @property
+    def _trains(self) -> bool:
+        return self._model is not None and bool(self._model.graph.bindings)
 
     def left_out(self) -> list[tuple[RerunOperator, str]]:
         """Return the operators that did not run again, and why."""
@@ -169,7 +176,7 @@ def _sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[Mod
     sites: list[ModelOperator | None] = []
     for operator in operators:
         # what stands in the place of a golden operator is to give what that one gives
-        name = operator.replaces or operator.name
+        name = operator.name if operator.name in model.sites else operator.replaces
         named = () if operator.op_type in INPUTS else model.sites.get(name, ())
         number = counts[name] % max(len(named), 1)
         counts[name] += 1
