@@ -30,8 +30,30 @@ _COMMUTATIVE: Final = frozenset(
     {"Add", "BiasAdd", "Mul", "Maximum", "Minimum", "Equal", "LogicalAnd", "LogicalOr", "AddN"}
 )
 _HOST_NAMES: Final = {other: name for name, other in GE_TYPES.items()}
+_VALUE_SLOTS: Final = {
+    "QLinearConv": (0, 3, 8),
+    "QLinearMatMul": (0, 3),
+    "QLinearAdd": (0, 3),
+    "QLinearMul": (0, 3),
+    "QGemm": (0, 3, 6),
+    "QLinearSigmoid": (0,),
+    "QLinearSoftmax": (0,),
+    "QLinearLeakyRelu": (0,),
+    "QLinearGlobalAveragePool": (0,),
+    "QLinearAveragePool": (0,),
+}
+"""Inputs of quantized operators that are no scales and zero points."""
+
 _QUANTIZED: Final = re.compile(r"^(?:QLinear|Fused|Quant(?=[A-Z]))|(?:Integer|V\d|Ext)$")
-_SAME: Final = {"BatchMatMul": "MatMul", "BiasAdd": "Add", "Conv": "Conv2D", "Relu": "ReLU", "AddExt": "Add"}
+_SAME: Final = {
+    "QGemm": "Dense",
+    "GlobalAveragePool": "AdaptiveAvgPool2D",
+    "BatchMatMul": "MatMul",
+    "BiasAdd": "Add",
+    "Conv": "Conv2D",
+    "Relu": "ReLU",
+    "AddExt": "Add",
+}
 
 
 def no_digest(_name: str) -> None:
@@ -154,7 +176,7 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
         graph.positions[operator.full_name] = position
         graph.readers.append([])
     for position, operator in enumerate(graph.operators):
-        producers = tuple(_producer(graph, source, label_of) for source in _trimmed(operator.inputs))
+        producers = tuple(_producer(graph, source, label_of) for source in _read(operator))
         graph.producers.append(producers)
         for slot, producer in enumerate(producers):
             if producer.position >= 0 and not asks(graph.types[position]):
@@ -170,6 +192,13 @@ def _type(operator: GraphOperator) -> str:
     # a fused operator is called after one of its parts, and does more than that one
     parts = len(operator.onnx_names)
     return canonical_type(operator.op_type) + (f" of {parts} parts" if parts > 1 else "")
+
+
+def _read(operator: GraphOperator) -> tuple[ValueSource, ...]:
+    """Return the values that an operator computes with, absent ones at the end left out."""
+    slots = _VALUE_SLOTS.get(operator.op_type)
+    inputs = operator.inputs
+    return _trimmed(inputs if slots is None else tuple(inputs[slot] for slot in slots if slot < len(inputs)))
 
 
 def _trimmed(inputs: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:

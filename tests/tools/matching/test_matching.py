@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
@@ -214,6 +216,51 @@ def test_two_exporters(network, has_contents):
     assert golden_alone == other_order
     assert alone == (ONLY_TORCHSCRIPT | other_order if network == "transformer" else set())
     assert {"transformer": 58, "cnn": 13}[network] <= len(pairs)
+
+
+class _Images(CalibrationDataReader):
+    """Gives the inputs by which a network is quantized."""
+
+    def __init__(self):
+        self._images = iter([{"given": FEEDS["cnn"]}])
+
+    def get_next(self):
+        """Return the next input, None behind the last one."""
+        return next(self._images, None)
+
+
+@pytest.mark.parametrize("form", list(QuantFormat))
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_quantization(tmp_path, exporter, form):
+    """Each operator has its quantized one; what converts between the types is left over."""
+    model = f"{EXPORTS}/cnn_{exporter}.onnx"
+    quantized = str(tmp_path / "quantized.onnx")
+    quantize_static(model, quantized, _Images(), quant_format=form)
+    mine, golden = side(quantized), side(model)
+
+    matching = match(mine, golden)
+
+    assert () == matching.golden_alone
+    assert all(pair.is_single for pair in matching.pairs)
+    alone = {mine.graph.operators[name].op_type for name in matching.mine_alone}
+    assert alone == {"QuantizeLinear", "DequantizeLinear"}
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_optimization(tmp_path, exporter):
+    """What an optimizer made of a network belongs to it, and holds the same values."""
+    model = f"{EXPORTS}/cnn_{exporter}.onnx"
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(model, options)
+    written = [values.outputs(path, FEEDS["cnn"]) for path in (options.optimized_model_filepath, model)]
+
+    matching = match(side(options.optimized_model_filepath), side(model))
+
+    assert [(), ()] == [matching.mine_alone, matching.golden_alone]
+    pairs = [output for pair in matching.pairs for output in pair.outputs]
+    assert [] == [each for each in pairs if not values.are_alike(written[0][each[0]], written[1][each[1]])]
 
 
 @pytest.mark.parametrize("form", ["O1", "O2"])

@@ -110,7 +110,7 @@ class _Identified:
             [graph.operators[name] for name in names]
             for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
         )
-        if pair.is_single and _type(mine[0]) == _type(golden[0]):
+        if pair.is_single and _reads_alike(mine[0], golden[0]):
             for slot, golden_slot in self._slots(mine[0], golden[0], is_sure=pair.certainty >= _SURE):
                 identity: Identity = ("input", str(number), str(slot))
                 self._tables[0][mine[0].full_name, IO.INPUT, slot] = identity
@@ -185,6 +185,11 @@ class _Identified:
 
 _Tensor = tuple[str, IO, int]
 """Full name of an operator, side and number of its tensor."""
+
+
+def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
+    """Tell whether the inputs of two operators have the same meanings: those of a quantized one have not."""
+    return _type(mine) == _type(golden) and len(mine.inputs) == len(golden.inputs)
 
 
 def _type(operator: GraphOperator) -> str:
