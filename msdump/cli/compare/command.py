@@ -12,7 +12,6 @@ from msdump.cli.compare import again, outcome, statistics
 from msdump.cli.compare.listing import View
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
-from msdump.tools.compare.measured.findings import RowLimits
 from msdump.tools.compare.pairing import dump_folder, dump_folders
 from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair
@@ -116,14 +115,14 @@ def command(
         cosine=limits.cosine if cosine is None else cosine,
         distance=limits.distance if distance is None else distance,
         precision=precision or limits.precision,
+        statistics={**limits.statistics, **by_category},
     )
     view = View(None if by is None else Arrangement(by), scope, top)
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
     if dump_folders.is_measured_alone(dumped, golden):
-        row_limits = RowLimits(limits, by_category)
-        statistics.run(dumped, golden, output, row_limits, (execution, golden_execution), view=view)
+        statistics.run(dumped, golden, output, limits, (execution, golden_execution), view=view)
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)

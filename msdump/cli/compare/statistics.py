@@ -14,10 +14,11 @@ from msdump.statistics.table import STATISTICS
 from msdump.store.layouts import STATISTICS as TABLE
 from msdump.tools.compare.measured import pairs
 from msdump.tools.compare.measured.contradictions import contradictions
-from msdump.tools.compare.measured.findings import RowJudge, RowLimits
+from msdump.tools.compare.measured.findings import RowJudge
 from msdump.tools.compare.pairing import dump_folders
 from msdump.tools.compare.verdict.surroundings import SurroundedDump
 from msdump.tools.judge.findings import Report
+from msdump.tools.judge.limits import Limits
 
 
 def _parse(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
@@ -63,7 +64,7 @@ def run(
     dumped: str,
     golden: str,
     output: str,
-    limits: RowLimits,
+    limits: Limits,
     executions: tuple[int | None, int | None],
     *,
     view: View = View(),  # noqa: B008 - frozen

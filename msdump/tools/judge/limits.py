@@ -104,6 +104,8 @@ class Limits:
         growth: Largest distance of an output beside agreeing inputs that accuses nobody, in theirs.
         gain: Largest distance of an output that is inherited, in those of the inputs.
         types: Limits by element type.
+        statistics: Largest relative difference of a statistic by its category, where the user says so; the
+            others may differ by as much as tensors.
     """
 
     cosine: float = COSINE
@@ -113,6 +115,7 @@ class Limits:
     growth: float = GROWTH
     gain: float = GAIN
     types: Mapping[str, TypeLimits] = field(default_factory=lambda: TYPES)
+    statistics: Mapping[str, float] = field(default_factory=dict)
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest distance of two tensors, None where they must be the same.

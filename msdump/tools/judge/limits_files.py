@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from msdump.errors import DumpReadError, ToolError
+from msdump.statistics.table import BY_CATEGORY
 from msdump.store.read import texts
 from msdump.tools.judge.limits import TYPES, Limits, TypeLimits
 from msdump.tools.return_codes import ReturnCode
@@ -17,13 +18,14 @@ from msdump.tools.return_codes import ReturnCode
 _NUMBERS: Final = ("cosine", "distance", "peak", "growth", "gain")
 _PRECISION: Final = "precision"
 _TYPES: Final = "types"
+_STATISTICS: Final = "statistics"
 _OF_TYPE: Final = tuple(each.name for each in fields(TypeLimits) if each.name != "source")
 
 
 def read(path: str) -> Limits:
     """Return the limits of a file; what it leaves out stays as it is.
 
-        {"cosine": 0.99, "growth": 8, "types": {"float16": {"distance": 0.01}}}
+        {"cosine": 0.99, "growth": 8, "types": {"float16": {"distance": 0.01}}, "statistics": {"max": 0.001}}
 
     Raises:
         ToolError: The file cannot be read, or a key or value is not allowed.
@@ -35,10 +37,16 @@ def read(path: str) -> Limits:
     except ValueError as error:
         raise ToolError(ReturnCode.PARAMETER, f"{path}: no JSON: {error}") from error
     file = _LimitsFile(path)
-    file.check_keys("$", settings, (*_NUMBERS, _PRECISION, _TYPES))
+    file.check_keys("$", settings, (*_NUMBERS, _PRECISION, _TYPES, _STATISTICS))
     precision = settings.get(_PRECISION, "")
     file.check_keys(f"$.{_PRECISION}", [precision], ("", *TYPES))
-    limits = Limits(precision=precision, types=file.types(settings.get(_TYPES, {})))
+    by_category = settings.get(_STATISTICS, {})
+    file.check_keys(f"$.{_STATISTICS}", by_category, BY_CATEGORY)
+    limits = Limits(
+        precision=precision,
+        types=file.types(settings.get(_TYPES, {})),
+        statistics={key: file.number(f"$.{_STATISTICS}.{key}", by_category[key]) for key in by_category},
+    )
     numbers = {key: file.number(f"$.{key}", settings[key]) for key in _NUMBERS if key in settings}
     return replace(limits, **numbers)  # type: ignore[arg-type]  # mypy takes the keys for any of its fields
 

@@ -169,7 +169,8 @@ def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair] | None = None)
         counts = [judged[name] for name in _NONFINITE if name in judged]
         more = sum(max(0, int(mine or 0) - int(golden or 0)) for mine, golden in counts)
         is_mine = any(not _is_finite(pair[0]) for pair in one_sided)
-        return TensorError(False, math.inf, math.nan, math.inf, misplaced, more or int(is_mine))
+        is_infinite = TensorError(False, math.inf, math.nan, math.inf, misplaced, more or int(is_mine))
+        return replace(is_infinite, norm=math.inf, scaled=math.inf, ulps=math.nan)
     extremes = {name: pair for name, pair in values.items() if BY_CATEGORY[name].nature is Nature.VALUE}
     return TensorError(
         is_same=False,

@@ -26,19 +26,6 @@ Passage = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class RowLimits:
-    """What statistics that agree may differ by.
-
-    Attributes:
-        judge: As for tensors.
-        by_category: Largest relative difference by category, where the user says so.
-    """
-
-    judge: Limits
-    by_category: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class RowJudge:
     """Judges the operators of two dumps by their statistics.
 
@@ -49,7 +36,7 @@ class RowJudge:
         report: The verdicts so far.
     """
 
-    limits: RowLimits
+    limits: Limits
     mine: SurroundedDump
     theirs: SurroundedDump
     report: Report
@@ -63,7 +50,7 @@ class RowJudge:
             pair: Their rows.
         """
         mine, theirs = self.mine.of(folders.dumped), self.theirs.of(folders.golden)
-        judge, missing, passes = Judge(self.limits.judge), _by_passage(pair.golden), _passes(pair.dumped)
+        judge, missing, passes = Judge(self.limits), _by_passage(pair.golden), _passes(pair.dumped)
         findings = []
         for order, ((name, number), rows) in enumerate(_by_passage(pair.dumped).items(), 1):
             reads = mine.reads(name) or theirs.reads(name)
@@ -86,7 +73,7 @@ class RowJudge:
         reads: Sequence[ValueSource],
     ) -> Iterator[TensorEvidence]:
         """Yield the tensors of an operator beside their counterparts, inputs first."""
-        comparison = RowComparison(self.limits.by_category)
+        comparison = RowComparison(self.limits.statistics)
         tensors = [_evidence(comparison, row, pair) for row in rows.values()]
         tensors += _left_over(rows, counterparts)
         for tensor in sorted(tensors, key=lambda tensor: (tensor.io, tensor.slot)):

@@ -203,3 +203,17 @@ def test_nan_that_begins_somewhere(tmp_path):
 
     assert ["equal", "nonfinite", "inherited"] == [each["verdict"] for each in document["operators"]]
     assert 2 == document["operators"][1]["outputs"][0]["error"]["misplaced"]
+
+
+def test_limits_of_a_file(tmp_path):
+    """The file of limits has those of statistics, too; an option goes before them."""
+    write(tmp_path / "mine", [row(cells="3.06,-1", shape="(2)")], "Max Value,Min Value")
+    write(tmp_path / "golden", [row(cells="3,-1", shape="(2)")], "Max Value,Min Value")
+    (tmp_path / "limits.json").write_text('{"statistics": {"max": 0.03}}')
+    (tmp_path / "wrong.json").write_text('{"statistics": {"maxx": 0.03}}')
+    given = ("--limits", str(tmp_path / "limits.json"))
+
+    assert ["agrees"] == [line["Verdict"] for line in run(tmp_path, *given)[2]]
+    assert 1 == run(tmp_path, *given, "--statistic", "max=0.01")[0]
+    code, output, _ = run(tmp_path, "--limits", str(tmp_path / "wrong.json"))
+    assert (2, True) == (code, "did you mean 'max'?" in output)
