@@ -12,6 +12,7 @@ from onnx import parser, save
 
 import msdump
 from msdump.cli import main
+from msdump.tools.advise.search import Search
 
 MODEL = """<ir_version: 10, opset_import: ["" : 20]>
 net (float[N] x) => (float[N] y) <float k = {300.0}, float tiny = {0.001}>
@@ -120,6 +121,30 @@ def test_a_bound_below_float32(advise):
 
     assert 1 == result.exit_code
     assert "the bound is smaller than the error that float32 has itself" in result.stdout
+
+
+def test_an_interrupted_search_tells_what_it_knows(advise, monkeypatch):
+    """Ctrl-C ends with 130, behind the smallest set that held until then."""
+
+    def interrupt(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "smallest", interrupt)
+    result = advise(0.01, "--inputs", "huge.npz", "-o", "advice")
+
+    assert result.exit_code == 130
+    assert "no set has been found yet" in result.stdout
+    assert not Path("advice").exists()
+
+
+def test_names_that_are_made_up(advise):
+    """Operators without a name in the file are counted: no other tool will find them."""
+    model = parser.parse_model(MODEL)
+    model.graph.node[1].name = "square"
+    save(model, "net.onnx")
+    result = advise(1e-2, "--inputs", "huge.npz")
+
+    assert "1 name not in the model file" in result.stdout
 
 
 REFUSED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -19,7 +20,7 @@ from msdump.execute.weights import WeightCopies
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, PrecisionMode
 from msdump.tools.advise import files
-from msdump.tools.advise.advice import advise
+from msdump.tools.advise.advice import Outcome, advise
 from msdump.tools.advise.runs import Truth
 from msdump.tools.advise.variants import Values, Variants
 from msdump.tools.diff.sides import make_side
@@ -64,20 +65,19 @@ def answer(question: Question) -> None:
     overflow = question.mine.context.overflow_mode
     variants = Variants(question.graph, mode, overflow, dtypes.from_name(question.to))
     mark_started()
-    try:
-        advice = advise(variants, _truth(question), seen, unseen, bound=question.bound, progress=_tell)
-    except KeyboardInterrupt:
-        messages.say("interrupted: no set was confirmed yet")
-        context.exit(INTERRUPTED)
+    advice = advise(variants, partial(_truth, question), seen, unseen, bound=question.bound, progress=_tell)
     for line in text.lines(advice, question.mine.text, time.perf_counter() - started):
         print(line)
-    if advice.kept:
+    if advice.kept and advice.outcome is not Outcome.INTERRUPTED:
         types = files.by_types(advice)
         print(text.types(types, advice))
         if question.output:
             for path in files.write(advice, mode, types, question.output):
                 print(f"written: {path}")
-    if advice.kept is None or not advice.is_confirmed:
+    if advice.outcome is Outcome.INTERRUPTED:
+        messages.say("interrupted; the smallest set that was found until then is told")
+        context.exit(INTERRUPTED)
+    if not advice.is_confirmed:
         context.exit(FAILED)
 
 

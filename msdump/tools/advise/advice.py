@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +19,18 @@ _CONFIRMATIONS: Final = 6
 
 Unseen = Callable[[int], tuple[str, Values]]
 """Makes up the input of a number from 0: its name, and its values as they are fed."""
+
+
+class Outcome(enum.Enum):
+    """How a search ended."""
+
+    CONFIRMED = enum.auto()
+    """The set keeps the bound on an input that the search has not seen."""
+    UNCONFIRMED = enum.auto()
+    """It keeps the bound on the inputs that were looked at, and on no other, or there was none."""
+    NONE = enum.auto()
+    """No set keeps the bound."""
+    INTERRUPTED = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,7 @@ class Advice:
         bound: The largest error that is allowed.
         kept: Positions of the operators to keep; None where no set keeps the bound.
         errors: The errors of every output and input; without a set, ``after`` is that with everything kept.
-        is_confirmed: Whether the bound holds on an input that had no part in the search.
+        outcome: How the search ended.
         runs: How often the whole network ran, partial runs added up.
     """
 
@@ -55,8 +69,13 @@ class Advice:
     bound: float
     kept: frozenset[int] | None
     errors: tuple[OutputError, ...]
-    is_confirmed: bool
+    outcome: Outcome
     runs: float
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the bound holds on an input that had no part in the search."""
+        return self.outcome is Outcome.CONFIRMED
 
     @property
     def variants(self) -> Variants:
@@ -75,7 +94,7 @@ class Advice:
 
 def advise(
     variants: Variants,
-    truth: Truth,
+    side: Callable[[], Truth],
     seen: Sequence[tuple[str, Values]],
     unseen: Unseen,
     *,
@@ -86,7 +105,7 @@ def advise(
 
     Args:
         variants: The network.
-        truth: Gives the outputs that are right.
+        side: Compiles what gives the outputs that are right; dropped while it is not needed, for its memory.
         seen: Inputs that the search looks at: their names, and their values as they are fed.
         unseen: Gives inputs to confirm the set on. One that refutes it is looked at from then on.
         bound: The largest relative error of any output of any input.
@@ -97,10 +116,22 @@ def advise(
     """
     if not variants.candidates:
         raise InputError(f"{variants.graph.source}: the device rounds no operator: there is nothing to keep")
-    # the truth of the first trial, too, before the device's kernels take memory
+    truth = side()
     examples = [golden(name, feeds, truth) for name, feeds in seen]
     trial = _trial(truth, unseen, 0, progress)
+    del truth
+    gc.collect()  # sessions stand in cycles
     search = Search(Runs(variants, examples), bound, progress)
+    try:
+        return _confirmed(search, bound, unseen, side, trial)
+    except KeyboardInterrupt:
+        return Advice(search.runs, bound, search.best, (), Outcome.INTERRUPTED, search.share)
+
+
+def _confirmed(
+    search: Search, bound: float, unseen: Unseen, side: Callable[[], Truth], trial: Example | None
+) -> Advice:
+    variants, progress = search.runs.variants, search.progress
     for number in range(1, 1 + _CONFIRMATIONS):
         kept = search.smallest()
         if kept is None or trial is None:
@@ -108,12 +139,12 @@ def advise(
         error = Runs(variants, [trial]).worst(kept)
         progress(f"on {trial.name}, which the search has not seen: error {error:.3g}")
         if error <= bound:
-            return _advice(search, bound, kept, trial, is_confirmed=True)
+            return _advice(search, bound, kept, trial, Outcome.CONFIRMED)
         search.add(trial)
         if number > 1:  # what holds on some inputs alone lacks a margin for others
             search.limit *= bound / error
-        trial = _trial(truth, unseen, number, progress)
-    return _advice(search, bound, kept, trial, is_confirmed=False)
+        trial = _trial(side(), unseen, number, progress)
+    return _advice(search, bound, kept, trial, Outcome.UNCONFIRMED if kept is not None else Outcome.NONE)
 
 
 def _trial(truth: Truth, unseen: Unseen, number: int, progress: Progress) -> Example | None:
@@ -127,7 +158,7 @@ def _trial(truth: Truth, unseen: Unseen, number: int, progress: Progress) -> Exa
 
 
 def _advice(
-    search: Search, bound: float, kept: frozenset[int] | None, trial: Example | None, *, is_confirmed: bool
+    search: Search, bound: float, kept: frozenset[int] | None, trial: Example | None, outcome: Outcome
 ) -> Advice:
     runs, variants = search.runs, search.runs.variants
     everything = frozenset(variants.candidates)
@@ -146,6 +177,6 @@ def _advice(
         bound,
         kept,
         tuple(errors),
-        is_confirmed,
-        runs.spent / len(variants.graph.nodes),
+        outcome,
+        search.share,
     )

@@ -7,7 +7,7 @@ so two beginnings that give the same bits are continued once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -121,17 +121,21 @@ class _Exhaustive:
         return True
 
 
-def smallest(runs: Runs, bound: float, costs: Mapping[int, int]) -> frozenset[int] | None:
+def smallest(
+    runs: Runs, bound: float, costs: Mapping[int, int], progress: Callable[[str], None]
+) -> frozenset[int] | None:
     """Return the smallest set of kept operators whose errors stay within a bound, None where there is none.
 
     Args:
         runs: The network and its inputs.
         bound: The largest error of any output of any input.
         costs: What each operator computes; of equally small sets the cheapest is taken.
+        progress: Told what goes on.
     """
     search = _Exhaustive(runs, bound, costs)
     whole = sum(candidate.size for candidate in runs.variants.candidates.values())
     for most in range(whole + 1):
+        progress(f"trying every set of {most} operators")
         found = search.best(most)
         if found is not None:
             return frozenset(found.kept)

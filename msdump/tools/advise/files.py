@@ -62,11 +62,6 @@ def ge_type(node: Node) -> str:
     return GE_TYPES.get(primitive, primitive)
 
 
-def nameless(nodes: Sequence[Node]) -> int:
-    """Return how many operators have no name in the model: no file can name them to another tool."""
-    return sum(node.name != node.proto.name for node in nodes)
-
-
 def write(advice: Advice, mode: PrecisionMode, types: TypeSet, folder: str) -> list[str]:
     """Write the files of some advice and return their paths.
 

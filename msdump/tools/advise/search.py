@@ -36,11 +36,13 @@ class Search:
         runs: The network and its inputs.
         limit: The largest error of any output of any input.
         progress: Told what goes on.
+        best: The smallest set so far that held for the inputs of its time.
     """
 
     runs: Runs
     limit: float
     progress: Progress
+    best: frozenset[int] | None = None
     _roundings: Roundings | None = None
     _sizes: Mapping[int, int] = field(init=False)
 
@@ -49,8 +51,14 @@ class Search:
         candidates = self.runs.variants.candidates
         self._sizes = {position: candidate.size for position, candidate in candidates.items()}
 
+    @property
+    def share(self) -> float:
+        """How often the whole network has run, partial runs added up."""
+        return self.runs.spent / len(self.runs.variants.graph.nodes)
+
     def add(self, example: Example) -> None:
-        """Look at one more input from now on."""
+        """Look at one more input from now on; what held before is forgotten."""
+        self.best = None
         self.runs.examples.append(example)
 
     def smallest(self) -> frozenset[int] | None:
@@ -58,8 +66,7 @@ class Search:
         if self.runs.worst(frozenset(), self.limit) <= self.limit:
             return frozenset()
         if sum(self._sizes.values()) <= MOST_EXACT:
-            self.progress(f"trying every set of {len(self._sizes)} operators")
-            return exact.smallest(self.runs, self.limit, self._costs())
+            return exact.smallest(self.runs, self.limit, self._costs(), self.progress)
         return self._by_roundings()
 
     def _costs(self) -> dict[int, int]:
@@ -134,6 +141,8 @@ class Search:
     def _holds(self, kept: frozenset[int]) -> bool:
         worst = self.runs.worst(kept, self.limit)
         self.progress(f"{self._size(kept)} operators kept: error {worst:.3g}")
+        if worst <= self.limit and (self.best is None or self._size(kept) < self._size(self.best)):
+            self.best = kept
         return worst <= self.limit
 
     def _size(self, kept: frozenset[int]) -> int:

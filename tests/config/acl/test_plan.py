@@ -262,6 +262,15 @@ def test_own_settings():
     assert not plan.context.fuses
 
 
+def test_operators_of_other_types(tmp_path):
+    """The msdump object names files of operators that compute in other types."""
+    (tmp_path / "keep.cfg").write_text("OpType::MatMul\n")
+
+    plan = plan_of({"dump_list": [{}]}, msdump={"keep_dtype": str(tmp_path / "keep.cfg")})
+
+    assert ["MatMul"] == [rule.name for rule in plan.operator_dtypes.kept]
+
+
 def test_own_settings_have_defaults():
     """Without the msdump object operators are fused and the precision is not said here."""
     plan = plan_of({"dump_list": [{}]})
