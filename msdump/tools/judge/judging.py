@@ -145,7 +145,7 @@ class Judge:
                 f"in the place of {case.evidence.replaces}, whose outputs have other shapes",
             )
         if case.evidence.wiring:
-            return Verdict.OWN, case.evidence.wiring
+            return (Verdict.REPLACED if case.evidence.replaces else Verdict.OWN), case.evidence.wiring
         if TensorVerdict.UNREADABLE in states:
             unreadable = (each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE)
             return Verdict.UNREADABLE, next(unreadable).note
@@ -186,7 +186,7 @@ class Judge:
     def _own(self, case: _Case) -> _Reason | None:
         """Judge an operator that reads the wrong tensor, or that ran again and gave something else."""
         if case.evidence.wiring:
-            return Verdict.OWN, case.evidence.wiring
+            return (Verdict.REPLACED if case.evidence.replaces else Verdict.OWN), case.evidence.wiring
         own = next((each for each in case.evidence.own if not each.is_explained), None)
         if own is None:
             return None

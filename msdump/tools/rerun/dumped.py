@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from msdump.record import IO
+from msdump.store import names
+
+INPUTS: Final = frozenset({names.PARAMETER, "Data"})
+"""Types of what files show as operators and what are the inputs and weights of a graph."""
 
 Place = tuple[IO, int]
 """Which tensor of an operator: input or output, and its number."""

@@ -25,6 +25,7 @@ from msdump.tools.rerun.arithmetic import Arithmetic, candidates
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
 from msdump.tools.rerun.dumped import RerunOperator
 from msdump.tools.rerun.runners import Runners
+from msdump.tools.rerun.sites import Sites
 from msdump.tools.rerun.values import UNREADABLE, DumpedValues, Given
 
 _FEW: Final = 4.0
@@ -47,6 +48,7 @@ class Rerun:
             inputs; None where that is the distance of the dumped output itself, or nothing ran.
         wiring: Which input is not what its producer wrote, in words.
         weights: Names of the weights and constants that it read and that are not the model's, by input.
+        replaces: Names of the model's operators in whose place it stands, "" where it is the model's.
         names: Names of the values that it reads, by input, as the model has them.
         note: Why it did not run again, "" where it did.
     """
@@ -55,6 +57,7 @@ class Rerun:
     propagated: float | None = None
     wiring: str = ""
     weights: dict[int, str] = field(default_factory=dict)
+    replaces: str = ""
     names: tuple[str, ...] = ()
     note: str = ""
 
@@ -66,7 +69,7 @@ class Rerun:
     @property
     def is_miswired(self) -> bool:
         """Whether it read something else than what the model feeds it."""
-        return bool(self.wiring or self.weights)
+        return bool(self.wiring or self.weights) and not self.replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class Reexecution:
         self,
         model: CompiledModel,
         operators: Sequence[RerunOperator],
-        sites: Sequence[ModelOperator | None],
+        sites: Sites,
         computed_in: tuple[Arithmetic, Arithmetic | None],
         before: DumpedValues | None = None,
     ) -> None:
@@ -112,11 +115,12 @@ class Reexecution:
         Args:
             model: The model as the examined side was compiled.
             operators: The operators of the run, in the order in which they ran.
-            sites: The operator of the model that each of them is, None where it has none.
+            sites: The operators of the model that they are.
             computed_in: The golden side's, and the examined side's, None where it is to be found out.
             before: The values of the run before, whose variables this one began with; None: not dumped.
         """
         self.model = model
+        self._replaced = sites.replaced
         self.values = DumpedValues(model, operators, sites, before)
         self.golden, self.mine = computed_in
         self.reruns: list[Rerun] = []
@@ -160,8 +164,12 @@ class Reexecution:
 
     def _first(self, position: int) -> Rerun:
         site = self.values.sites[position]
+        replaces = self._replaced.get(position, "")
         if site is None:
-            return Rerun(note="the model has no such operator")
+            text = f"in the place of {replaces}" if replaces else ""
+            return Rerun(wiring=text, replaces=replaces, note="the model has no such operator")
+        if replaces:
+            return self._in_the_place(position, site, replaces)
         rerun = Rerun(
             wiring=wiring.fault(self.values, position, self.mine or self.golden),
             weights=wiring.wrong_weights(self.values, position, self.mine or self.golden),
@@ -183,6 +191,16 @@ class Reexecution:
             if not error.is_same:
                 propagated = max(propagated, self._propagated(position, site, output, result))
         return replace(rerun, own=tuple(own), propagated=propagated or None)
+
+    def _in_the_place(self, position: int, site: ModelOperator, replaces: str) -> Rerun:
+        """Return what is wrong with an operator that stands in the place of one of the model's."""
+        again = self._again(position, self.golden, as_written=True)
+        if again and all(_is_near(error) for _, error in again):  # another name for the same
+            return Rerun(
+                tuple(OwnError(each.place, error, 0.0, True, str(self.golden)) for each, error in again)
+            )
+        note = "" if again else f"it is no {site.node.operator.op_type} of the model"
+        return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
 
     def _outputs(self, position: int, site: ModelOperator) -> Iterator[_Output]:
         """Yield what the operator wrote; of what it writes in place, the input that shows it."""

@@ -17,11 +17,9 @@ from msdump.graph.order import reads
 from msdump.record import IO
 from msdump.store import names
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
-from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
+from msdump.tools.rerun.dumped import INPUTS, RerunOperator, RerunTensor
 from msdump.tools.rerun.elements import in_type, is_rounded, is_same
-
-INPUTS: Final = frozenset({names.PARAMETER, "Data"})
-"""Types of what files show as operators and what are the inputs and weights of a graph."""
+from msdump.tools.rerun.sites import Sites
 
 
 class NotDumpedError(MsdumpError):
@@ -55,7 +53,7 @@ class DumpedValues:
         self,
         model: CompiledModel,
         operators: Sequence[RerunOperator],
-        sites: Sequence[ModelOperator | None],
+        sites: Sites,
         before: DumpedValues | None = None,
     ) -> None:
         """List who wrote and who read each value.
@@ -63,23 +61,25 @@ class DumpedValues:
         Args:
             model: The model.
             operators: The operators of the run, in the order in which they ran.
-            sites: The operator of the model that each of them is, None where it has none.
+            sites: The operators of the model that they are.
             before: The values of the run before, None where it was not dumped.
         """
         self._model = model
         self._before = before
         self.operators = operators
-        self.sites = sites
+        self.sites = sites.found
         self._written: dict[tuple[int, str], list[Holder]] = {}
         self._read: dict[tuple[int, str], list[Holder]] = {}
         self._inputs: dict[str, Holder] = {}
-        for position, (operator, site) in enumerate(zip(operators, sites, strict=True)):
+        for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True)):
             if site is not None:
-                self._note(position, operator, site)
+                if position not in sites.replaced:  # what another operator reads may come in another order
+                    self._note_inputs(position, operator, site)
+                self._note_outputs(position, operator, site)
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
                 self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
 
-    def _note(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
+    def _note_inputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
         node = site.node
         for slot, name in enumerate(node.inputs):
             tensor = operator.tensors.get((IO.INPUT, slot))
@@ -88,6 +88,9 @@ class DumpedValues:
                 # an input that the operator writes in place shows the new value
                 held = self._written if after != name else self._read
                 held.setdefault(self._key(site.graph, after), []).append(Holder(tensor, position, node))
+
+    def _note_outputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
+        node = site.node
         for slot, name in enumerate(node.declared_outputs):
             tensor = operator.tensors.get((IO.OUTPUT, slot))
             if name and tensor is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,10 +22,11 @@ from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.rerun.arithmetic import Arithmetic
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, fitting
-from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
+from msdump.tools.rerun.compiled_model import CompiledModel, fitting
+from msdump.tools.rerun.dumped import INPUTS, RerunOperator, RerunTensor
 from msdump.tools.rerun.reexecution import Reexecution, Rerun
-from msdump.tools.rerun.values import INPUTS, DumpedValues
+from msdump.tools.rerun.sites import sites
+from msdump.tools.rerun.values import DumpedValues
 from msdump.tools.return_codes import ReturnCode
 
 _LEAST_FIT: Final = 0.5
@@ -85,7 +85,7 @@ class Rerunning:
         reexecution = Reexecution(
             self._model,
             operators,
-            _sites(self._model, operators),
+            sites(self._model, operators),
             (self.golden, self.mine),
             self._before(operators),
         )
@@ -120,6 +120,7 @@ class Rerunning:
             own=rerun.own,
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
+            replaces=evidence.replaces or rerun.replaces,
             wrong_weights=rerun.weights,
             is_state=evidence.is_state or self._trains,
         )
@@ -164,24 +165,6 @@ def _models(graph: Graph) -> tuple[Graph, ...]:
     if training is None or training.step is None:
         return (graph,)
     return graph, training.step
-
-
-def _sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[ModelOperator | None]:
-    """Return the operator of the model that each dumped one is, None for those that it lacks.
-
-    Where several operators share a name, as files of the ``classic`` generation have it, they ran in the
-    order of the model.
-    """
-    counts: Counter[str] = Counter()
-    sites: list[ModelOperator | None] = []
-    for operator in operators:
-        # what stands in the place of a golden operator is to give what that one gives
-        name = operator.name if operator.name in model.sites else operator.replaces
-        named = () if operator.op_type in INPUTS else model.sites.get(name, ())
-        number = counts[name] % max(len(named), 1)
-        counts[name] += 1
-        sites.append(named[number] if named else None)
-    return sites
 
 
 def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOperator:

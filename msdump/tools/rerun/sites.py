@@ -1,0 +1,79 @@
+"""Which operator of the model each dumped operator is, and what stands where the model has another one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names
+from msdump.tools.rerun.dumped import INPUTS, RerunOperator
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """The operators of the model beside those of a dump.
+
+    Attributes:
+        found: The operator of the model that each dumped one is, or whose place it takes; None for neither.
+        replaced: Names of the model's operators in whose place a dumped one stands, by its position.
+    """
+
+    found: tuple[ModelOperator | None, ...]
+    replaced: Mapping[int, str]
+
+
+def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
+    """Return the operators of the model that dumped ones are.
+
+    Where several operators share a name, as in files of the ``classic`` generation, they ran in the order
+    of the model. A dumped operator that the model lacks takes the place of those that the dump lacks and that
+    stand between the same neighbours.
+
+    Args:
+        model: The model as the examined side was compiled.
+        operators: The dumped operators, in the order in which they ran.
+    """
+    found = _named(model, operators)
+    replaced: dict[int, str] = {}
+    for strangers, unused in _gaps(model, operators, found):
+        replaced[strangers[0]] = ", ".join(file_names(each.node)[0] for each in unused)
+        if len(strangers) == len(unused) == 1:
+            found[strangers[0]] = unused[0]
+    return Sites(tuple(found), replaced)
+
+
+def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[ModelOperator | None]:
+    counts: Counter[str] = Counter()
+    found: list[ModelOperator | None] = []
+    for operator in operators:
+        named = () if operator.op_type in INPUTS else model.sites.get(operator.name, ())
+        number = counts[operator.name] % max(len(named), 1)
+        counts[operator.name] += 1
+        found.append(named[number] if named else None)
+    return found
+
+
+def _gaps(
+    model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
+) -> Iterator[tuple[list[int], list[ModelOperator]]]:
+    """Yield the strangers between two operators of the main graph, and what the dump lacks there."""
+    main = [ModelOperator(node, model.graph) for node in model.graph.operators]
+    places = {each.node.name: place for place, each in enumerate(main)}
+    used = {site.node.name for site in found if site is not None}
+    strangers: list[int] = []
+    last = -1
+    for position, (operator, site) in enumerate(zip(operators, found, strict=True)):
+        if operator.op_type in INPUTS:
+            continue
+        if site is None:
+            strangers.append(position)
+        elif site.node.name in places:
+            place = places[site.node.name]
+            unused = [each for each in main[last + 1 : place] if each.node.name not in used]
+            if strangers and unused:
+                yield strangers, unused
+            strangers, last = [], max(last, place)
+    unused = [each for each in main[last + 1 :] if each.node.name not in used]
+    if strangers and unused:
+        yield strangers, unused
