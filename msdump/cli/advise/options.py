@@ -27,7 +27,7 @@ _DECORATORS: Final = (
         "--output",
         type=click.Path(),
         metavar="FOLDER",
-        help="With --advise: where files for ATC, MindSpore and others are written.",
+        help="With --advise: where files for ATC, MindSpore and others go; with --bisect: the part.",
     ),
 )
 

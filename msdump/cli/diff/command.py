@@ -16,6 +16,7 @@ from msdump.cli.advise.command import answer as advise
 from msdump.cli.compare import summary
 from msdump.cli.compare import text as report_text
 from msdump.cli.diff import text
+from msdump.cli.diff.bisection import bisect
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, mark_started
 from msdump.execute.feeds import bind
 from msdump.execute.weights import WeightCopies
@@ -72,6 +73,12 @@ _SHOWN: Final = 30  # operators; of more only those that differ are listed
     show_default="what the variants compute in",
     help="Coarsest type that either side computes in.",
 )
+@click.option(
+    "--bisect",
+    "bisects",
+    is_flag=True,
+    help="Of two models: find the smallest part whose exchange explains the difference.",
+)
 @advise_options.advice
 @messages.verbose
 def command(
@@ -88,6 +95,7 @@ def command(
     cosine: float,
     distance: float | None,
     precision: str | None,
+    bisects: bool,
     bound: float | None,
     to: str | None,
     output: str | None,
@@ -126,15 +134,20 @@ def command(
             )
         )
         return
-    if to or output:
-        raise click.UsageError("--to and --output belong to --advise")
+    if to or (output and not bisects):
+        raise click.UsageError("--to belongs to --advise, --output to --advise and --bisect")
+    if bisects and (other is None or train or sides[0].text != sides[1].text):
+        raise click.UsageError("--bisect is about two models on one variant, and excludes --train")
     limits = Limits(cosine, distance, precision or variants.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
     examined = comparison.mine
     fed = list(_Feeds(examined.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
-    _finish(comparison, seconds, is_whole=is_whole)
+    _print_all(comparison, seconds)
+    if bisects and is_whole and not comparison.failures:
+        bisect(comparison, fed, output)
+    _end(comparison, is_whole=is_whole)
 
 
 def _comparison(
@@ -200,13 +213,17 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
     return time.perf_counter() - started, is_whole
 
 
-def _finish(comparison: LockstepComparison, seconds: float, *, is_whole: bool) -> None:
-    """Print what was found, and exit with its code."""
-    report, context = comparison.report, click.get_current_context()
-    if report.findings:
+def _print_all(comparison: LockstepComparison, seconds: float) -> None:
+    """Print what was found, and what failed."""
+    if comparison.report.findings:
         _print(comparison, seconds)
     for failure in comparison.failures:
         messages.say(f"error: {failure}")
+
+
+def _end(comparison: LockstepComparison, *, is_whole: bool) -> None:
+    """Exit with the code of what was found."""
+    report, context = comparison.report, click.get_current_context()
     if not is_whole:
         messages.say(f"interrupted in run {comparison.runs - 1}; what was compared until then is told")
         context.exit(INTERRUPTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from msdump.tools.matching import contents
 from msdump.tools.matching.matching import Matching, OperatorPair, match
 from msdump.tools.matching.model_graph import operator_graphs
 from msdump.tools.matching.sides import DigestOf, GraphSide
+
+_FLOAT: Final = "f"  # numpy's kind of floating point types
 
 
 def pair_models(mine: Graph, golden: Graph) -> Pairing:
@@ -54,6 +56,8 @@ class _GraphPairing:
     def __init__(self, mine: Graph, golden: Graph, matching: Matching) -> None:
         self._mine, self._golden, self._matching = mine, golden, matching
         self._nodes, self._golden_nodes = _by_name(mine), _by_name(golden)
+        self._makers = {name: node for node in mine.nodes for name in node.outputs if name}
+        self._alone = frozenset(matching.mine_alone)
         self._partners: dict[str, str] = {}
         self._kernels: dict[str, str] = {}
         self._values: dict[str, str] = {}
@@ -79,19 +83,39 @@ class _GraphPairing:
 
     def _add(self, pair: OperatorPair) -> None:
         for (own, slot), (other, other_slot) in pair.outputs:
-            node, golden = self._nodes[own], self._golden_nodes[other]
-            self._values[node.outputs[slot]] = golden.outputs[other_slot]
-            self._partners[node.name] = golden.name
+            golden = self._golden_nodes[other]
+            value, counterpart = self._nodes[own].outputs[slot], golden.outputs[other_slot]
+            if self._kind(value, self._mine) != self._kind(counterpart, self._golden):
+                value = self._rescaled(value)
+            if self._kind(value, self._mine) == self._kind(counterpart, self._golden):
+                self._values[value] = counterpart
+                self._partners[self._makers[value].name] = golden.name
         for name in pair.mine:
             node = self._nodes[name]
             if node.name not in self._partners:
                 self._kernels[node.name] = ", ".join(pair.golden)
         if pair.is_single:
             node, golden = self._nodes[pair.mine[0]], self._golden_nodes[pair.golden[0]]
-            self._partners.setdefault(node.name, golden.name)
+            if node.bodies:
+                self._partners.setdefault(node.name, golden.name)
             self.bodies += (
                 (body, golden.bodies[name]) for name, body in node.bodies.items() if name in golden.bodies
             )
+
+    @staticmethod
+    def _kind(name: str, graph: Graph) -> str:
+        """Return the kind of a value's elements, as numpy calls it; "" where it is not known."""
+        dtype = graph.type_of(name).dtype
+        return "" if dtype is None else dtypes.from_numpy(dtype.saved).numpy.kind
+
+    def _rescaled(self, name: str) -> str:
+        """Return what an integer result becomes where it is scaled: a quantised operator ends there."""
+        while True:
+            readers = [node for node in self._mine.nodes if name in node.inputs]
+            is_alone = len(readers) == 1 and readers[0].operator.full_name in self._alone
+            if not is_alone or (self._kind(name, self._mine) == _FLOAT and readers[0].op_type != "Mul"):
+                return name
+            name = readers[0].outputs[0]
 
     def _add_inputs(self, node: Node, golden: Node) -> None:
         """Pair what two operators read: weights of the same shape, and values that are in no other pair."""
@@ -101,6 +125,8 @@ class _GraphPairing:
                 continue
             array, golden_array = self._mine.weights.get(name), self._golden.weights.get(other)
             if (array is None) is not (golden_array is None):
+                continue
+            if self._kind(name, self._mine) != self._kind(other, self._golden):
                 continue
             if array is None or golden_array is None or array.shape == golden_array.shape:
                 self._values[name] = other

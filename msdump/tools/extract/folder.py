@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from msdump.tools import reports
@@ -42,7 +43,7 @@ def write_folder(repro: Repro, folder: str) -> list[str]:
     """
     paths = [reports.write_bytes(folder, MODEL, [repro.model])]
     for name, arrays in ((INPUTS, repro.inputs), (OUTPUTS, repro.outputs)):
-        paths.append(f"{folder.rstrip('/')}/{name}")
+        paths.append(str(Path(folder).resolve() / name))
         archives.write(paths[-1], arrays)
     what = f"{repro.name} ({repro.op_type}; {repro.place})".replace("\\", "/").replace('"', "'")
     script = _SCRIPT.format(what=what, inputs=INPUTS, outputs=OUTPUTS, model=MODEL)
