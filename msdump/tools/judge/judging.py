@@ -75,6 +75,7 @@ class Judge:
     _tensors: TensorJudge = field(init=False)
     _findings: dict[str, Finding] = field(default_factory=dict)
     _has_differed: bool = False
+    _is_exact: bool = True
 
     def __post_init__(self) -> None:
         """Start at the first operator."""
@@ -93,6 +94,7 @@ class Judge:
         verdict, note = self._verdict(self._case(evidence, finding))
         finding = replace(finding, verdict=verdict, note=note)
         self._findings[place.full_name or place.name] = finding
+        self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in finding.outputs)
         self._has_differed |= finding.is_accused or bool(finding.wrong(IO.OUTPUT))
         return finding
 
@@ -163,6 +165,20 @@ class Judge:
                 is_trained = case.evidence.is_state and self.is_continued
                 note = f"{_named(each)} differs (distance {tensor.error.distance:.2g})"
                 return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
+        return self._foreign(case)
+
+    def _foreign(self, case: _Case) -> _Reason | None:
+        """Judge an input that differs in a bit where everything that ran before is the same in all bits.
+
+        Without a graph nothing tells a weight; but what no operator wrote comes from outside.
+        """
+        if case.evidence.reads or not self._is_exact or not self._findings:
+            return None
+        for each in case.inputs:
+            error = each.evidence.error
+            if error is not None and not error.is_same and not each.is_bad and each.slot:
+                note = f"differs (distance {error.distance:.2g}), all that ran before is the same"
+                return Verdict.WEIGHT, f"{_named(each)} {note}"
         return None
 
     def _parameter(self, case: _Case) -> _Reason | None:

@@ -15,13 +15,11 @@ class TypeLimits:
         distance: Largest relative Euclidean distance.
         ulps: Units of the last place; tensors all of whose elements are so near agree whatever their
             distance, which denormal numbers make large.
-        rounding: Largest relative distance that one operator's own rounding explains.
         source: Where the distance is from.
     """
 
     distance: float
     ulps: float
-    rounding: float
     source: str
 
 
@@ -31,20 +29,19 @@ _EPSILON: Final = "its epsilon"
 
 # float16: four times its epsilon, as the vendor's tests of chains of operators allow; rounded behind each of
 # 360 operators, a tensor is about so far off. With each type of 16 bits and more, 2 % of noise on a weight
-# still shows. Rounding: 64 epsilons of float32 and float64 are the error of a sum of some thousand terms of
-# one sign that is added one by one; the shorter types are rounded once or twice, from a longer sum.
+# still shows.
 TYPES: Final[Mapping[str, TypeLimits]] = {
-    "float64": TypeLimits(1e-7, 2, 2**-46, _CLOSE),
-    "complex128": TypeLimits(1e-7, 2, 2**-46, _CLOSE),
-    "float32": TypeLimits(2**-13, 2, 2**-17, _KIT),
-    "complex64": TypeLimits(2**-13, 2, 2**-17, _KIT),
-    "float16": TypeLimits(2**-8, 2, 2**-9, "four times its epsilon: many operators that round"),
-    "bfloat16": TypeLimits(2**-6, 2, 2**-7, _CLOSE),
-    "float8_e4m3fn": TypeLimits(2**-3, 1, 2**-3, _KIT),
-    "float8_e4m3fnuz": TypeLimits(2**-3, 1, 2**-3, _KIT),
-    "float8_e5m2": TypeLimits(2**-2, 1, 2**-2, _KIT),
-    "float8_e5m2fnuz": TypeLimits(2**-2, 1, 2**-2, _KIT),
-    "float4_e2m1": TypeLimits(2**-1, 1, 2**-1, _EPSILON),
+    "float64": TypeLimits(1e-7, 2, _CLOSE),
+    "complex128": TypeLimits(1e-7, 2, _CLOSE),
+    "float32": TypeLimits(2**-13, 2, _KIT),
+    "complex64": TypeLimits(2**-13, 2, _KIT),
+    "float16": TypeLimits(2**-8, 2, "four times its epsilon: many operators that round"),
+    "bfloat16": TypeLimits(2**-6, 2, _CLOSE),
+    "float8_e4m3fn": TypeLimits(2**-3, 1, _KIT),
+    "float8_e4m3fnuz": TypeLimits(2**-3, 1, _KIT),
+    "float8_e5m2": TypeLimits(2**-2, 1, _KIT),
+    "float8_e5m2fnuz": TypeLimits(2**-2, 1, _KIT),
+    "float4_e2m1": TypeLimits(2**-1, 1, _EPSILON),
 }
 """Limits of the types that are rounded, the finest first; elements of all others must be the same."""
 

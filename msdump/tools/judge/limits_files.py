@@ -39,7 +39,8 @@ def read(path: str) -> Limits:
     file = _LimitsFile(path)
     file.check_keys("$", settings, (*_NUMBERS, _PRECISION, _TYPES, _STATISTICS))
     precision = settings.get(_PRECISION, "")
-    file.check_keys(f"$.{_PRECISION}", [precision], ("", *TYPES))
+    if precision:
+        file.check_choice(f"$.{_PRECISION}", precision, TYPES)
     by_category = settings.get(_STATISTICS, {})
     file.check_keys(f"$.{_STATISTICS}", by_category, BY_CATEGORY)
     limits = Limits(
@@ -57,15 +58,20 @@ class _LimitsFile:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def check_keys(self, place: str, keys: Any, allowed: Iterable[str]) -> None:
-        """Raise ToolError where a key is not allowed, or something else stands in the place of an object."""
-        if not isinstance(keys, dict | list):
-            raise self._fault(place, f"is {keys!r}, an object is expected")
-        for key in keys:
-            if key not in allowed:
-                near = difflib.get_close_matches(str(key), list(allowed), 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise self._fault(place, f"{key!r} is none of {', '.join(allowed)}{hint}")
+    def check_keys(self, place: str, settings: Any, allowed: Iterable[str]) -> None:
+        """Raise ToolError where something is no object, or has a key that is not allowed."""
+        if not isinstance(settings, dict):
+            raise self._fault(place, f"is {settings!r}, an object is expected")
+        for key in settings:
+            self.check_choice(place, key, allowed)
+
+    def check_choice(self, place: str, name: Any, allowed: Iterable[str]) -> None:
+        """Raise ToolError where a name is not allowed."""
+        names = [*allowed]
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise self._fault(place, f"{name!r} is none of {', '.join(names)}{hint}")
 
     def number(self, place: str, value: Any) -> float:
         """Return a number that is not negative."""
