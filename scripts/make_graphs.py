@@ -1,8 +1,7 @@
 """Make the small models of ``graphs/`` and their table: ``python scripts/make_graphs.py [FOLDER]``.
 
-The same bytes come out every time. ``torch_export.onnx`` is the exception: it is
-made by ``graphs/torch_export/export.py``, which needs PyTorch; here it is only
-listed.
+The same bytes come out every time. ``torch_export.onnx`` and ``torch_norm.onnx`` are made by
+``graphs/torch_export/export.py``, which needs PyTorch; here they are only listed.
 """
 
 from __future__ import annotations
@@ -109,6 +108,7 @@ SAMPLES: Final = {
     "lenet": Sample("a small LeNet with shared ReLU and pooling", _lenet),
     "transformer": Sample("one transformer layer with embeddings, nested scopes", _transformer),
     "torch_export": Sample("exported by PyTorch with its metadata (see torch_export/)", None),
+    "torch_norm": Sample("exported by PyTorch; sound in float32, not in float16 (see torch_export/)", None),
     "if": Sample(
         "a branch that depends on the input; the branches read outer values",
         text(f"""{HEAD}
@@ -385,7 +385,7 @@ README: Final = """# Graphs
 
 Small ONNX models for tests and for trying things out, each made for one trait of the format.
 `python scripts/make_graphs.py` makes them and this table again, byte for byte;
-`torch_export/export.py` makes the one that PyTorch exported.
+`torch_export/export.py` makes those that PyTorch exported.
 
 {table}
 """

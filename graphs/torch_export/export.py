@@ -1,8 +1,8 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Make ``graphs/torch_export.onnx``: ``pip install torch==2.13.0 onnxscript``, then run this file.
+"""Make ``graphs/torch_export.onnx`` and ``torch_norm.onnx``: ``pip install torch onnxscript``, run this.
 
-The stack traces in the model name ``net.py`` and PyTorch's own files without the
-folders of the machine that exported it.
+The stack traces in the models name ``net.py``, ``norm_net.py`` and PyTorch's own files without the
+folders of the machine that exported them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ HERE = Path(__file__).resolve().parent
 STACK_TRACE = "pkg.torch.onnx.stack_trace"
 
 
-def network() -> torch.nn.Module:
-    """Return the network, compiled as a file called ``net.py`` without a folder."""
-    source = (HERE / "net.py").read_text(encoding="utf-8")
+def network(file: str) -> torch.nn.Module:
+    """Return the network of a file beside this one, compiled as a file without a folder."""
+    source = (HERE / file).read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": "net"}
-    exec(compile(source, "net.py", "exec", dont_inherit=True), names)  # noqa: S102 - the file beside this one
+    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102 - the file beside this one
     torch.manual_seed(0)
     return names["Net"]().eval()
 
 
-def export() -> onnx.ModelProto:
-    """Return the exported model without the machine's folders."""
+def export(file: str, example: torch.Tensor) -> onnx.ModelProto:
+    """Return the exported network of a file, for any number of examples, without the machine's folders."""
     shape = {0: torch.export.Dim("N")}
     program = torch.onnx.export(
-        network(),
-        (torch.zeros(2, 1, 8, 8),),
+        network(file),
+        (example,),
         dynamo=True,
         opset_version=20,
         external_data=False,
@@ -49,5 +49,8 @@ def export() -> onnx.ModelProto:
 
 
 if __name__ == "__main__":
-    path = HERE.parent / "torch_export.onnx"
-    path.write_bytes(export().SerializeToString(deterministic=True))
+    for file, example, model in (
+        ("net.py", torch.zeros(2, 1, 8, 8), "torch_export.onnx"),
+        ("norm_net.py", torch.zeros(2, 16), "torch_norm.onnx"),
+    ):
+        (HERE.parent / model).write_bytes(export(file, example).SerializeToString(deterministic=True))
