@@ -59,16 +59,13 @@ class RowComparison:
 
     def _differing(self, evidence: TensorEvidence, shared: Mapping[str, Pair], count: int) -> TensorEvidence:
         """Return evidence with its error, and with a verdict where a limit of the user's is exceeded."""
-        for category in self.limits.keys() & shared.keys():
-            share = _share(category, shared, count)
-            if share > self.limits[category]:
+        telling = {category: pair for category, pair in shared.items() if _tells(category, shared)}
+        for category in shared:
+            if _share(category, shared, count) > self.limits.get(category, math.inf):
                 note = f"{_in_words(category, shared)}, beyond {self.limits[category]:g}"
-                return replace(evidence, fault=TensorVerdict.DIFFERS, error=_error(shared), note=note)
-        judged = {
-            category: pair
-            for category, pair in shared.items()
-            if category not in self.limits and _tells(category, shared)
-        }
+                error = _error(telling, shared)
+                return replace(evidence, fault=TensorVerdict.DIFFERS, error=error, note=note)
+        judged = {category: pair for category, pair in telling.items() if category not in self.limits}
         error = _error(judged, shared)
         # Digits that only rounding or printing changed show no other bits of a weight.
         return replace(evidence, error=error, note=_worst(judged, shared), is_rounded=not judged)
@@ -153,14 +150,13 @@ def _share(category: str, shared: Mapping[str, Pair], count: int) -> float:
     return _difference(category, shared)
 
 
-def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair] | None = None) -> TensorError:
+def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorError:
     """Return the error that statistics tell.
 
     Args:
         judged: The statistics that differ.
-        shared: All statistics that both sides have, None: the same.
+        shared: All statistics that both sides have.
     """
-    shared = judged if shared is None else shared
     surplus = [int(_distance(*judged[category])) for category in _NONFINITE if category in judged]
     values = {name: pair for name, pair in judged.items() if BY_CATEGORY[name].nature in _NUMBERS}
     one_sided = [pair for pair in values.values() if not all(map(_is_finite, pair)) and not _is_same(*pair)]

@@ -61,7 +61,7 @@ def measure(
     number = iteration.timeline.last_whole if execution is None else execution
     measured: dict[Place, StatisticRow] = {}
     unreadable: dict[Place, str] = {}
-    meter = Meter(spec)
+    meter = RecordMeter(spec)
     for place, record in _placed(iteration.execution(number).records):
         shape = like[place].shape if place in like else None
         try:
@@ -80,7 +80,7 @@ def _placed(records: Sequence[Record]) -> Iterator[tuple[Place, Record]]:
         yield (*tensor, number), record
 
 
-class Meter:
+class RecordMeter:
     """Measures tensors that were dumped."""
 
     def __init__(self, spec: StatisticSpec) -> None:
