@@ -78,11 +78,6 @@ class Matching:
         """The pair of each operator of the second graph that is in one."""
         return {name: pair for pair in self.pairs for name in pair.golden}
 
-    @cached_property
-    def golden_output(self) -> Mapping[Output, Output]:
-        """The output of the second graph that holds the same values as an output of the first one."""
-        return dict(output for pair in self.pairs for output in pair.outputs)
-
     @property
     def is_by_name(self) -> bool:
         """Whether all operators have a partner of the same name."""

@@ -112,44 +112,44 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def _graph(graph: Message, number: int, numbers: Mapping[str, int]) -> OperatorGraph:
-    ops = [op for op in graph.get("op", ()) if isinstance(op, dict)]
-    kinds = {_text(op, "name"): _kind(_text(op, "type")) for op in ops}
-    operators: dict[str, GraphOperator] = {}
-    parameters: dict[str, ValueForm] = {}
-    outputs: tuple[ValueSource, ...] = ()
-    for op in ops:
-        name = _text(op, "name")
-        forms = tuple(_form(each) for each in op.get("output_desc", ()))
-        sources = tuple(_sources(op, kinds))
-        if _text(op, "type") == ge_names.NET_OUTPUT:
-            outputs = sources
-        elif kinds[name] is SourceKind.OPERATOR:
-            operators[name] = GraphOperator(
-                name,
-                _text(op, "type"),
-                sources,
-                forms,
-                onnx_names=_originals(op, name),
-                bodies={
-                    str(place): numbers[body]
-                    for place, body in enumerate(op.get("subgraph_name", ()))
-                    if body in numbers
-                },
-            )
-        else:
-            parameters[name] = forms[0] if forms else ValueForm()
-    of_kind = {
-        kind: {name: form for name, form in parameters.items() if kinds[name] is kind}
-        for kind in (SourceKind.INPUT, SourceKind.WEIGHT)
-    }
+    ops = {_text(op, "name"): op for op in graph.get("op", ())}
+    kinds = {name: _kind(_text(op, "type")) for name, op in ops.items()}
+
+    def of_kind(kind: SourceKind) -> dict[str, ValueForm]:
+        forms = ((name, _forms(op)) for name, op in ops.items() if kinds[name] is kind)
+        return {name: form[0] if form else ValueForm() for name, form in forms}
+
+    ends = [op for op in ops.values() if _text(op, "type") == ge_names.NET_OUTPUT]
     return OperatorGraph(
-        operators,
-        of_kind[SourceKind.INPUT],
-        of_kind[SourceKind.WEIGHT],
-        outputs,
+        {
+            name: _operator(name, op, kinds, numbers)
+            for name, op in ops.items()
+            if kinds[name] is SourceKind.OPERATOR and _text(op, "type") != ge_names.NET_OUTPUT
+        },
+        of_kind(SourceKind.INPUT),
+        of_kind(SourceKind.WEIGHT),
+        tuple(source for op in ends for source in _sources(op, kinds)),
         number,
         name=_text(graph, "name"),
     )
+
+
+def _operator(
+    name: str, op: Message, kinds: Mapping[str, SourceKind], numbers: Mapping[str, int]
+) -> GraphOperator:
+    bodies = enumerate(op.get("subgraph_name", ()))
+    return GraphOperator(
+        name,
+        _text(op, "type"),
+        tuple(_sources(op, kinds)),
+        _forms(op),
+        onnx_names=_originals(op, name),
+        bodies={str(place): numbers[body] for place, body in bodies if body in numbers},
+    )
+
+
+def _forms(op: Message) -> tuple[ValueForm, ...]:
+    return tuple(map(_form, op.get("output_desc", ())))
 
 
 def _kind(op_type: str) -> SourceKind:
