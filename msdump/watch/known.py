@@ -149,8 +149,11 @@ class Known:
             return exactly(100 * self.zero / self.count)
         if (self.low is not None and self.low > 0) or (self.high is not None and self.high < 0):
             return exactly(0)
-        is_zero = self.norm == 0 or (self.low == 0 and self.high == 0)
-        return exactly(100) if is_zero else Bounds(0, 100)
+        if self.norm == 0 or (self.low == 0 and self.high == 0):
+            return exactly(100)
+        # one extreme that is not zero is an element that is not
+        is_mixed = bool(self.low or self.high or self.norm) and self.count is not None
+        return Bounds(0, 100 * (self.count - 1) / self.count if is_mixed and self.count else 100)
 
     def share_within(self, start: float, end: float) -> Bounds:
         """Return the share of the elements from ``start`` to ``end``, both included, in percent."""

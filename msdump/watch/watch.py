@@ -105,6 +105,7 @@ class RuleWatch:
         self._before: dict[Hashable, Seen] = {}
         self._trails: dict[Hashable, deque[float]] = {}
         self._begun: set[Hashable] = set()
+        self._compares = any(limit.quantity.past is Past.TENSOR for rule in rules for limit in rule.limits)
 
     def rules_for(self, subject: WatchedTensor) -> tuple[WatchRule, ...]:
         """Return the rules that look at a tensor, those that compare ranks included."""
@@ -138,7 +139,8 @@ class RuleWatch:
             findings += self._findings(rule, subject, moment, (seen, before), key)
             if rule.is_first_only:
                 self._begun.add((rule.name, key))
-        self._keep(rules, key, seen)
+        if self._compares:
+            self._keep(rules, key, seen)
         return findings
 
     def _findings(

@@ -58,12 +58,13 @@ def with_all_values(path: Path, folder: Path) -> Path:
     return changed
 
 
-def plan(folder: Path, iteration: str, **changes: Any) -> DumpPlan:
+def plan(folder: Path, iteration: str, *, msdump: dict[str, Any] | None = None, **changes: Any) -> DumpPlan:
     """Return the plan of a synchronous Ascend O0 dump of every output.
 
     Args:
         folder: Where it goes.
         iteration: Which steps.
+        msdump: Values of ``msdump``.
         changes: Other values of ``common_dump_settings``.
     """
     settings: dict[str, Any] = {
@@ -80,7 +81,8 @@ def plan(folder: Path, iteration: str, **changes: Any) -> DumpPlan:
             **changes,
         },
         "e2e_dump_settings": {"enable": True, "trans_flag": True},
-        "msdump": {"precision_mode": "must_keep_origin_dtype"},  # as the session it is compared with
+        # as the session it is compared with
+        "msdump": {"precision_mode": "must_keep_origin_dtype", **(msdump or {})},
     }
     context = Context(DeviceTarget.ASCEND, JitLevel.O0)
     return config.parse(json.dumps(settings).encode(), str(folder / "data_dump.json"), context)

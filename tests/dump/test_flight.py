@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 
 import msdump
 from msdump.capture.flight import history as history_module
+from msdump.cli.program import main
 from msdump.errors import ConfigError, ExecutionError, WatchHitError
 from tests import steps
+from tests.communication.models import collective, model
 from tests.dump import nets, trees
 from tests.dump.conftest import ROOT, config
 
@@ -365,3 +368,24 @@ def test_end_of_a_process(way, number, expected, reason, is_synchronous, python,
     note = json.loads((tmp_path / "dump" / "msdump_history_0.json").read_text())
     reasons = [event["reason"].rstrip(": ") for event in note["released"]]
     assert ([] if reason is None else [reason]) == reasons
+
+
+def test_ranks_hear_of_a_hit_where_they_wait(tmp_path):
+    """A hit that ends the run of one rank fails the other where it waits for it, and both write."""
+    for rank in range(2):
+        nodes = [collective("AllReduce", ("a",), ("y",))]
+        nodes.insert(0, nets.node("Log" if rank else "Neg", "x", "a"))
+        onnx.save(model(nodes), tmp_path / f"rank{rank}.onnx")
+    np.savez(tmp_path / "x.npz", x=np.full((4, 6), -1, np.float32))
+    blocks = config(tmp_path / "dump", watch=OVERFLOW, on_hit="stop", history=2, support_device=[0, 1])
+    (tmp_path / "dump.json").write_text(json.dumps(blocks))
+
+    arguments = ["run", f"{tmp_path}/rank{{rank}}.onnx", "--ranks", "2", "--inputs", f"{tmp_path}/x.npz"]
+    done = CliRunner().invoke(main, [*arguments, "--config", f"{tmp_path}/dump.json"])
+
+    assert 1 == done.exit_code
+    assert "watch rule 'tensor_overflow' hit at Default/Log-op0 in iteration 0" in done.output
+    for rank, other in enumerate(("Neg", "Log")):
+        note = json.loads((tmp_path / "dump" / f"msdump_history_{rank}.json").read_text())
+        assert (rank, [0]) == (note["rank"], note["released"][0]["written"])
+        assert any(match["type"] == other for match, _ in trees.tensors(tmp_path / "dump" / f"rank_{rank}"))

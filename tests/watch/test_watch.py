@@ -215,7 +215,7 @@ def test_tensor_of_another_shape_is_undecided(tmp_path):
 
 def test_what_a_rule_cannot_decide_says_what_it_needs(tmp_path):
     """Without elements a rule names the statistics that would do."""
-    watch = RuleWatch(rules_of(tmp_path, {"condition": "tensor_all_zero"}))
+    watch = RuleWatch(rules_of(tmp_path, {"condition": "tensor_all_zero", "zero_percentage_ge": 30}))
 
     (undecided,) = findings(watch, f32(-1, 0, 1), has_elements=False)
 

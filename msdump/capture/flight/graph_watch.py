@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msdump import dtypes
 from msdump.capture.flight.elements import KeptElements
 from msdump.capture.flight.hits import HitLog
-from msdump.capture.steps.device import to_device_type
+from msdump.capture.steps.device import held_elements
 from msdump.communication.world import current
 from msdump.dtypes import STRING
 from msdump.errors import WatchHitError
@@ -54,13 +54,15 @@ class GraphWatch:
         self._weights = {graph.index: _weights(graph) for graph in watched}
         self._watched: dict[tuple[OperatorRef, IO, int], _Watched] = {}
         self._passes: Counter[tuple[OperatorRef, IO, int]] = Counter()
-        self._iteration = 0
+        self._iteration = -1  # before the first one
+        self._rank = 0
         self._hit: Hit | None = None
 
     def begin(self, iteration: int) -> None:
         """Take what is seen from now on for an iteration's; branches and loops begin with their graph's."""
         if iteration != self._iteration:
             self._iteration = iteration
+            self._rank = current().identity.rank
             self._passes.clear()
 
     def keeps(self, tensors: Sequence[TensorRecord]) -> bool:
@@ -100,10 +102,10 @@ class GraphWatch:
         self._passes[key] += 1
         if record.dtype is STRING or not record.array.size or not is_measurable(record.dtype):
             return []
-        shown = to_device_type(record)
-        known = Known.of(measure(shown.array, shown.dtype, watched.need), watched.need)
-        seen = Seen(shown.dtype.name, known, lambda: shown.array)
-        sighting = Sighting(self._iteration, current().identity.rank, number, record.timestamp)
+        array, dtype = held_elements(record)
+        known = Known.of(measure(array, dtype, watched.need), watched.need)
+        seen = Seen(dtype.name, known, lambda: array)
+        sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
         return self._watch.check(watched.rules, watched.subject, sighting, seen)
 
     def _look_up(self, record: TensorRecord) -> _Watched:

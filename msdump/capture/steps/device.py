@@ -47,7 +47,7 @@ def to_device() -> Step:
     warned: set[str] = set()
 
     def step(record: TensorRecord) -> TensorRecord:
-        array, dtype = _held(record)
+        array, dtype = held_elements(record)
         part = record.device
         if part is None or part.format == DEFAULT_FORMAT:
             return record.shown(array, dtype, record.format)
@@ -62,13 +62,13 @@ def to_device() -> Step:
 
 def to_device_type(record: TensorRecord) -> TensorRecord:
     """Show tensors in the device's type and the host's layout, whose format has CANN's name."""
-    array, dtype = _held(record)
+    array, dtype = held_elements(record)
     return record.shown(array, dtype, host_format(array.shape))
 
 
 def to_device_memory(record: TensorRecord) -> TensorRecord:
     """Show tensors as they lie in device memory; formats that CANN has no number for, as on the host."""
-    array, dtype = _held(record)
+    array, dtype = held_elements(record)
     part, format_name = record.device, host_format(array.shape)
     if part is not None and part.format in dump_enums.FORMATS:
         # A shape that only the run told may be one that the format cannot hold.
@@ -107,7 +107,7 @@ def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarra
     return read
 
 
-def _held(record: TensorRecord) -> tuple[np.ndarray, DType]:
+def held_elements(record: TensorRecord) -> tuple[np.ndarray, DType]:
     """Return the elements in the type that the device holds, in the host's layout, and the type."""
     part = record.device
     dtype = record.dtype if part is None else part.element_type(record.dtype)
