@@ -23,6 +23,8 @@ SETTLED: Final = _VIEWS | {"Constant", "Shape", "Size"}
 
 _WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
 
+_PRIMITIVES: Final = _WITHOUT_TASK | {"ExpandDims", "TensorShape"}  # Unsqueeze and Shape
+
 _COLLECTIVE: Final = "Hcom"  # HcomAllReduce, HcomBroadcast, ...
 
 
@@ -77,6 +79,11 @@ def runs_on_device(node: Node) -> bool:
     if node.is_added:
         return True
     return not (node.bodies or (not node.domain and node.op_type in _WITHOUT_TASK))
+
+
+def is_settled(primitive: str) -> bool:
+    """Tell whether compiled graphs run no task for a primitive, so that their dumps lack it."""
+    return primitive in _PRIMITIVES
 
 
 def is_collective(op_type: str) -> bool:

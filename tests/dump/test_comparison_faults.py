@@ -235,7 +235,9 @@ def test_operators_in_another_type(dump, types, accused):
     feeds = {"x": np.float32([0.1, 0.2, 0.3, 0.4])}
     mine = dump("mine", model(*types), feeds)
 
-    done = CliRunner().invoke(main, ["compare", str(mine), str(dump("golden", model(1, 1), feeds)), "--json"])
+    golden = dump("golden", model(1, 1), feeds)
+
+    done = CliRunner().invoke(main, ["compare", str(mine), str(golden), "-out", str(mine.parent), "--json"])
 
     found = [row for row in json.loads(done.stdout)["operators"] if row["verdict"] in {"dtype", "own"}]
     assert accused == [row["operator"] for row in found]

@@ -35,21 +35,18 @@ def answers(trial: Trial, folder: Path, checks: tuple[str, ...]) -> Iterator[tup
     sides = trials.dumped(trial, folder)
     for check in checks:
         try:
-            found = trials.accused(
-                trials.compare(sides, folder / check, *options(trial, sides, check)), sides
-            )
+            found = trials.accused(trials.compare(sides, folder / check, *options(sides, check)), sides)
         except Exception:  # noqa: BLE001 - whatever it raises is an answer
             yield check, [traceback.format_exc(limit=-4)]
         else:
             yield check, trials.violations(trial, found, sides, all_faults=check != "files")
 
 
-def options(trial: Trial, sides: Sides, check: str) -> tuple[str, ...]:
+def options(sides: Sides, check: str) -> tuple[str, ...]:
     """Return the options of ``msdump compare`` for a check."""
     if check == "model":
         return "--model", str(sides.golden.model)
-    is_alike = trial.mine.context.get("jit_level", "O0") == trial.golden.context.get("jit_level", "O0")
-    return () if is_alike else ("--graph", str(sides.golden.model))
+    return ()
 
 
 def sound_pairs() -> Iterator[Trial]:

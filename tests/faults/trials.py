@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from onnx import numpy_helper
 
 from msdump.cli import main
+from msdump.device import tasks
 from msdump.errors import MsdumpError
 from msdump.graph.graph import Graph
 from tests.faults import dumps, kernels
@@ -135,6 +136,8 @@ def _matters(net: Net, fault: Fault, mine: Mode, golden: Mode, others: tuple[Fau
     """Tell whether a fault moves what its operators write, beyond what rounding does there."""
     if fault.weight and not _survives(net, fault, mine, golden):
         return False
+    if mine.is_compiled and any(_is_settled(site(net.model, name).node) for name in fault.nodes):
+        return False  # it has no kernel that could be wrong
     try:
         sound = values_with(net, others) if others else sound_values(net.name)
         faulty = values_with(net, (*others, fault))
@@ -144,6 +147,10 @@ def _matters(net: Net, fault: Fault, mine: Mode, golden: Mode, others: tuple[Fau
     if fault.kind == "float16 region" and not mine.is_compiled:
         noise = LIMITS["float32"]  # the type shows
     return _moved(net, fault, faulty, sound) > noise
+
+
+def _is_settled(node: onnx.NodeProto) -> bool:
+    return not node.domain and node.op_type in tasks.SETTLED | tasks.DATA_FLOW
 
 
 def values_with(net: Net, faults: tuple[Fault, ...]) -> Values:
@@ -283,12 +290,29 @@ def _order(graph: Graph) -> dict[str, int]:
 def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
     """Return the nodes whose accusation names a fault: its own, and the kernels that hold them."""
     nodes = set(fault.nodes) | {node for node in _node_names(sides.mine.graph) if _is_added(node, fault)}
+    nodes |= _joined(fault, sides)
     nodes |= {f"weight {_key(fault.weight)}"} if fault.weight else set()
     for graph in (sides.golden.graph, sides.mine.graph, sides.golden.graph):
         for members in _by_operator(graph).values():
             if members & nodes and len(members) > 1:
                 nodes |= members
     return frozenset(nodes | _carriers(fault, sides))
+
+
+def _joined(fault: Fault, sides: Sides) -> set[str]:
+    """Return the nodes of kernels that are put together otherwise where an operator is left out."""
+    if fault.kind != "dropped":
+        return set()
+    values = _touched(onnx.load(sides.golden.model), fault.nodes)
+    sound = [set(members) for members in _by_operator(sides.golden.graph).values()]
+    beside: set[str] = set()
+    for graph in sides.mine.graph.walk():
+        for node in graph.nodes:
+            members = {part.name for part in node.members}
+            touched = {value for part in node.members for value in (*part.inputs, *part.outputs)}
+            if len(members) > 1 and members not in sound and values & touched:
+                beside |= members
+    return beside
 
 
 def _node_names(graph: Graph) -> Iterator[str]:

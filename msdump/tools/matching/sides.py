@@ -20,7 +20,9 @@ ContentOf = Callable[[str, int], TensorContent | None]
 WEIGHTS: Final = frozenset({"name", "elements"})
 """First part of the labels of weights: known by their name, or by their elements."""
 
-_PASSING: Final = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear", "StopGradient"})
+_PASSING: Final = frozenset(
+    {"Identity", "Cast", "TransData", "QuantizeLinear", "DequantizeLinear", "StopGradient"}
+)
 """Operators that another network may lack without computing something else."""
 
 _ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})

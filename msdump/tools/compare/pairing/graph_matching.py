@@ -13,13 +13,13 @@ from typing import Final
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
-from msdump.tools.compare.pairing import dump_folder, operands
+from msdump.tools.compare.pairing import content_graph, dump_folder, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
 from msdump.tools.compare.pairing.identities import Identify, Identities, Identity, MatchedNames, by_name
 from msdump.tools.matching import contents, matching
 from msdump.tools.matching.contents import TensorContent
 from msdump.tools.matching.matching import Matching, OperatorPair
-from msdump.tools.matching.sides import GraphSide, canonical_type, is_commutative
+from msdump.tools.matching.sides import GraphSide, canonical_type, is_commutative, passes_on
 
 _SURE: Final = 0.9
 """A pair that is less sure than this is told."""
@@ -39,7 +39,7 @@ def identities(dumped: Dumped, golden: Dumped) -> Identities:
         golden: The directory that it is compared with.
     """
     (folder, mine), (golden_folder, other) = dumped, golden
-    if mine is None or other is None or not folder.kind is golden_folder.kind is FolderKind.TENSORS:
+    if mine is None or other is None or FolderKind.GOLDEN in {folder.kind, golden_folder.kind}:
         return Identities()
     found = matching.match(_side(mine, other, folder), _side(other, mine, golden_folder))
     return Identities() if found.is_by_name else _Identified(found, mine, other).identities()
@@ -62,16 +62,18 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
 
 def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
     """Return what an operator wrote in its first run, or a weight; None where that was not dumped."""
+    reader = content_graph.weight_place(name)
+    name, io, slot = (name, IO.OUTPUT, slot) if reader is None else (reader[0], IO.INPUT, reader[1])
     files = folder.operators.get(dump_folder.key(name)) or folder.operators.get(
         dump_folder.key(name.rpartition("/")[2]), ()
     )
-    for file in files:
-        if (file.io, file.slot) == (IO.OUTPUT, slot):
-            try:
-                return contents.of_array(operands.read(folder, (file,))[0].on_host())
-            except (DumpReadError, FormatError):
-                return None
-    return None
+    try:
+        first = [file for file in files if not file.pass_number and file.io in {io, None}]
+        tensors = operands.read(folder, first) if first else ()
+        found = (each for each in tensors if (each.io, each.index) == (io, slot))
+        return next((contents.of_array(each.on_host()) for each in found), None)
+    except (DumpReadError, FormatError):
+        return None
 
 
 class _Identified:
@@ -163,7 +165,11 @@ class _Identified:
 
     def _of_source(self, side: int, source: ValueSource) -> Identity | None:
         if source.kind is SourceKind.OPERATOR:
-            return self._tables[side].get((source.name, IO.OUTPUT, source.slot))
+            known = self._tables[side].get((source.name, IO.OUTPUT, source.slot))
+            operator = self._graphs[side].operators.get(source.name)
+            if known is None and operator is not None and operator.inputs and passes_on(operator.op_type):
+                return self._of_source(side, operator.inputs[0])
+            return known
         if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
             return by_name(dump_folder.key(source.name), IO.OUTPUT, 0)
         return None

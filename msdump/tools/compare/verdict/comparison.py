@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
-from msdump.tools.compare.pairing import dump_folder, graph_matching
+from msdump.tools.compare.pairing import content_graph, dump_folder, graph_matching
 from msdump.tools.compare.pairing import identities as identity
+from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict import matching, measuring, origins
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.measuring import MeasuredExecution
-from msdump.tools.compare.verdict.surroundings import SurroundedDump
+from msdump.tools.compare.verdict.surroundings import SurroundedDump, Surroundings
 from msdump.tools.judge import reach
 from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
 from msdump.tools.judge.findings import Finding, Report
@@ -69,6 +70,7 @@ class DumpComparison:
         if self.graph:
             identities = identity.read(self.graph, dumped.kind, golden.kind)
         else:
+            mine, theirs = _with_graphs((dumped, mine), (golden, theirs))
             identities = graph_matching.identities((dumped, mine.graph), (golden, theirs.graph))
         matched = matching.match(dumped, golden, identities)
         folder = ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
@@ -113,6 +115,18 @@ class DumpComparison:
         for folder in self.folders:
             runs.setdefault(folder.run, []).append(folder)
         yield from runs.values()
+
+
+def _with_graphs(
+    dumped: tuple[Folder, Surroundings], golden: tuple[Folder, Surroundings]
+) -> tuple[Surroundings, Surroundings]:
+    """Return what is known of two directories, with graphs that tensors tell where there are no others."""
+    (folder, mine), (golden_folder, theirs) = dumped, golden
+    if mine.graph and theirs.graph:
+        return mine, theirs
+    own = mine.graph or content_graph.of_folder(folder, theirs.graph)
+    other = theirs.graph or content_graph.of_folder(golden_folder, mine.graph)
+    return mine.with_graph(own), theirs.with_graph(other)
 
 
 class _Run:

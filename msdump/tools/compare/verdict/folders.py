@@ -57,8 +57,12 @@ class ComparedFolder:
 
     def weights(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the numbers of an execution's inputs that are weights or constants."""
-        reads = self._reads(execution) or self._golden_sources(execution)
-        return frozenset(slot for slot, source in enumerate(reads) if source.kind in FIXED)
+        sides = self._reads(execution), self._golden_sources(execution)
+        kinds = [
+            {sources[slot].kind for sources in sides if slot < len(sources)} - {SourceKind.ABSENT}
+            for slot in range(max(map(len, sides)))
+        ]
+        return frozenset(slot for slot, known in enumerate(kinds) if known and known <= FIXED)
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from msdump.device.tasks import is_settled
 from msdump.device.transfers import PREFIX
 from msdump.errors import DumpReadError
 from msdump.record import IO
@@ -15,6 +17,8 @@ from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFi
 from msdump.tools.compare.pairing.identities import Identify, Identities, Identity, MatchedNames
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
+
+_COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
 
 Place = tuple[NamedFile, IO, int]
 """Where a tensor stands: its file, whether it is an input or an output, and its number."""
@@ -97,13 +101,12 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     torn = {
         run.name for run in dumped_runs if run.fault
     }  # they are there, though nothing pairs their tensors
-    # Files of parameters are no operators: often only one of the dumps was asked for them.
     missing = dict.fromkeys(
         run.name
         for run in golden_runs
         if run.tensors
         and run.name not in used | torn
-        and run.files[-1].op_type != names.PARAMETER
+        and _is_expected(run.files[-1], dumped.kind)
         and not (matched is not None and run.name in matched.golden)
     )
     return Matched(
@@ -113,6 +116,18 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
         uneven,
         None if matched is None else matched.partners,
     )
+
+
+def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
+    """Tell whether a directory of some kind should have the operator of a golden file.
+
+    Files of parameters are no operators: often only one of the dumps was asked for them. What the device
+    adds to bring tensors into its types and formats belongs to it alone; compiled graphs lack what only
+    hands tensors on.
+    """
+    if golden.op_type == names.PARAMETER or golden.op_name.startswith(PREFIX):
+        return False
+    return kind not in _COMPILED or not is_settled(golden.op_type)
 
 
 @dataclass(frozen=True, slots=True)

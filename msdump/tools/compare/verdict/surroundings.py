@@ -48,6 +48,10 @@ class Surroundings:
         except DumpReadError:  # it explains verdicts, it is not compared
             return None
 
+    def with_graph(self, graph: OperatorGraph | None) -> Surroundings:
+        """Return the same around another graph."""
+        return replace(self, _graph=lambda: graph)
+
     def operator(self, name: str) -> GraphOperator | None:
         """Return an operator by its name in files, None where no graph tells of it."""
         return None if self.graph is None else self.graph.find(name)

@@ -1,0 +1,197 @@
+"""The graph of operators that files of tensors tell where a dump has no graph file.
+
+An operator read what another one wrote if both have the same bits. So every input is an output with its bits
+that was written before, or else a weight or an input of the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from msdump.errors import DumpReadError, FormatError
+from msdump.record import IO
+from msdump.store import names, operator_names
+from msdump.store.read.graphs.operator_graph import (
+    ABSENT,
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+)
+from msdump.tools.compare.pairing import operands
+from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.pairing.operands import DumpedOperand
+
+_NO_OPERATORS: Final = frozenset({names.PARAMETER, operator_names.OP_DEBUG.op_type, "Data", "Const"})
+_COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
+_LOOSE: Final = 0.1
+"""Share of the operators that may read nothing that was written before, where all of them were dumped."""
+
+_WORD: Final = 8  # bytes
+_SOME: Final = 1021  # bytes that are taken as they are
+_INPUT: Final = (
+    "/input"  # behind an operator's name, and in front of a number: the weight that it reads there
+)
+_PART: Final = re.compile(r"[^_]+?-op\d+")
+
+
+def of_folder(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
+    """Return the graph that the tensors of a compiled network tell; None where they tell none.
+
+    Of an operator that ran several times the first run counts. Where many operators read nothing that was
+    written before, not all were dumped, and what they read is not known to be weights.
+
+    Args:
+        folder: A directory of operators.
+        like: The other side's graph, which tells how names are spelled that files hold without slashes.
+    """
+    if folder.kind not in _COMPILED:  # others have graph files, or were cut out of a dump
+        return None
+    writer = _Writer(like)
+    for name, files in sorted(_first_runs(folder).items(), key=lambda item: _time(item[1])):
+        try:
+            tensors = operands.read(folder, files)
+        except DumpReadError:  # said where the tensors themselves are compared
+            continue
+        if files[0].op_type in _NO_OPERATORS:
+            writer.add_input(name, tensors)
+        else:
+            writer.add(name, files[0].op_type, tensors)
+    return writer.graph()
+
+
+def weight_place(name: str) -> tuple[str, int] | None:
+    """Return the operator and the number of its input by which a weight is called; None of other weights.
+
+    >>> weight_place("Default/MatMul-op0/input1")
+    ('Default/MatMul-op0', 1)
+    """
+    reader, mark, slot = name.rpartition(_INPUT)
+    return (reader, int(slot)) if mark and slot.isdecimal() else None
+
+
+def _first_runs(folder: Folder) -> dict[str, tuple[NamedFile, ...]]:
+    runs = {
+        name: tuple(file for file in files if not file.pass_number)
+        for name, files in folder.operators.items()
+    }
+    return {name: files for name, files in runs.items() if files}
+
+
+def _time(files: Sequence[NamedFile]) -> tuple[int, str]:
+    return files[-1].timestamp, files[-1].name
+
+
+class _Writer:
+    """Lists operators in the order in which they ran."""
+
+    def __init__(self, like: OperatorGraph | None) -> None:
+        self._like = like
+        self._operators: dict[str, GraphOperator] = {}
+        self._inputs: dict[str, ValueForm] = {}
+        self._weights: dict[str, ValueForm] = {}
+        self._written: dict[Hashable, ValueSource] = {}
+        self._read: set[ValueSource] = set()
+
+    def add_input(self, name: str, tensors: Iterable[DumpedOperand]) -> None:
+        """Add an input of the network, or a weight that has a file of its own."""
+        for tensor in tensors:
+            self._inputs[name] = _form(tensor)
+            key = _key(tensor)
+            if tensor.io is IO.OUTPUT and key is not None:
+                self._written[key] = ValueSource(SourceKind.INPUT, name)
+
+    def add(self, name: str, op_type: str, tensors: Sequence[DumpedOperand]) -> None:
+        """Add an operator."""
+        name = _spelled(name, self._like)
+        sides: Mapping[IO, dict[int, DumpedOperand]] = {io: {} for io in IO}
+        for tensor in tensors:
+            sides[tensor.io][tensor.index] = tensor
+        inputs, outputs = sides[IO.INPUT], sides[IO.OUTPUT]
+        reads = tuple(
+            self._source(name, inputs[slot]) if slot in inputs else ABSENT
+            for slot in range(max(inputs, default=-1) + 1)
+        )
+        self._read |= {*reads}
+        forms = tuple(
+            _form(outputs[slot]) if slot in outputs else ValueForm()
+            for slot in range(max(outputs, default=-1) + 1)
+        )
+        self._operators[name] = GraphOperator(name, op_type, reads, forms)
+        for slot, tensor in outputs.items():
+            key = _key(tensor)
+            if key is not None:
+                self._written[key] = ValueSource(SourceKind.OPERATOR, name, slot)
+
+    def _source(self, reader: str, tensor: DumpedOperand) -> ValueSource:
+        key = _key(tensor)
+        if key is None:
+            return ABSENT
+        if key not in self._written:
+            weight = f"{reader}{_INPUT}{tensor.index}"
+            self._weights[weight] = _form(tensor)
+            self._written[key] = ValueSource(SourceKind.WEIGHT, weight)
+        return self._written[key]
+
+    def graph(self) -> OperatorGraph | None:
+        """Return the graph; what nobody reads is its output."""
+        reading = [each for each in self._operators.values() if each.inputs]
+        loose = sum(not any(map(_is_written, each.inputs)) for each in reading)
+        if not reading or loose > max(1, _LOOSE * len(reading)):
+            return None
+        outputs = tuple(self._unread())
+        return OperatorGraph(self._operators, self._inputs, self._weights, outputs)
+
+    def _unread(self) -> Iterator[ValueSource]:
+        for name, operator in self._operators.items():
+            for slot in range(len(operator.outputs)):
+                source = ValueSource(SourceKind.OPERATOR, name, slot)
+                if source not in self._read:
+                    yield source
+
+
+def _spelled(name: str, like: OperatorGraph | None) -> str:
+    """Return the name of an operator with the slashes of its scope, as far as another graph tells them.
+
+    A fused operator is called as its first part, with the last components of the others behind it.
+    """
+    if like is None:
+        return name
+    known = like.find(name)
+    if known is not None:
+        return known.full_name
+    scope, _, last = name.rpartition("_")
+    parts = _PART.findall(last)
+    first = like.find(f"{scope}_{parts[0]}") if parts else None
+    return name if first is None else first.full_name + "".join(parts[1:])
+
+
+def _is_written(source: ValueSource) -> bool:
+    return source.kind in {SourceKind.OPERATOR, SourceKind.INPUT}
+
+
+def _form(tensor: DumpedOperand) -> ValueForm:
+    # the type of a tensor on the device is not the one that the model gives the value
+    shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
+    return ValueForm(shape=shape or None)
+
+
+def _key(tensor: DumpedOperand) -> Hashable | None:
+    """Return what tensors of the same bits and type have in common, None where they cannot be read.
+
+    Two sums over all words, and some elements that show their order: that costs less than to read the tensor.
+    """
+    try:
+        array = np.ascontiguousarray(tensor.array)
+    except (DumpReadError, FormatError):
+        return None
+    data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+    whole = data.size - data.size % _WORD
+    words = data[:whole].view(np.uint64)
+    some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
+    return tensor.dtype, data.size, int(words.sum()), int(np.bitwise_xor.reduce(words)), some
