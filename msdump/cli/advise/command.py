@@ -20,7 +20,7 @@ from msdump.execute.weights import WeightCopies
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, PrecisionMode
 from msdump.tools.advise import files
-from msdump.tools.advise.advice import Outcome, advise
+from msdump.tools.advise.advice import SearchEnd, advise
 from msdump.tools.advise.runs import Truth
 from msdump.tools.advise.variants import Values, Variants
 from msdump.tools.diff.sides import make_side
@@ -68,13 +68,13 @@ def answer(question: Question) -> None:
     advice = advise(variants, partial(_truth, question), seen, unseen, bound=question.bound, progress=_tell)
     for line in text.lines(advice, question.mine.text, time.perf_counter() - started):
         print(line)
-    if advice.kept and advice.outcome is not Outcome.INTERRUPTED:
+    if advice.kept and advice.outcome is not SearchEnd.INTERRUPTED:
         types = files.by_types(advice)
         print(text.types(types, advice))
         if question.output:
             for path in files.write(advice, mode, types, question.output):
                 print(f"written: {path}")
-    if advice.outcome is Outcome.INTERRUPTED:
+    if advice.outcome is SearchEnd.INTERRUPTED:
         messages.say("interrupted; the smallest set that was found until then is told")
         context.exit(INTERRUPTED)
     if not advice.is_confirmed:

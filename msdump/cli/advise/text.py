@@ -7,19 +7,19 @@ from typing import Final
 
 from msdump.cli import messages
 from msdump.cli.counts import plural
-from msdump.tools.advise.advice import Advice, Outcome
+from msdump.tools.advise.advice import KeepAdvice, SearchEnd
 from msdump.tools.advise.files import TypeSet
 from msdump.tools.advise.model_names import names_in_file
 
 _SHOWN = 30  # operators; -v shows all
 
 _CONFIRMATIONS: Final = {
-    Outcome.CONFIRMED: "confirmed: within {} on an input that the search has not seen",
-    Outcome.UNCONFIRMED: "not confirmed: no input that the search has not seen stayed within {}",
+    SearchEnd.CONFIRMED: "confirmed: within {} on an input that the search has not seen",
+    SearchEnd.UNCONFIRMED: "not confirmed: no input that the search has not seen stayed within {}",
 }
 
 
-def lines(advice: Advice, mine: str, seconds: float) -> Iterator[str]:
+def lines(advice: KeepAdvice, mine: str, seconds: float) -> Iterator[str]:
     """Yield the lines of an answer: the operators, the errors, and whether the bound holds."""
     total = sum(candidate.size for candidate in advice.variants.candidates.values())
     yield f"{advice.variants.graph.source}: {mine} rounds {plural(total, 'operator')}"
@@ -36,9 +36,9 @@ def lines(advice: Advice, mine: str, seconds: float) -> Iterator[str]:
     yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
 
 
-def _without_a_set(advice: Advice) -> Iterator[str]:
+def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
     to = advice.variants.to.name
-    if advice.outcome is Outcome.INTERRUPTED:
+    if advice.outcome is SearchEnd.INTERRUPTED:
         yield "no set has been found yet"
         return
     yield f"no set of operators kept in {to} was found that brings every output below {advice.bound:g}"
@@ -46,7 +46,7 @@ def _without_a_set(advice: Advice) -> Iterator[str]:
         yield f"the bound is smaller than the error that {to} has itself"
 
 
-def _operators(advice: Advice) -> Iterator[str]:
+def _operators(advice: KeepAdvice) -> Iterator[str]:
     shown = len(advice.nodes) if messages.verbosity() else _SHOWN
     for node in advice.nodes[:shown]:
         yield f"  {node.name}  ({node.operator.full_name})"
@@ -57,7 +57,7 @@ def _operators(advice: Advice) -> Iterator[str]:
         yield f"{plural(count, 'name')} not in the model file: other tools will not find the operators"
 
 
-def _errors(advice: Advice) -> Iterator[str]:
+def _errors(advice: KeepAdvice) -> Iterator[str]:
     width = max((len(error.example) for error in advice.errors), default=0)
     after = "with them kept" if advice.kept is not None else "with all kept"
     for error in advice.errors:
@@ -68,7 +68,7 @@ def _errors(advice: Advice) -> Iterator[str]:
         )
 
 
-def types(types: TypeSet, advice: Advice) -> str:
+def types(types: TypeSet, advice: KeepAdvice) -> str:
     """Return what lists of operator types would keep instead."""
     names = ", ".join(types.types)
     return (

@@ -118,21 +118,9 @@ def command(
     sides = variants.parse(mine or ("Ascend" if other is None else "float32")), variants.parse(golden)
     if bound is not None:
         if train or steps > 1 or other is not None:
-            raise click.UsageError(
-                "--advise is about runs of one model for inference: it excludes OTHER, --train and --steps"
-            )
-        advise(
-            Question(
-                mindspore.load_graph(model),
-                *sides,
-                bound,
-                to or "float32",
-                output or "",
-                files,
-                dimensions,
-                seed or 0,
-            )
-        )
+            raise click.UsageError("--advise is about one model's inference: no OTHER, --train or --steps")
+        graph, to, output = mindspore.load_graph(model), to or "float32", output or ""
+        advise(Question(graph, *sides, bound, to, output, files, dimensions, seed or 0))
         return
     if to or (output and not bisects):
         raise click.UsageError("--to belongs to --advise, --output to --advise and --bisect")

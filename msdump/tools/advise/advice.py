@@ -10,8 +10,8 @@ from typing import Final
 
 from msdump.errors import InputError
 from msdump.graph.graph import Node
-from msdump.tools.advise.runs import Example, Runs, Truth, golden
-from msdump.tools.advise.search import Progress, Search
+from msdump.tools.advise.runs import DeviceRuns, Example, Truth, golden
+from msdump.tools.advise.search import Progress, SetSearch
 from msdump.tools.advise.variants import Values, Variants
 
 _CONFIRMATIONS: Final = 6
@@ -21,7 +21,7 @@ Unseen = Callable[[int], tuple[str, Values]]
 """Makes up the input of a number from 0: its name, and its values as they are fed."""
 
 
-class Outcome(enum.Enum):
+class SearchEnd(enum.Enum):
     """How a search ended."""
 
     CONFIRMED = enum.auto()
@@ -34,7 +34,7 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputError:
+class ErrorPair:
     """The error of one output of one input.
 
     Attributes:
@@ -53,7 +53,7 @@ class OutputError:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class KeepAdvice:
     """What to keep.
 
     Attributes:
@@ -65,17 +65,17 @@ class Advice:
         runs: How often the whole network ran, partial runs added up.
     """
 
-    measured: Runs
+    measured: DeviceRuns
     bound: float
     kept: frozenset[int] | None
-    errors: tuple[OutputError, ...]
-    outcome: Outcome
+    errors: tuple[ErrorPair, ...]
+    outcome: SearchEnd
     runs: float
 
     @property
     def is_confirmed(self) -> bool:
         """Whether the bound holds on an input that had no part in the search."""
-        return self.outcome is Outcome.CONFIRMED
+        return self.outcome is SearchEnd.CONFIRMED
 
     @property
     def variants(self) -> Variants:
@@ -100,7 +100,7 @@ def advise(
     *,
     bound: float,
     progress: Progress = lambda _text: None,
-) -> Advice:
+) -> KeepAdvice:
     """Return the smallest set of operators to keep so that every output stays within a bound.
 
     Args:
@@ -121,30 +121,30 @@ def advise(
     trial = _trial(truth, unseen, 0, progress)
     del truth
     gc.collect()  # sessions stand in cycles
-    search = Search(Runs(variants, examples), bound, progress)
+    search = SetSearch(DeviceRuns(variants, examples), bound, progress)
     try:
         return _confirmed(search, bound, unseen, side, trial)
     except KeyboardInterrupt:
-        return Advice(search.runs, bound, search.best, (), Outcome.INTERRUPTED, search.share)
+        return KeepAdvice(search.runs, bound, search.best, (), SearchEnd.INTERRUPTED, search.share)
 
 
 def _confirmed(
-    search: Search, bound: float, unseen: Unseen, side: Callable[[], Truth], trial: Example | None
-) -> Advice:
+    search: SetSearch, bound: float, unseen: Unseen, side: Callable[[], Truth], trial: Example | None
+) -> KeepAdvice:
     variants, progress = search.runs.variants, search.progress
     for number in range(1, 1 + _CONFIRMATIONS):
         kept = search.smallest()
         if kept is None or trial is None:
             break
-        error = Runs(variants, [trial]).worst(kept)
+        error = DeviceRuns(variants, [trial]).worst(kept)
         progress(f"on {trial.name}, which the search has not seen: error {error:.3g}")
         if error <= bound:
-            return _advice(search, bound, kept, trial, Outcome.CONFIRMED)
+            return _advice(search, bound, kept, trial, SearchEnd.CONFIRMED)
         search.add(trial)
         if number > 1:  # what holds on some inputs alone lacks a margin for others
             search.limit *= bound / error
         trial = _trial(side(), unseen, number, progress)
-    return _advice(search, bound, kept, trial, Outcome.UNCONFIRMED if kept is not None else Outcome.NONE)
+    return _advice(search, bound, kept, trial, SearchEnd.UNCONFIRMED if kept is not None else SearchEnd.NONE)
 
 
 def _trial(truth: Truth, unseen: Unseen, number: int, progress: Progress) -> Example | None:
@@ -158,21 +158,21 @@ def _trial(truth: Truth, unseen: Unseen, number: int, progress: Progress) -> Exa
 
 
 def _advice(
-    search: Search, bound: float, kept: frozenset[int] | None, trial: Example | None, outcome: Outcome
-) -> Advice:
+    search: SetSearch, bound: float, kept: frozenset[int] | None, trial: Example | None, outcome: SearchEnd
+) -> KeepAdvice:
     runs, variants = search.runs, search.runs.variants
     everything = frozenset(variants.candidates)
     shown = [(example, False) for example in runs.examples]
     shown += [(trial, True)] if trial is not None else []
-    errors: list[OutputError] = []
+    errors: list[ErrorPair] = []
     for example, is_unseen in shown:
-        alone = Runs(variants, [example])
+        alone = DeviceRuns(variants, [example])
         before = alone.errors(0, frozenset())
         after = alone.errors(0, everything if kept is None else kept)
         errors += [
-            OutputError(example.name, output, before[output], after[output], is_unseen) for output in before
+            ErrorPair(example.name, output, before[output], after[output], is_unseen) for output in before
         ]
-    return Advice(
+    return KeepAdvice(
         runs,
         bound,
         kept,

@@ -115,7 +115,7 @@ def _of_operator(variants: Variants, origins: _Origins, position: int, node: Nod
         yield Atom(own, position, "", usual.reads)
 
 
-class Meter:
+class RoundingMeter:
     """Measures the errors of the roundings of a network on one input.
 
     Attributes:

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.tools.advise.runs import Runs, distance, nbytes, values_of
+from msdump.tools.advise.runs import DeviceRuns, distance, nbytes, values_of
 from msdump.tools.advise.variants import Values
 
 _CACHE_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Choice:
+class KeptSet:
     """Operators that are kept behind some position.
 
     Attributes:
@@ -38,14 +38,14 @@ class Choice:
 class _Exhaustive:
     """The search at one bound; it remembers which operators gave what, and which ends have no solution."""
 
-    runs: Runs
+    runs: DeviceRuns
     bound: float
     costs: Mapping[int, int]
     outputs: dict[tuple[Any, ...], list[Values]] = field(default_factory=dict)
     cached: int = 0
-    ends: dict[tuple[Any, ...], Choice | None] = field(default_factory=dict)
+    ends: dict[tuple[Any, ...], KeptSet | None] = field(default_factory=dict)
 
-    def best(self, most: int) -> Choice | None:
+    def best(self, most: int) -> KeptSet | None:
         """Return the cheapest of the smallest sets of at most so many operators, None where there is none."""
         feeds = [dict(example.feeds) for example in self.runs.examples]
         marks = {name: _mark([each.get(name) for each in feeds]) for each in feeds[:1] for name in each}
@@ -53,7 +53,7 @@ class _Exhaustive:
 
     def _continued(
         self, position: int, values: list[Values], marks: dict[str, bytes], most: int
-    ) -> Choice | None:
+    ) -> KeptSet | None:
         """Return the best end of a run that stands before a position."""
         variants = self.runs.variants
         count = len(variants.graph.nodes)
@@ -61,7 +61,7 @@ class _Exhaustive:
             values, marks = self._stepped(position, values, marks, is_kept=False)
             position += 1
         if position == count:
-            return Choice(0, 0, ()) if self._is_near(values) else None
+            return KeptSet(0, 0, ()) if self._is_near(values) else None
         key = (position, most, *sorted(marks.items()))
         if key not in self.ends:
             self.ends[key] = self._decided(position, values, marks, most)
@@ -69,7 +69,7 @@ class _Exhaustive:
 
     def _decided(
         self, position: int, values: list[Values], marks: dict[str, bytes], most: int
-    ) -> Choice | None:
+    ) -> KeptSet | None:
         narrow = self._stepped(position, values, marks, is_kept=False)
         best = self._continued(position + 1, *narrow, most)
         size = self.runs.variants.candidates[position].size
@@ -81,7 +81,7 @@ class _Exhaustive:
         rest = self._continued(position + 1, *wide, most - size)
         if rest is None:
             return best
-        kept = Choice(rest.size + size, rest.cost + self.costs[position], (position, *rest.kept))
+        kept = KeptSet(rest.size + size, rest.cost + self.costs[position], (position, *rest.kept))
         return kept if best is None else min(best, kept)
 
     def _stepped(
@@ -122,7 +122,7 @@ class _Exhaustive:
 
 
 def smallest(
-    runs: Runs, bound: float, costs: Mapping[int, int], progress: Callable[[str], None]
+    runs: DeviceRuns, bound: float, costs: Mapping[int, int], progress: Callable[[str], None]
 ) -> frozenset[int] | None:
     """Return the smallest set of kept operators whose errors stay within a bound, None where there is none.
 

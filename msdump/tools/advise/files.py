@@ -13,7 +13,7 @@ from msdump.graph.kernel.emulation import FLOAT32, Rounding
 from msdump.graph.primitives import GE_TYPES
 from msdump.plan import PrecisionMode
 from msdump.tools import reports
-from msdump.tools.advise.advice import Advice
+from msdump.tools.advise.advice import KeepAdvice
 
 KEEP_DTYPE: Final = "keep_dtype.cfg"
 CUSTOMIZE_DTYPES: Final = "customize_dtypes.cfg"
@@ -42,7 +42,7 @@ class TypeSet:
     error: float
 
 
-def by_types(advice: Advice) -> TypeSet:
+def by_types(advice: KeepAdvice) -> TypeSet:
     """Return what it means to keep all operators that share a type with an advised one."""
     types = sorted({ge_type(node) for node in advice.nodes})
     candidates = advice.variants.candidates
@@ -62,7 +62,7 @@ def ge_type(node: Node) -> str:
     return GE_TYPES.get(primitive, primitive)
 
 
-def write(advice: Advice, mode: PrecisionMode, types: TypeSet, folder: str) -> list[str]:
+def write(advice: KeepAdvice, mode: PrecisionMode, types: TypeSet, folder: str) -> list[str]:
     """Write the files of some advice and return their paths.
 
     Args:
@@ -78,7 +78,7 @@ def write(advice: Advice, mode: PrecisionMode, types: TypeSet, folder: str) -> l
     return [reports.write(folder, name, (text,)) for name, text in texts.items()]
 
 
-def _texts(advice: Advice, mode: PrecisionMode, types: TypeSet, folder: str) -> dict[str, str]:
+def _texts(advice: KeepAdvice, mode: PrecisionMode, types: TypeSet, folder: str) -> dict[str, str]:
     if advice.variants.to is FLOAT32:
         names, key = KEEP_DTYPE, "keep_dtype"
         lines = [node.name for node in advice.nodes]

@@ -50,7 +50,7 @@ class _Cut:
 
 
 @dataclass(slots=True)
-class Runs:
+class DeviceRuns:
     """Measures how far the device's outputs are from the truth when some operators are kept.
 
     Attributes:

@@ -11,9 +11,9 @@ import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.tools.advise import exact
-from msdump.tools.advise.atoms import Meter, atoms_of
+from msdump.tools.advise.atoms import RoundingMeter, atoms_of
 from msdump.tools.advise.peeling import Roundings, Series
-from msdump.tools.advise.runs import Example, Runs
+from msdump.tools.advise.runs import DeviceRuns, Example
 
 MOST_EXACT: Final = 16
 """Networks of up to so many operators that can be kept are searched exhaustively."""
@@ -29,7 +29,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Search:
+class SetSearch:
     """Finds the sets of one network, for more and more inputs.
 
     Attributes:
@@ -39,7 +39,7 @@ class Search:
         best: The smallest set so far that held for the inputs of its time.
     """
 
-    runs: Runs
+    runs: DeviceRuns
     limit: float
     progress: Progress
     best: frozenset[int] | None = None
@@ -98,7 +98,7 @@ class Search:
         narrow = wide = np.zeros((len(atoms), len(variants.graph.outputs)))
         for index, example in enumerate(self.runs.examples):
             is_short = len(atoms) / 2 * len(self.runs.examples) <= _ONE_STRETCH
-            meter = Meter(variants, example, 1 if is_short else round(math.sqrt(len(atoms))))
+            meter = RoundingMeter(variants, example, 1 if is_short else round(math.sqrt(len(atoms))))
             # of a large network the first input tells how errors grow, the others what overflows
             narrow = np.maximum(narrow, meter.energies(atoms, clipped_only=bool(index) and not is_short))
             if to is not FLOAT32 and not index:

@@ -8,9 +8,9 @@ from onnx import parser
 
 from msdump.graph import loader
 from msdump.plan import OverflowMode, PrecisionMode
-from msdump.tools.advise.atoms import Meter, atoms_of
+from msdump.tools.advise.atoms import RoundingMeter, atoms_of
 from msdump.tools.advise.peeling import BROKEN, Roundings
-from msdump.tools.advise.runs import Runs, golden
+from msdump.tools.advise.runs import DeviceRuns, golden
 from msdump.tools.advise.variants import Variants
 from sample_nets.build import build
 from tests.tools.advise import nets
@@ -58,10 +58,10 @@ def test_errors_add_up(name, stretches, tmp_path):
     variants = variants_of(graph)
     example = golden("0", nets.examples(graph, 0)[0][1], nets.truth_of(graph))
     atoms = atoms_of(variants)
-    energies = Meter(variants, example, stretches).energies(atoms)
+    energies = RoundingMeter(variants, example, stretches).energies(atoms)
     sizes = {position: candidate.size for position, candidate in variants.candidates.items()}
     roundings = Roundings(atoms, energies, np.zeros_like(energies), sizes)
-    runs, positions = Runs(variants, [example]), sorted(variants.candidates)
+    runs, positions = DeviceRuns(variants, [example]), sorted(variants.candidates)
 
     for kept in ((), positions[::2], positions[: len(positions) // 2], positions[len(positions) // 2 :]):
         measured = runs.worst(frozenset(kept))
@@ -79,7 +79,7 @@ def test_an_overflow_breaks_the_outputs(stretches):
     feeds = {"x": np.array([1, 2, 3, 4], np.float32)}
     atoms = atoms_of(variants)
 
-    energies = Meter(variants, golden("0", feeds, nets.truth_of(graph)), stretches).energies(atoms)
+    energies = RoundingMeter(variants, golden("0", feeds, nets.truth_of(graph)), stretches).energies(atoms)
 
     broken = {atom.name for atom, energy in zip(atoms, energies, strict=True) if not energy.max() < BROKEN}
     assert {"b"} == broken
@@ -90,9 +90,9 @@ def test_runs_that_begin_later():
     graph = loader.load(nets.random_net(5, 12))
     variants = variants_of(graph)
     example = golden("0", nets.examples(graph, 0)[0][1], nets.truth_of(graph))
-    runs, rng = Runs(variants, [example], cuts=(2, 5, 9)), np.random.default_rng(0)
+    runs, rng = DeviceRuns(variants, [example], cuts=(2, 5, 9)), np.random.default_rng(0)
 
     for _ in range(20):
         kept = frozenset(int(each) for each in rng.choice(12, rng.integers(0, 12), replace=False))
         kept &= variants.candidates.keys()
-        assert Runs(variants, [example]).errors(0, kept) == runs.errors(0, kept)
+        assert DeviceRuns(variants, [example]).errors(0, kept) == runs.errors(0, kept)
