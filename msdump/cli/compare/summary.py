@@ -68,9 +68,11 @@ def _runs(report: Report) -> Iterator[str]:
     told = [(run, findings) for run, findings in runs.items() if any(each.is_bad for each in findings)]
     for run, findings in told[:_MOST]:
         yield f"          {_name(*run)}: {_counted(Counter(each.verdict for each in findings))}"
-    if len(runs) > len(told[:_MOST]):
-        rest = len(runs) - len(told[:_MOST])
-        yield f"          {plural(rest, 'more run')}{' that agree' if len(told) <= _MOST else ''}"
+    rest = len(runs) - len(told[:_MOST])
+    if rest and len(told) <= _MOST:
+        yield f"          {plural(rest, 'more run')} without a difference"
+    elif rest:
+        yield f"          and {plural(rest, 'more run')}"
 
 
 def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +20,7 @@ from msdump.errors import FormatError
 from msdump.tools.judge import lanes
 from msdump.tools.judge.sums import Sums, Unit, blocks
 
-_SHORTER: Final = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16)))
+SHORTER: Final = ("float32", "float16", "bfloat16")
 """What devices round weights to."""
 
 
@@ -87,18 +88,24 @@ def measure(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> TensorEr
     return _error(sums)
 
 
-def is_rounding(dumped: np.ndarray, golden: np.ndarray) -> bool:
+def is_rounding(dumped: np.ndarray, golden: np.ndarray, dtypes_held: Iterable[str] = SHORTER) -> bool:
     """Tell whether one tensor is the other one, rounded to an element type of fewer bits.
 
     Files may hold such elements in a longer type.
 
     >>> is_rounding(np.float32([0.1]).astype("f2").astype("f4"), np.float32([0.1]))
     True
+
+    Args:
+        dumped: The tensor that is examined.
+        golden: Its counterpart.
+        dtypes_held: Names of the types that either side may have rounded to.
     """
     x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
     if x.dtype.kind != "f":
         return False
-    shorter = (kind for kind in _SHORTER if kind.itemsize < x.dtype.itemsize)
+    kinds = [dtypes.from_name(name).numpy for name in SHORTER if name in {*dtypes_held}]
+    shorter = [kind for kind in kinds if kind.itemsize < x.dtype.itemsize]
     with np.errstate(all="ignore"):
         return any(
             _is_rounded_to(kind, longer, rounded) for kind in shorter for longer, rounded in ((x, y), (y, x))

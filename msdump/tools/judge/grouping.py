@@ -81,6 +81,7 @@ def groups(findings: Iterable[Finding], arrangement: Arrangement) -> list[Findin
 
 
 def top(findings: Sequence[Finding], count: int) -> list[Finding]:
-    """Return the operators that matter most, in their order."""
-    chosen = {id(finding) for finding in by_own(findings)[:count]}
+    """Return the operators that matter most, in their order; not those without an error."""
+    differing = (finding for finding in findings if finding.is_bad or finding.distance)
+    chosen = {id(finding) for finding in by_own(differing)[:count]}
     return [finding for finding in findings if id(finding) in chosen]

@@ -80,7 +80,10 @@ class DumpComparison:
     def measure(self, folder: ComparedFolder) -> Iterator[None]:
         """Compare the tensors of two directories, one operator at each step; what was compared is kept."""
         measured = self._measured[folder.label] = []
-        executions = [MeasuredExecution(each, folder.weights(each)) for each in folder.matched.executions]
+        executions = [
+            MeasuredExecution(each, folder.weights(each), folder.held(each))
+            for each in folder.matched.executions
+        ]
         for tensors in measuring.tensors(folder.dumped, folder.golden, executions, jobs=self.jobs):
             measured.append(tensors)
             yield

@@ -18,6 +18,7 @@ from msdump.store.read.graphs.operator_graph import (
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import FIXED, Surroundings, described, in_its_graph
+from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
 
@@ -63,6 +64,13 @@ class ComparedFolder:
             for slot in range(max(map(len, sides)))
         ]
         return frozenset(slot for slot, known in enumerate(kinds) if known and known <= FIXED)
+
+    def held(self, execution: OperatorExecution) -> frozenset[str]:
+        """Return the element types that the devices hold an execution's tensors in; any, where none tells."""
+        mine, theirs = self.mine.operator(execution.name), self._golden_operator(execution)
+        if mine is None or not mine.held:
+            return frozenset(SHORTER)
+        return mine.held | (frozenset() if theirs is None else theirs.held)
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,10 +35,12 @@ class MeasuredExecution:
     Attributes:
         execution: The execution.
         weights: Numbers of its inputs that are weights or constants.
+        held: Element types that a device may have rounded its weights to, beside those of the tensors.
     """
 
     execution: OperatorExecution
     weights: frozenset[int] = frozenset()
+    held: frozenset[str] = frozenset(errors.SHORTER)
 
 
 def tensors(
@@ -138,7 +140,8 @@ def _compared_tensor(dumped: DumpedOperand, folder: Folder, measured: MeasuredEx
     try:
         golden = _golden(folder, place)
         dumped_array, golden_array = _in_one_layout(dumped, golden, folder)
-        return _measured(replace(compared, golden_dtype=golden.dtype), dumped_array, golden_array)
+        compared = replace(compared, golden_dtype=golden.dtype)
+        return _measured(compared, dumped_array, golden_array, measured.held)
     except DumpReadError as error:
         return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
     except (FormatError, ToolError) as error:
@@ -164,7 +167,9 @@ def _in_one_layout(
     return counterparts.alike(dumped, golden)
 
 
-def _measured(compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray) -> TensorEvidence:
+def _measured(
+    compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray, held: Iterable[str] = ()
+) -> TensorEvidence:
     """Return a tensor with its scores and how far it is from its counterpart.
 
     Raises:
@@ -175,7 +180,8 @@ def _measured(compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray) 
         dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
     scores = tuple(score.text for score in algorithms.compare(dumped, golden))
     error = errors.measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
-    is_rounded = compared.is_weight and not error.is_same and errors.is_rounding(dumped, golden)
+    held = {compared.dtype, compared.golden_dtype, *held}
+    is_rounded = compared.is_weight and not error.is_same and errors.is_rounding(dumped, golden, held)
     return replace(compared, scores=scores, error=error, is_rounded=is_rounded, note=_note(dumped, golden))
 
 
