@@ -274,40 +274,6 @@ class Program:
             for slot in operator.dead:
                 frame[slot] = None
 
-    def repeat(self, name: str, given: Mapping[str, Any]) -> tuple[Array, ...] | None:
-        """Run an operator once more, by the kernel of the last run.
-
-        Args:
-            name: Name of its node, in this graph or in a body.
-            given: What it reads, by the names of values, in the types of the last run; weights that are not
-                given are the graph's.
-
-        Returns:
-            An array for each output, None for an unused one; None where the operator has no kernel, where
-            something that it reads is not given, and where it refuses the inputs.
-        """
-        for operator in self._operators:
-            if operator.node.name == name:
-                return None if operator.run is None else self._repeated(operator, operator.run, given)
-        inner = (program.repeat(name, given) for program in self._programs)
-        return next((results for results in inner if results is not None), None)
-
-    def _repeated(self, operator: _Operator, run: Run, given: Mapping[str, Any]) -> tuple[Array, ...] | None:
-        current = self.frame()
-        for name in reads(operator.node):
-            if name in given:
-                current[self.slots[name]] = values.from_python(given[name])
-        fed = {name: current[slot] for name, slot in operator.feeds}
-        if any(value is None for value in fed.values()):
-            return None
-        try:
-            outputs = run(fed, operator.names, None)
-        except Exception:  # noqa: BLE001 - the runtime's classes vary
-            return None
-        for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
-            current[slot] = value
-        return tuple(self._tensor(name, current) for name in operator.node.outputs)
-
     def results(self, frame: Frame) -> Frame:
         """Return the graph's outputs after a run as values of the runtime."""
         return [self._value(value.name, frame) for value in self.graph.outputs]

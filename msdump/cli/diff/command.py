@@ -31,6 +31,7 @@ from msdump.tools.diff.variants import Variant
 from msdump.tools.judge.limits import COSINE, TYPES, Limits
 from msdump.tools.preview import inputs
 
+_BISECTED: Final = "--bisect is about two models in float32: it needs OTHER, and excludes --mine and --train"
 _SHOWN: Final = 30  # operators; of more only those that differ are listed
 
 
@@ -117,25 +118,28 @@ def command(
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
     sides = variants.parse(mine or ("Ascend" if other is None else "float32")), variants.parse(golden)
     if bound is not None:
-        if train or steps > 1 or other is not None:
-            raise click.UsageError("--advise is about one model's inference: no OTHER, --train or --steps")
-        graph, to, output = mindspore.load_graph(model), to or "float32", output or ""
-        advise(Question(graph, *sides, bound, to, output, files, dimensions, seed or 0))
+        _refuse(train or steps > 1 or other is not None, "--advise excludes OTHER, --train and --steps")
+        graph, kept = mindspore.load_graph(model), to or "float32"
+        advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
         return
-    if to or (output and not bisects):
-        raise click.UsageError("--to belongs to --advise, --output to --advise and --bisect")
-    if bisects and (other is None or train or sides[0].text != sides[1].text):
-        raise click.UsageError("--bisect is about two models on one variant, and excludes --train")
+    _refuse(to is not None, "--to belongs to --advise")
+    _refuse(output is not None and not bisects, "--output belongs to --advise and --bisect")
+    _refuse(bisects and (other is None or train or mine is not None), _BISECTED)
     limits = Limits(cosine, distance, precision or variants.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
-    examined = comparison.mine
-    fed = list(_Feeds(examined.model, files, dimensions, seed or 0, steps, train))
+    fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
     _print_all(comparison, seconds)
     if bisects and is_whole and not comparison.failures:
         bisect(comparison, fed, output)
     _end(comparison, is_whole=is_whole)
+
+
+def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Refuse options that contradict each other."""
+    if is_refused:
+        raise click.UsageError(reason)
 
 
 def _comparison(

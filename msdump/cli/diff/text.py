@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msdump.cli.counts import plural
-from msdump.tools.diff.comparison import LockstepComparison, OutputError
+from msdump.tools.diff.comparison import LockstepComparison, OutputDifference
 
 
 def head(comparison: LockstepComparison, seconds: float) -> str:
@@ -22,7 +22,7 @@ def head(comparison: LockstepComparison, seconds: float) -> str:
 
 def outputs(comparison: LockstepComparison) -> Iterator[str]:
     """Yield a line for each output of the network: its worst run."""
-    worst: dict[str, OutputError] = {}
+    worst: dict[str, OutputDifference] = {}
     for output in comparison.outputs:
         before = worst.setdefault(output.evidence.name, output)
         if _badness(output) > _badness(before):
@@ -32,12 +32,12 @@ def outputs(comparison: LockstepComparison) -> Iterator[str]:
         yield f"output    {name}: {_apart(output)}{where}"
 
 
-def _badness(output: OutputError) -> float:
+def _badness(output: OutputDifference) -> float:
     error = output.evidence.error
     return -1.0 if error is None else error.distance
 
 
-def _apart(output: OutputError) -> str:
+def _apart(output: OutputDifference) -> str:
     error = output.evidence.error
     if error is None:
         return output.evidence.note or output.evidence.fault or "not compared"

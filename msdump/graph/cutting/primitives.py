@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from msdump.dtypes import DType
 from msdump.errors import UnsupportedOpError
 from msdump.graph.compile.fusion import ELEMENTWISE
-from msdump.graph.cutting.region import Form, RegionModel, host_type
+from msdump.graph.cutting.region import RegionModel, ValueShape, host_type
 from msdump.graph.ge.single_operator import onnx_name
 
 _OPSET: Final = 20
@@ -41,7 +41,7 @@ class PrimitiveCall:
 
     op_type: str
     attributes: Mapping[str, Any]
-    tensors: Sequence[tuple[str, Form, np.ndarray] | None]
+    tensors: Sequence[tuple[str, ValueShape, np.ndarray] | None]
     constants: Mapping[int, Any]
     result: DType | None
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -114,7 +114,7 @@ Build = Callable[[PrimitiveCall], str]
 def primitive_model(
     op_type: str,
     attributes: Mapping[str, Any],
-    tensors: Sequence[tuple[str, Form, np.ndarray] | None],
+    tensors: Sequence[tuple[str, ValueShape, np.ndarray] | None],
     constants: Mapping[int, Any],
     output: tuple[str, DType | None],
 ) -> RegionModel:

@@ -22,7 +22,7 @@ _MADE_UP: Final = "msdump_narrow:"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ValueShape:
     """Element type and shape of a value.
 
     Attributes:
@@ -58,7 +58,7 @@ def external_values(nodes: Iterable[Node]) -> tuple[str, ...]:
 
 
 def region_model(
-    graph: Graph, nodes: Sequence[Node], fed: Mapping[str, Form], outputs: Sequence[str]
+    graph: Graph, nodes: Sequence[Node], fed: Mapping[str, ValueShape], outputs: Sequence[str]
 ) -> RegionModel:
     """Return the model of some operators of a graph.
 
@@ -100,7 +100,7 @@ def region_model(
     return RegionModel(model.SerializeToString(), inputs, results)
 
 
-def _add_input(body: onnx.GraphProto, name: str, form: Form, renamed: dict[str, str]) -> DType:
+def _add_input(body: onnx.GraphProto, name: str, form: ValueShape, renamed: dict[str, str]) -> DType:
     """Declare an input, and cast it to the type of the value where numpy lacks that."""
     dtype = host_type(form.dtype)
     assert dtype is not None

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.graph.cutting.region import Form, external_values, region_model
+from msdump.graph.cutting.region import ValueShape, external_values, region_model
 from msdump.graph.graph import Graph, Node
 from msdump.tools import reports
 from msdump.tools.bisection.search import ExchangedPart
@@ -87,5 +87,5 @@ def _written(nodes: tuple[Node, ...]) -> dict[str, None]:
     return {name: None for node in nodes for name in node.outputs if name}
 
 
-def _form(graph: Graph, name: str, array: np.ndarray) -> Form:
-    return Form(graph.type_of(name).dtype or dtypes.from_numpy(array.dtype), array.shape)
+def _form(graph: Graph, name: str, array: np.ndarray) -> ValueShape:
+    return ValueShape(graph.type_of(name).dtype or dtypes.from_numpy(array.dtype), array.shape)

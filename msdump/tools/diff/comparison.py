@@ -25,7 +25,7 @@ from msdump.tools.judge.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class OutputError:
+class OutputDifference:
     """An output of the network, beside that of the other side.
 
     Attributes:
@@ -59,7 +59,7 @@ class LockstepComparison:
     limits: Limits
     trains: bool = False
     report: Report = field(default_factory=Report)
-    outputs: list[OutputError] = field(default_factory=list)
+    outputs: list[OutputDifference] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     runs: int = 0
 
@@ -216,12 +216,12 @@ class _Run:
                 if partner and ran != golden:
                     yield Uneven(names.sanitize(node.operator.full_name), ran, golden)
 
-    def _outputs(self) -> Iterator[OutputError]:
+    def _outputs(self) -> Iterator[OutputDifference]:
         """Yield what was measured of the network's outputs."""
         for value in self._comparison.mine.graph.results:
             evidence = self._observations.of(value.name)
             if evidence is not None:
-                yield OutputError(self._iteration, replace(evidence, name=value.name))
+                yield OutputDifference(self._iteration, replace(evidence, name=value.name))
 
 
 def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:

@@ -24,7 +24,7 @@ from msdump.execute.weights import WeightCopies
 from msdump.graph import loader
 from msdump.graph.graph import IN_MEMORY, Graph, Node
 from msdump.graph.kernel.emulation import Rounding
-from msdump.observer import Array, Observer
+from msdump.observer import Observer
 from msdump.plan import DeviceTarget, PrecisionMode
 from msdump.tools.diff.variants import Engine, Variant
 
@@ -48,7 +48,6 @@ class Side:
     state: TrainingState
     copies: WeightCopies
     runtime: Runtime
-    _program: Program = field(repr=False)
     _runs: Runs = field(repr=False)
 
     def run(self, inputs: Mapping[str, Any], observer: Observer, *, trains: bool) -> list[Any]:
@@ -67,10 +66,6 @@ class Side:
     def infer(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Run once without an observer; return the outputs."""
         return self._runs.infer(inputs, None)
-
-    def repeat(self, node: Node, given: Mapping[str, Any]) -> tuple[Array, ...] | None:
-        """Run an operator of its graph once more, on other inputs; see ``Program.repeat``."""
-        return self._program.repeat(node.name, given)
 
     def variables(self) -> dict[str, np.ndarray]:
         """Return what the variables hold before the next run, as views."""
@@ -118,7 +113,7 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
     roundings = as_the_model_says if device is None else device.roundings
     kernels = Float64Kernels if variant.engine is Engine.FLOAT64 else KernelFactory
     program = Program(compiled, roundings, copies, on=on, float_status=status, kernels=kernels)
-    return Side(variant, graph, compiled, state, copies, on, program, Runs(program, state, joins=False))
+    return Side(variant, graph, compiled, state, copies, on, Runs(program, state, joins=False))
 
 
 def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
@@ -132,9 +127,8 @@ def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, tra
     # what the optimiser left as it was stays one array for both sides
     weights = {name: _kept(graph.weights.get(name), array) for name, array in optimised.weights.items()}
     optimised = replace(optimised, source=graph.source, weights=weights)
-    program = Program(optimised, copies=copies)
-    runs = Runs(program, state, joins=False)
-    return Side(variant, graph, optimised, state, copies, runtime(), program, runs)
+    runs = Runs(Program(optimised, copies=copies), state, joins=False)
+    return Side(variant, graph, optimised, state, copies, runtime(), runs)
 
 
 def _kept(original: np.ndarray | None, array: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import InputError
 from msdump.graph.cutting.primitives import primitive_model
-from msdump.graph.cutting.region import Form, RegionModel
+from msdump.graph.cutting.region import RegionModel, ValueShape
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store.names import PARAMETER
@@ -81,11 +81,11 @@ class FromGraphFile:
             UnsupportedOpError: The primitive is not known, or the file does not tell an argument.
         """
         operator = self._operator
-        tensors: list[tuple[str, Form, np.ndarray] | None] = []
+        tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
         constants: dict[int, Any] = {}
         for slot, source in enumerate(operator.inputs):
             array = inputs.get(_input(slot))
-            form = None if array is None else Form(dtypes.from_numpy(array.dtype), array.shape)
+            form = None if array is None else ValueShape(dtypes.from_numpy(array.dtype), array.shape)
             tensors.append(None if array is None or form is None else (_input(slot), form, array))
             if array is None and source.kind is SourceKind.CONSTANT:
                 constants[slot] = arguments.value(source.name)

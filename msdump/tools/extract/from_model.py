@@ -10,7 +10,7 @@ from msdump import dtypes
 from msdump.errors import InputError, name_hint
 from msdump.execute.compilation import emulated
 from msdump.graph.compile.forms import with_model_types
-from msdump.graph.cutting.region import Form, RegionModel, external_values, region_model
+from msdump.graph.cutting.region import RegionModel, ValueShape, external_values, region_model
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.record import IO
@@ -59,7 +59,7 @@ class FromModel:
             inputs: What it is fed.
             outputs: What it is to give.
         """
-        forms = {name: Form(self._dtype(name, array), array.shape) for name, array in inputs.items()}
+        forms = {name: ValueShape(self._dtype(name, array), array.shape) for name, array in inputs.items()}
         return region_model(self._graph, [self._node], forms, outputs)
 
     def _dtype(self, name: str, array: np.ndarray) -> dtypes.DType:
