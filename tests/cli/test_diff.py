@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from onnx import parser, save
 
 from msdump.cli import main
+from msdump.cli.documents.diff import DiffDocument
 from msdump.tools.diff.comparison import LockstepComparison
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
@@ -133,3 +135,33 @@ def test_two_models(diff, tmp_path):
     assert 1 == result.exit_code, result.output
     assert f"net.onnx on float32 beside {other} on float32" in result.stdout
     assert "Default_Sqrt-op0" in result.stdout
+
+
+def test_json_has_the_verdicts_of_both_sides(diff):
+    """Standard output is one document: what ran, the operators, and the outputs of each run."""
+    result = diff("net.onnx", "--mine", "Ascend:force_fp16", "--inputs", "large.npz", "--json")
+
+    printed = json.loads(result.stdout)
+    assert 1 == result.exit_code
+    assert ({"model": "net.onnx", "variant": "Ascend:force_fp16"}, "float32") == (
+        printed["mine"],
+        printed["golden"]["variant"],
+    )
+    assert ["Default/Mul-op1"] == printed["accused"]
+    assert ["Mul", "Mul", "Sqrt", "Div"] == [each["op_type"] for each in printed["operators"]]
+    assert [("y", 3)] == [(each["name"], each["error"]["misplaced"]) for each in printed["outputs"]]
+    assert DiffDocument.model_validate_json(result.stdout)
+
+
+def test_bisect_finds_the_part_and_writes_it(diff, tmp_path):
+    """The operator that was changed is the part; its folder has a script."""
+    other, report = tmp_path.parent / f"{tmp_path.name}.onnx", tmp_path.parent / f"{tmp_path.name}_report"
+    save(parser.parse_model(f"{HEAD} {OVERFLOWING.replace('Sqrt(square)', 'Abs(square)')}"), other)
+    result = diff("net.onnx", str(other), "--bisect", "-o", str(report), "--json")
+
+    printed = json.loads(result.stdout)
+    assert (["Default/Sqrt-op0"], ["Default/Abs-op0"]) == (printed["part"]["mine"], printed["part"]["golden"])
+    assert ["golden.onnx", "inputs.npz", "mine.onnx", "run.py"] == sorted(
+        each.name for each in report.iterdir()
+    )
+    assert 1 == result.exit_code

@@ -8,14 +8,15 @@ from typing import Any
 from msdump.cli import messages
 from msdump.cli.counts import plural
 from msdump.errors import InputError
-from msdump.graph.graph import Node
 from msdump.tools.bisection.folder import write_folder
-from msdump.tools.bisection.search import Bisection
+from msdump.tools.bisection.search import Bisection, ExchangedPart
 from msdump.tools.diff.comparison import LockstepComparison
 
 
-def bisect(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]], output: str | None) -> None:
-    """Look for the part, print it, and write it where a folder is given.
+def bisect(
+    comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]], output: str | None
+) -> tuple[ExchangedPart, list[str]] | None:
+    """Look for the part, print it, and write it where a folder is given; return it and its files.
 
     Args:
         comparison: The two models, compared.
@@ -32,15 +33,17 @@ def bisect(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]], out
             part = search.find()
         except InputError as error:  # there is nothing to look for, or it cannot be exchanged
             messages.say(f"bisect: {error}")
-            return
-    print(f"part      {_names(part.spliced.taken)} of {mine.source}")
-    print(f"          in place of {_names(part.spliced.given)} of {golden.source}")
+            return None
+    paths = write_folder(part, mine, golden, output) if output else []
+    print(f"part      {', '.join(part.names)} of {mine.source}")
+    print(f"          in place of {', '.join(part.golden_names) or 'nothing'} of {golden.source}")
     print(
         f"explains  {part.difference:.2g} of the relative distance {part.whole:.2g} of the outputs"
         f" ({plural(search.probes, 'network')} run)"
     )
-    for path in write_folder(part, mine, golden, output) if output else ():
+    for path in paths:
         print(f"written   {path}")
+    return part, paths
 
 
 def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -51,8 +54,3 @@ def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> 
         if error is not None:
             distances[each.iteration] = max(distances[each.iteration], error.distance)
     return fed[distances.index(max(distances))]
-
-
-def _names(nodes: Sequence[Node]) -> str:
-    names = [node.operator.full_name.removeprefix("other:") for node in nodes]
-    return ", ".join(names) if names else "nothing"

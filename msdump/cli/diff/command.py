@@ -13,15 +13,17 @@ from msdump.cli import messages, options
 from msdump.cli.advise import options as advise_options
 from msdump.cli.advise.command import Question
 from msdump.cli.advise.command import answer as advise
-from msdump.cli.compare import summary
+from msdump.cli.compare import listing, summary
 from msdump.cli.compare import text as report_text
 from msdump.cli.diff import text
 from msdump.cli.diff.bisection import bisect
+from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, mark_started
 from msdump.execute.feeds import bind
 from msdump.execute.weights import WeightCopies
 from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
+from msdump.tools.bisection.search import ExchangedPart
 from msdump.tools.diff import variants
 from msdump.tools.diff.comparison import LockstepComparison
 from msdump.tools.diff.models import pair_models, sharing_weights
@@ -31,8 +33,9 @@ from msdump.tools.diff.variants import Variant
 from msdump.tools.judge.limits import COSINE, TYPES, Limits
 from msdump.tools.preview import inputs
 
+_ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
+_UNASKED: Final = "--to belongs to --advise, --output to --advise and --bisect"
 _BISECTED: Final = "--bisect is about two models in float32: it needs OTHER, and excludes --mine and --train"
-_SHOWN: Final = 30  # operators; of more only those that differ are listed
 
 
 @click.command(name="diff")
@@ -81,6 +84,7 @@ _SHOWN: Final = 30  # operators; of more only those that differ are listed
     help="Of two models: find the smallest part whose exchange explains the difference.",
 )
 @advise_options.advice
+@documents.option
 @messages.verbose
 def command(
     *,
@@ -118,12 +122,11 @@ def command(
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
     sides = variants.parse(mine or ("Ascend" if other is None else "float32")), variants.parse(golden)
     if bound is not None:
-        _refuse(train or steps > 1 or other is not None, "--advise excludes OTHER, --train and --steps")
+        _refuse(train or steps > 1 or other is not None, _ADVISED)
         graph, kept = mindspore.load_graph(model), to or "float32"
         advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
         return
-    _refuse(to is not None, "--to belongs to --advise")
-    _refuse(output is not None and not bisects, "--output belongs to --advise and --bisect")
+    _refuse(to is not None or (output is not None and not bisects), _UNASKED)
     _refuse(bisects and (other is None or train or mine is not None), _BISECTED)
     limits = Limits(cosine, distance, precision or variants.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
@@ -131,9 +134,18 @@ def command(
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
     _print_all(comparison, seconds)
-    if bisects and is_whole and not comparison.failures:
-        bisect(comparison, fed, output)
+    searches = bisects and is_whole and not comparison.failures
+    part = bisect(comparison, fed, output) if searches else None
+    if documents.wanted():
+        _put(comparison, part)
     _end(comparison, is_whole=is_whole)
+
+
+def _put(comparison: LockstepComparison, part: tuple[ExchangedPart, list[str]] | None) -> None:
+    """Put the document that --json prints."""
+    from msdump.cli.documents.diff import document, part_document
+
+    documents.put(document(comparison, None if part is None else part_document(*part)))
 
 
 def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
@@ -207,7 +219,7 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
 
 def _print_all(comparison: LockstepComparison, seconds: float) -> None:
     """Print what was found, and what failed."""
-    if comparison.report.findings:
+    if comparison.report.findings and not documents.wanted():
         _print(comparison, seconds)
     for failure in comparison.failures:
         messages.say(f"error: {failure}")
@@ -228,13 +240,9 @@ def _end(comparison: LockstepComparison, *, is_whole: bool) -> None:
 
 def _print(comparison: LockstepComparison, seconds: float) -> None:
     report = comparison.report
-    shown = report.findings
-    if len(shown) > _SHOWN and not messages.verbosity():
-        shown = report.bad[:_SHOWN]
     for line in summary.lines(report):
         print(line)
-    if shown:
-        report_text.print_table(shown, has_labels=False)
+    shown = listing.show(report, listing.View())
     print(text.head(comparison, seconds))
-    for line in (*text.outputs(comparison), *report_text.lines(report, len(shown), ())):
+    for line in (*text.outputs(comparison), *report_text.lines(report, shown, ())):
         print(line)

@@ -16,6 +16,7 @@ from msdump.cli.documents.baseline import BaselineDocument
 from msdump.cli.documents.check import CheckDocument
 from msdump.cli.documents.compare import CompareDocument
 from msdump.cli.documents.convert import ConvertDocument
+from msdump.cli.documents.diff import DiffDocument
 from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
 from msdump.cli.documents.run import RunDocument
@@ -28,6 +29,7 @@ DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "check": CheckDocument,
     "compare": CompareDocument,
     "convert": ConvertDocument,
+    "diff": DiffDocument,
     "overflow": OverflowDocument,
     "run": RunDocument,
     "show": ShowDocument,

@@ -12,10 +12,12 @@ from onnx import defs
 from msdump.graph.compile import rewiring
 from msdump.graph.graph import Graph, Node, ValueType
 from msdump.graph.order import subgraphs, used_values
-from msdump.record import OperatorRef
 
 _PREFIX: Final = "other:"
-"""Begins the names of values and operators that the other network alone has."""
+"""Begins the names of values and nodes of the other network, unless both have them."""
+
+CAST: Final = f"{_PREFIX}cast:"
+"""Begins the names of the casts where the two networks hold a value in different element types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class _Splicer:
         for output in filter(None, node.outputs):
             names[output] = self._output(output, results)
         own = _renamed(node, names)
-        own = replace(own, name=f"{_PREFIX}{node.name}", operator=_operator(node))
+        own = replace(own, name=f"{_PREFIX}{node.name}")
         self.nodes += (own, *results)
         self.taken += (own, *results)
 
@@ -195,12 +197,8 @@ def _live(nodes: list[Node], needed: set[str]) -> tuple[Node, ...]:
 
 
 def _cast(source: str, target: str, wanted: ValueType) -> Node:
-    node = rewiring.cast(f"{_PREFIX}cast:{target}", source, target, wanted.dtype)
+    node = rewiring.cast(f"{CAST}{target}", source, target, wanted.dtype)
     return replace(node, is_added=False)
-
-
-def _operator(node: Node) -> OperatorRef:
-    return OperatorRef(node.operator.op_type, f"{_PREFIX}{node.operator.full_name}")
 
 
 def _reads(node: Node) -> Iterator[str]:

@@ -14,7 +14,7 @@ from msdump.execute import values
 from msdump.execute.program import Program
 from msdump.execute.weights import WeightCopies
 from msdump.graph.cutting.region import external_values
-from msdump.graph.cutting.splice import Spliced, exchangeable, splice
+from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, splice
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays, Observer
 from msdump.tools.bisection.minimise import minimise
@@ -41,6 +41,17 @@ class ExchangedPart:
     difference: float
     whole: float
     edges: Mapping[str, np.ndarray] = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Full names of its operators, without the casts at its edges."""
+        taken = (node for node in self.spliced.taken if not node.name.startswith(CAST))
+        return [node.operator.full_name for node in taken]
+
+    @property
+    def golden_names(self) -> list[str]:
+        """Full names of the operators in whose place they stand."""
+        return [node.operator.full_name for node in self.spliced.given]
 
 
 class Bisection:
