@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -92,12 +93,12 @@ def several(model):
     one_value(model)
 
 
-def epsilon(model):
+def epsilon(model, value=0.01):
     """Change the epsilon of a normalization."""
     norm = node(model, "LayerNormalization", 1)
     kept = [each for each in norm.attribute if each.name != "epsilon"]
     del norm.attribute[:]
-    norm.attribute.extend([*kept, helper.make_attribute("epsilon", 0.01)])
+    norm.attribute.extend([*kept, helper.make_attribute("epsilon", value)])
 
 
 FAULTS = [
@@ -145,3 +146,64 @@ def test_every_fault_is_named_and_nothing_else(door, golden, name, fault, expect
     # a kernel of the compiled graph is called after all of its parts
     assert [verdict for verdict, _ in expected] == [verdict for verdict, _ in found]
     assert all(own.startswith(part) for (_, part), (_, own) in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("mode", ["cpu", "o0-device", "o2-npy"])
+def test_a_patch_shows_the_cure(door, golden, mode):
+    """With golden's output in the place of a faulty operator little of the outputs' error is left."""
+    theirs = golden("transformer")
+    model = onnx.load(GRAPHS / "transformer.onnx")
+    epsilon(model, 0.5)
+    onnx.save(model, door.folder / "faulty.onnx")
+    door.again()
+    door.dump(door.folder / "faulty.onnx", FEEDS["transformer"], **MODES[mode])
+    name = node(model, "LayerNormalization", 1).name
+    out = str(door.folder / "out")
+    options = ["--model", str(GRAPHS / "transformer.onnx"), "--patch", name, "-out", out]
+    done = CliRunner().invoke(main, ["compare", str(door.path), str(theirs), *options])
+    errors = [
+        tuple(map(float, re.findall(r"error (\S+) without, (\S+) with", line)[0]))
+        for line in done.stdout.splitlines()
+        if line.startswith("patch")
+    ]
+    assert errors, done.output
+    assert [] == [pair for pair in errors if pair[1] >= pair[0] / 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "mini"], "is not the model of the dump"),
+        (["--model", "lenet", "--patch", "nowhere"], "the main graph has no such operator"),
+        (["--model", "lenet", "--arithmetic", "float64"], "operators run again on CPU, GPU or Ascend"),
+        (["--patch", "nowhere"], "give its --model"),
+    ],
+)
+def test_what_cannot_run_again_is_told(door, golden, options, message):
+    """Another network's model, an operator that is nowhere and another arithmetic are refused."""
+    theirs = golden("lenet")
+    door.again()
+    door.dump(GRAPHS / "lenet.onnx", FEEDS["lenet"])
+    options = [str(GRAPHS / f"{each}.onnx") if each in {"mini", "lenet"} else each for each in options]
+    done = CliRunner().invoke(main, ["compare", str(door.path), str(theirs), *options])
+    assert 2 == done.exit_code
+    assert message in done.output
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_training_steps_run_again(door, mode):
+    """Operators that write variables in place run again on the values that these had before."""
+    step = str(door.folder / "step.onnx")
+    CliRunner().invoke(
+        main, ["train-graph", str(GRAPHS / "lenet.onnx"), "-o", step, "--optimizer", "adam:0.01"]
+    )
+    folders = []
+    for number, each in enumerate(("cpu", mode)):
+        settings = dict(MODES[each])
+        context = settings.pop("context", {"device_target": "CPU"})
+        file = door.configure(**settings)
+        device = [text for key, item in context.items() for text in (f"--{key.replace('_', '-')}", item)]
+        command = ["run", step, "--train", "--steps", "2", "--config", str(file), *device]
+        assert 0 == CliRunner().invoke(main, command).exit_code
+        folders.append(door.path.rename(door.folder / f"side{number}"))
+    assert [] == accused(folders[1], folders[0], step)

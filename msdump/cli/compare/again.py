@@ -9,6 +9,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.counts import plural
+from msdump.cli.documents import output as documents
 from msdump.errors import InputError
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.compare.pairing.dump_folder import FolderKind
@@ -17,6 +18,7 @@ from msdump.tools.compare.verdict.comparison import DumpComparison
 from msdump.tools.compare.verdict.reruns import Rerunning
 from msdump.tools.diff import variants
 from msdump.tools.diff.variants import Engine
+from msdump.tools.rerun import patch
 from msdump.tools.rerun.arithmetic import Arithmetic
 
 _COMPILED: Final = frozenset({FolderKind.DUMPS, FolderKind.COMPILED})
@@ -26,6 +28,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def options(command: _Command) -> _Command:
     """Add the options of re-execution to a command."""
     for option in (
+        click.option(
+            "--patch",
+            "patches",
+            multiple=True,
+            metavar="OPERATOR",
+            help="Put GOLDEN's output in its place and run on; with --model. May be given several times.",
+        ),
         click.option(
             "--arithmetic",
             default="float32",
@@ -78,6 +87,28 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
             rerunning.run(folders, advance)
     _tell(rerunning)
     return rerunning
+
+
+def cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
+    """Print what the network's outputs become when golden's outputs stand for those of some operators.
+
+    Args:
+        rerunning: What ran again.
+        patches: The operators.
+
+    Raises:
+        InputError: An operator is not there.
+        ToolError: It cannot be patched.
+    """
+    tell = messages.say if documents.wanted() else print
+    for run in rerunning.runs:
+        iteration = run.values.operators[0].iteration
+        place = f", iteration {iteration}" if len(rerunning.runs) > 1 else ""
+        for each in patch.cures(run, patches):
+            tell(
+                f"patch     output {each.output}{place}: error {each.without:.3g} without,"
+                f" {each.patched:.3g} with golden's {', '.join(patches)}"
+            )
 
 
 def _tell(rerunning: Rerunning) -> None:

@@ -96,6 +96,7 @@ def command(
     jobs: int | None,
     model: str | None,
     arithmetic: str,
+    patches: tuple[str, ...],
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
@@ -109,6 +110,8 @@ def command(
     in the order of execution. Exit codes: 0 everything that has a counterpart agrees, 1
     something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
+    if patches and not model:
+        raise click.UsageError("--patch runs the network on: give its --model")
     limits = limits_files.read(limits_file) if limits_file else Limits()
     limits = replace(
         limits,
@@ -133,7 +136,9 @@ def command(
         for pair in pairs.pairs:
             _compare(comparison, pair)
         if model:
-            again.rerun(comparison, model, arithmetic)
+            rerunning = again.rerun(comparison, model, arithmetic)
+            if patches:
+                again.cure(rerunning, patches)
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: this is what is known so far")

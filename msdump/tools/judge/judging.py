@@ -162,7 +162,10 @@ class Judge:
                 continue
             is_same = tensor.error.is_same or tensor.is_rounded
             if each.is_bad or not (is_same or case.evidence.is_state):
-                is_trained = case.evidence.is_state and self.is_continued
+                # what training has made of a weight is compared where it was made
+                is_trained = case.evidence.is_state and (
+                    self.is_continued or bool(case.evidence.operator.iteration)
+                )
                 note = f"{_named(each)} differs (distance {tensor.error.distance:.2g})"
                 return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
         return self._foreign(case)

@@ -52,7 +52,7 @@ class RerunOperator:
         iteration: Number of the iteration, None where it is not known.
         tensors: Its tensors.
         golden: Their counterparts, as far as there are some.
-        replaces: Name of the golden operator in whose place it ran, "" where that is the same one.
+        partner: Name of the golden operator of its type that matching found to be the same one; "" for none.
     """
 
     name: str
@@ -60,4 +60,4 @@ class RerunOperator:
     iteration: int | None
     tensors: Mapping[Place, RerunTensor]
     golden: Mapping[Place, RerunTensor] = field(default_factory=dict)
-    replaces: str = ""
+    partner: str = ""

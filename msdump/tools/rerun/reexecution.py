@@ -15,6 +15,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import MsdumpError
 from msdump.execute.operators.runner import is_repeatable
+from msdump.observer import Array
 from msdump.record import IO
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
@@ -161,6 +162,14 @@ class Reexecution:
                 own = tuple(OwnError(each.place, error, 0.0, True, str(mine)) for each, error in again)
                 return replace(rerun, own=own, wiring="", weights=weights)
         return replace(rerun, wiring=text, weights=weights)
+
+    def again(self, site: ModelOperator, given: Given) -> tuple[Array, ...]:
+        """Return the outputs of an operator in the examined side's arithmetic.
+
+        Raises:
+            MsdumpError: It cannot run on these inputs.
+        """
+        return self._runners.outputs(site, given, self.mine or self.golden)
 
     def _first(self, position: int) -> Rerun:
         site = self.values.sites[position]

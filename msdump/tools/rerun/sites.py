@@ -27,8 +27,9 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
     """Return the operators of the model that dumped ones are.
 
     Where several operators share a name, as in files of the ``classic`` generation, they ran in the order
-    of the model. A dumped operator that the model lacks takes the place of those that the dump lacks and that
-    stand between the same neighbours.
+    of the model. The name of the golden operator that matching found counts before the own one. A dumped
+    operator that the model lacks takes the place of those that the dump lacks and that stand between the
+    same neighbours.
 
     Args:
         model: The model as the examined side was compiled.
@@ -46,10 +47,14 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
 def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[ModelOperator | None]:
     counts: Counter[str] = Counter()
     found: list[ModelOperator | None] = []
+    # where an operator was dropped or added, those behind it may have the names of others
+    moved = {each.partner for each in operators if each.partner not in {"", each.name}} & model.sites.keys()
     for operator in operators:
-        named = () if operator.op_type in INPUTS else model.sites.get(operator.name, ())
-        number = counts[operator.name] % max(len(named), 1)
-        counts[operator.name] += 1
+        name = operator.partner if operator.partner in model.sites else operator.name
+        is_taken = name in moved and operator.partner != name
+        named = () if operator.op_type in INPUTS or is_taken else model.sites.get(name, ())
+        number = counts[name] % max(len(named), 1)
+        counts[name] += 1
         found.append(named[number] if named else None)
     return found
 

@@ -143,6 +143,24 @@ class DumpedValues:
             operator = replace(operator, tensors={})
         return {name: self._value(operator, site, name, position) for name in needed}
 
+    def held(self, graph: Graph, node: Node) -> dict[str, np.ndarray]:
+        """Return what an operator read that was not dumped itself, as ``given`` does.
+
+        Raises:
+            NotDumpedError: No file holds one of the values.
+            DumpReadError: A file cannot be read.
+            FormatError: A memory format has no conversion.
+        """
+        arrays = {}
+        for name in reads(node):
+            if name in graph.weights:
+                continue
+            holder = self.holder(graph, name, len(self.operators))
+            if holder is None:
+                raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+            arrays[name] = self._held(graph, name, holder)
+        return arrays
+
     def _value(self, operator: RerunOperator, site: ModelOperator, name: str, position: int) -> np.ndarray:
         node, graph = site.node, site.graph
         for slot, value in enumerate(node.inputs):

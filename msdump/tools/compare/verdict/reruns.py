@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from msdump.device.formats import FRACTAL_Z
+from msdump.device.transfers import PREFIX
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph import loader
 from msdump.graph.graph import Graph
@@ -177,7 +178,17 @@ def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOper
     }
     number = Path(folder.dumped.path).name
     iteration = int(number) if number.isdigit() else None
-    return RerunOperator(last.op_name, last.op_type, iteration, tensors, golden, execution.replaces)
+    return RerunOperator(last.op_name, last.op_type, iteration, tensors, golden, _partner(execution))
+
+
+def _partner(execution: OperatorExecution) -> str:
+    """Return the golden operator that an execution is, which may have another name; "" for none."""
+    counterpart = execution.counterparts.get((IO.OUTPUT, 0))
+    if counterpart is None or execution.replaces or execution.name.startswith(PREFIX):
+        return ""
+    file, io, _ = counterpart
+    is_alike = io is IO.OUTPUT and file.op_type == execution.files[-1].op_type
+    return file.op_name if is_alike else ""
 
 
 def _operands(folder: Folder, files: Sequence[NamedFile]) -> Iterator[DumpedOperand]:
