@@ -22,7 +22,7 @@ from msdump.device.meter import MemoryUse
 from msdump.errors import ReentryError
 from msdump.execute import feeds
 from msdump.execute.compilation import emulated
-from msdump.execute.exchange import collectives_of
+from msdump.execute.host.exchange import collectives_of
 from msdump.execute.program import Program
 from msdump.execute.runtime import gpu_runtime
 from msdump.execute.training.non_finite import is_faulty_loss

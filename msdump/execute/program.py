@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.communication.agreement import Fingerprint
 from msdump.communication.collectives import Collectives
-from msdump.communication.world import current
-from msdump.device.float_status import FloatStatus, check_float_status
+from msdump.device.float_status import FloatStatus
 from msdump.device.memory import lifetimes
 from msdump.execute import values
 from msdump.execute.control import Control, Frame, RunnableBody, Site, control
-from msdump.execute.exchange import Exchange
+from msdump.execute.host.operators import HostSite, host_operator
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
-from msdump.graph.collectives.calls import CollectiveCall, call_of
 from msdump.graph.graph import Graph, Node
-from msdump.graph.operator_types import uses_float_status
 from msdump.graph.order import reads
 from msdump.observer import Array, Observer
 
 
 @dataclass(slots=True)
-class _Operator:
+class ProgramOperator:
     """One operator of the program; the runtime's part is made when it first runs.
 
     Attributes:
@@ -114,7 +110,7 @@ class Program:
         self._status = len(self.slots)
         self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
-        self._programs: list[Program] = []
+        self._programs: list[Self] = []
         # a body may return one of its inputs as it is: the output of control flow is then no new tensor
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
@@ -122,17 +118,17 @@ class Program:
             for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
 
-    def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> _Operator:
-        call = call_of(node)
-        if call is not None:
-            return self._exchange(position, node, dead, call)
-        if uses_float_status(node.domain, node.op_type):
-            return self._status_operator(position, node, dead)
+    def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> ProgramOperator:
+        host = host_operator(self._host_site(position, node))
+        if host is not None:
+            status = (self._status,) * host.has_status
+            slots = tuple(self.slots[name] for name in node.outputs if name)
+            return ProgramOperator(position, node, dead + status, results=slots + status, control=host.run)
         if not node.bodies:
-            return _Operator(position, node, dead)
+            return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
         run = control(Site(node, self._bodies(node), self._value, lambda frame: self._whole(node, frame)))
-        return _Operator(
+        return ProgramOperator(
             position,
             node,
             dead,
@@ -140,38 +136,24 @@ class Program:
             control=lambda frame, observer: _picked(run(frame, observer), used),
         )
 
-    def _exchange(self, position: int, node: Node, dead: tuple[int, ...], call: CollectiveCall) -> _Operator:
-        exchange = Exchange(
+    def _host_site(self, position: int, node: Node) -> HostSite:
+        return HostSite(
             position,
             node,
-            call,
-            collectives=self._collectives or Collectives(current(), Fingerprint()),
-            read=self._tensor,
-            roundings=self._roundings(node),
-            float_status=self._float_status,
-        )
-        status = (self._status,) * exchange.has_status
-        slots = tuple(self.slots[name] for name in node.outputs if name)
-        return _Operator(position, node, dead + status, results=slots + status, control=exchange)
-
-    def _status_operator(self, position: int, node: Node, dead: tuple[int, ...]) -> _Operator:
-        check_float_status(node, self.graph.type_of(node.inputs[0] if node.inputs else ""))
-        register = self._float_status or FloatStatus()
-        return _Operator(
-            position,
-            node,
-            dead,
-            results=(self.slots[node.outputs[0]],),
-            control=lambda _frame, _observer: [values.owned(register.run(node.op_type))],
+            self.graph,
+            self._tensor,
+            None if node.bodies else self._roundings(node),
+            self._collectives,
+            self._float_status,
         )
 
     def _bodies(self, node: Node) -> dict[str, RunnableBody]:
         return {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
 
-    def _inner(self, body: Graph) -> Program:
+    def _inner(self, body: Graph) -> Self:
         copies = self._weights.copies
         self._programs.append(
-            Program(
+            type(self)(
                 body,
                 self._roundings,
                 copies,
@@ -278,7 +260,7 @@ class Program:
         """Return the graph's outputs after a run as values of the runtime."""
         return [self._value(value.name, frame) for value in self.graph.outputs]
 
-    def _show(self, operator: _Operator, current: Frame, observer: Observer) -> None:
+    def _show(self, operator: ProgramOperator, current: Frame, observer: Observer) -> None:
         status = current[self._status]
         overwritten = observer.ran(
             operator.position,
@@ -292,7 +274,7 @@ class Program:
             if current[self.slots[name]] is not None:
                 current[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
 
-    def _compile(self, operator: _Operator, current: Frame) -> Run:
+    def _compile(self, operator: ProgramOperator, current: Frame) -> Run:
         node = operator.node
         try:
             kernel = self._factory.make(node, self._fed(node, current))
