@@ -43,7 +43,7 @@ class SetSearch:
     limit: float
     progress: Progress
     best: frozenset[int] | None = None
-    _roundings: Roundings | None = None
+    _energies: list[np.ndarray] = field(default_factory=list)
     _sizes: Mapping[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class SetSearch:
         return costs
 
     def _by_roundings(self) -> frozenset[int] | None:
-        roundings = self._roundings = self._roundings or self._measured()
+        roundings = self._measured()
         series = roundings.series()
         kept = self._of_series(series)
         if kept is None:
@@ -91,20 +91,23 @@ class SetSearch:
         return self._dropped(kept, roundings)
 
     def _measured(self) -> Roundings:
-        """Return the roundings with their energies on the inputs: the largest of each."""
-        atoms = atoms_of(self.runs.variants)
-        self.progress(f"measuring {len(atoms)} roundings")
-        variants, to = self.runs.variants, self.runs.variants.to
-        narrow = wide = np.zeros((len(atoms), len(variants.graph.outputs)))
-        for index, example in enumerate(self.runs.examples):
-            is_short = len(atoms) / 2 * len(self.runs.examples) <= _ONE_STRETCH
-            meter = RoundingMeter(variants, example, 1 if is_short else round(math.sqrt(len(atoms))))
+        """Return the roundings with their energies: the largest of all inputs."""
+        variants = self.runs.variants
+        atoms = atoms_of(variants)
+        wide = np.zeros((len(atoms), len(variants.graph.outputs)))
+        is_short = len(atoms) / 2 * len(self.runs.examples) <= _ONE_STRETCH
+        stretches = 1 if is_short else round(math.sqrt(len(atoms)))
+        for example in self.runs.examples[len(self._energies) :]:
+            self.progress(f"measuring {len(atoms)} roundings on {example.name}")
+            meter = RoundingMeter(variants, example, stretches)
             # of a large network the first input tells how errors grow, the others what overflows
-            narrow = np.maximum(narrow, meter.energies(atoms, clipped_only=bool(index) and not is_short))
-            if to is not FLOAT32 and not index:
-                wide = meter.energies([replace(atom, dtype=to) for atom in atoms])
+            clipped_only = bool(self._energies) and not is_short
+            self._energies.append(meter.energies(atoms, clipped_only=clipped_only))
             self.runs.spent += meter.spent
-        return Roundings(atoms, narrow, wide, self._sizes)
+        if variants.to is not FLOAT32:
+            meter = RoundingMeter(variants, self.runs.examples[0], stretches)
+            wide = meter.energies([replace(atom, dtype=variants.to) for atom in atoms])
+        return Roundings(atoms, np.maximum.reduce(self._energies), wide, self._sizes)
 
     def _of_series(self, series: Series) -> frozenset[int] | None:
         """Return the smallest set of a series that holds, found by halving."""

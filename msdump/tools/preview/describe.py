@@ -152,7 +152,7 @@ def _limits(plan: DumpPlan) -> str:
 
 def _exceptions(dtypes: OperatorDtypes) -> str:
     count = len(dtypes.kept) + len(dtypes.customized) + (len(dtypes.lists.types) if dtypes.lists else 0)
-    return f"{count} operators or types with a precision of their own"
+    return f"a precision of their own for {count} names or types of operators"
 
 
 def _size(count: int) -> str:

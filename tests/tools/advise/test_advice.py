@@ -11,8 +11,10 @@ from onnx import parser
 from msdump import dtypes
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.graph import loader
-from msdump.plan import OverflowMode
+from msdump.plan import OverflowMode, PrecisionMode
 from msdump.tools.advise import search
+from msdump.tools.advise.advice import advise
+from msdump.tools.advise.variants import Variants
 from sample_nets.build import build
 from tests.tools.advise import nets
 
@@ -69,6 +71,24 @@ def test_an_overflow_needs_both_ends():
 
     assert ["Mul_2", "Sqrt_3"] == [node.name for node in advice.nodes]
     assert all(error.before > 0.1 for error in advice.errors)
+
+
+def test_an_overflow_that_only_the_unseen_input_has(monkeypatch):
+    """What refutes a set is measured before the search goes on: the set does not grow beyond need."""
+    monkeypatch.setattr(search, "MOST_EXACT", 0)
+    monkeypatch.setattr(search, "_ONE_STRETCH", 0)
+    graph = loader.load(parser.parse_model(LATE_OVERFLOW))
+    small, large = ({"x": np.full(4, scale, np.float32)} for scale in (0.01, 3.0))
+    advice = advise(
+        Variants(graph, PrecisionMode.FORCE_FP16, OverflowMode.INFNAN),
+        lambda: nets.truth_of(graph),
+        [("small", small)],
+        lambda _number: ("large", large),
+        bound=0.01,
+    )
+
+    assert ["small", "large"] == [example.name for example in advice.measured.examples]
+    assert ["Mul_2", "Sqrt_3"] == [node.name for node in advice.nodes]
 
 
 def test_saturation():

@@ -18,6 +18,7 @@ from msdump.plan import (
     Tree,
     Trigger,
 )
+from msdump.precision.operator_dtypes import DtypeRule, OperatorDtypes
 from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.tools.preview.describe import describe
 from tests import plans
@@ -121,6 +122,10 @@ PATTERNS = (
                 "also:       at most 1.5 GiB of tensor files, 2 writer threads, a failed write only warns, "
                 "precision_mode force_fp16, kernel arguments are saved"
             ),
+        ),
+        (
+            {"operator_dtypes": OperatorDtypes(kept=(DtypeRule("conv1", is_type=False, place="f:1"),))},
+            "also:       a precision of their own for 1 names or types of operators",
         ),
     ],
 )

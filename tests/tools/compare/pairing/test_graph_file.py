@@ -52,6 +52,26 @@ def test_choices(tmp_path):
     assert not any(operator.op_type == "Cast" for operator in names.values())
 
 
+def casts(path):
+    """Return the number of conversions that the device adds to a compiled graph."""
+    operators = fusion_rules.read(str(path)).operators
+    return sum(operator.op_type == "Cast" for operator in operators)
+
+
+def test_operators_of_other_types(tmp_path):
+    """An operator that keeps its type among narrow ones gets conversions around it."""
+    (tmp_path / "keep.cfg").write_text("OpType::MaxPool\n")
+    narrow = ("--precision-mode", "force_fp16")
+
+    compiled(tmp_path / "all.json", *narrow)
+    compiled(tmp_path / "kept.json", *narrow, "--keep-dtype", str(tmp_path / "keep.cfg"))
+    missing = compiled(tmp_path / "none.json", "--keep-dtype", str(tmp_path / "none.cfg"))
+
+    assert casts(tmp_path / "all.json") < casts(tmp_path / "kept.json")
+    assert 2 == missing.exit_code
+    assert "no such file; keep_dtype must be the path of a readable file" in missing.stderr
+
+
 @pytest.mark.parametrize(
     ("suffix", "start"),
     [(".txt", 'graph {\n  name: "lenet"'), (".pbtxt", "ir_version: 6\n")],
