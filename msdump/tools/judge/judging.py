@@ -212,6 +212,13 @@ class Judge:
         note = f"; {own.note}" if own.note else ""
         if case.evidence.replaces:
             return Verdict.REPLACED, f"in the place of {case.evidence.replaces}, which gives something else"
+        count = own.error.misplaced
+        if count:
+            elements = f"{count:,} element{'s' * (count > 1)}"
+            return (
+                Verdict.NONFINITE,
+                f"NaN or infinities at {elements} that do not come again in {own.arithmetic}",
+            )
         return (
             Verdict.OWN,
             (

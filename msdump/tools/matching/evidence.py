@@ -72,8 +72,9 @@ class PairEvidence:
         likeness = self.likeness(mine, golden) if self.reads_contents else None
         if likeness is not None:
             doubt *= 1 - _of_content(likeness)
-            # where the structure tells, one of the two may have written something wrong
-            against *= 1 if likeness or self.is_told_apart(mine, golden) else _OTHER_ELEMENTS
+            # where the structure tells, or both read the same, one of them may have written something wrong
+            is_told = inputs[0] == 1 or self.is_told_apart(mine, golden)
+            against *= 1 if likeness or is_told else _OTHER_ELEMENTS
         return (1 - doubt * (1 - _FORM if forms else 1)) * against
 
     def is_told_apart(self, mine: int, golden: int) -> bool:

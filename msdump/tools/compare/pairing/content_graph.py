@@ -113,10 +113,7 @@ class _Writer:
         for tensor in tensors:
             sides[tensor.io][tensor.index] = tensor
         inputs, outputs = sides[IO.INPUT], sides[IO.OUTPUT]
-        reads = tuple(
-            self._source(name, inputs[slot]) if slot in inputs else ABSENT
-            for slot in range(max(inputs, default=-1) + 1)
-        )
+        reads = self._sources(name, inputs)
         self._read |= {*reads}
         forms = tuple(
             _form(outputs[slot]) if slot in outputs else ValueForm()
@@ -128,15 +125,22 @@ class _Writer:
             if key is not None:
                 self._written[key] = ValueSource(SourceKind.OPERATOR, name, slot)
 
-    def _source(self, reader: str, tensor: DumpedOperand) -> ValueSource:
-        key = _key(tensor)
-        if key is None:
-            return ABSENT
-        if key not in self._written:
-            weight = f"{reader}{_INPUT}{tensor.index}"
-            self._weights[weight] = _form(tensor)
-            self._written[key] = ValueSource(SourceKind.WEIGHT, weight)
-        return self._written[key]
+    def _sources(self, reader: str, inputs: Mapping[int, DumpedOperand]) -> tuple[ValueSource, ...]:
+        """Return what an operator reads; what nobody wrote is a weight, beside an input that was written.
+
+        Compiled networks have no files of what cuts tensors and puts them together (Split, Concat): who reads
+        nothing that was written reads what those made.
+        """
+        keys = {slot: _key(tensor) for slot, tensor in inputs.items()}
+        has_written = any(_is_written(self._written.get(key, ABSENT)) for key in keys.values())
+        sources = [ABSENT] * (max(inputs, default=-1) + 1)
+        for slot, key in keys.items():
+            if key is not None and key not in self._written and has_written:
+                weight = f"{reader}{_INPUT}{slot}"
+                self._weights[weight] = _form(inputs[slot])
+                self._written[key] = ValueSource(SourceKind.WEIGHT, weight)
+            sources[slot] = self._written.get(key, ABSENT)
+        return tuple(sources)
 
     def graph(self) -> OperatorGraph | None:
         """Return the graph; what nobody reads is its output."""
