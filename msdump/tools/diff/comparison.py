@@ -96,7 +96,8 @@ class _Run:
         self._iteration = comparison.runs
         self._places = Places(comparison.mine.graph, comparison.runs, len(comparison.report.findings))
         self._observations = Observations(comparison.pairing, comparison.limits)
-        self._judge = Judge(comparison.limits)
+        has_differed = comparison.trains and not comparison.report.agrees
+        self._judge = Judge(comparison.limits, is_continued=has_differed)
         self._again = GoldenOperators(
             comparison.mine, comparison.golden, comparison.limits, comparison.pairing.is_one_model
         )
@@ -138,10 +139,13 @@ class _Run:
         if mine.node.bodies:
             self._leave(mine)
             return
-        evidence = OperatorEvidence(self._places.next(mine), tensors)
+        is_state = not mine.graph.variables.isdisjoint(mine.node.inputs)
+        evidence = OperatorEvidence(self._places.next(mine), tensors, is_state=is_state)
         if golden is not None:
             own = self._own(mine, golden, tensors)
-            evidence = replace(evidence, own=own.own, propagated=own.propagated)
+            # NaN and infinities that golden's operator does not make of these inputs begin here
+            begins = any(each.error.misplaced and not each.is_explained for each in own.own)
+            evidence = replace(evidence, own=() if begins else own.own, propagated=own.propagated)
         finding = self._judge.finding(evidence)
         if golden is None:
             self._alone[mine.node.name] += 1
