@@ -52,6 +52,7 @@ class PathKind(enum.Enum):
     DATA_DUMP = enum.auto()
     EXCEPTIONS = enum.auto()
     EXCEPTION = enum.auto()
+    HISTORY = enum.auto()
 
 
 MAPPING: Final = "mapping.csv"
@@ -108,6 +109,7 @@ PATHS: Final = {
     PathKind.DATA_DUMP: "extra-info/data-dump",
     PathKind.EXCEPTIONS: _EXCEPTIONS,
     PathKind.EXCEPTION: f"{_EXCEPTIONS}/{{name}}",
+    PathKind.HISTORY: "msdump_history_{rank}.json",
 }
 """Every path of the layouts below the root; the first that fits a path decides its kind.
 

@@ -69,6 +69,7 @@ READ = {
     "rank_11/Net/3/constants/mapping.csv": Key(PathKind.CONSTANT_MAPPING, 11, "Net", 3),
     "rank_11/Net/3/constants/1.npy": Key(PathKind.CONSTANT, 11, "Net", 3, name="1"),
     "acl_dump_7.json": Key(PathKind.ACL_CONFIG, device=7),
+    "msdump_history_3.json": Key(PathKind.HISTORY, 3),
     "12": Key(PathKind.STEP, step=12),
     f"12/{TIME}": Key(PathKind.TIME, step=12, time=TIME),
     TIME: Key(PathKind.TIME, time=TIME),

@@ -9,10 +9,8 @@ from typing import Any, Final
 from msdump.capture.flight.history import HistorySink
 from msdump.record import Artifact
 from msdump.store.clock import CLOCK
+from msdump.store.layouts import Key, PathKind
 from msdump.store.write.sinks import Sink
-
-NAME: Final = "msdump_history_{rank}.json"
-"""Name of the note of a rank, in the root of the dump."""
 
 _MOST_EVENTS: Final = 100
 
@@ -74,4 +72,4 @@ class HistoryNote:
             },
         }
         data = (json.dumps(content, indent=2) + "\n").encode()
-        sink.replace(Artifact(self._path, NAME.format(rank=self._rank), (data,)))
+        sink.replace(Artifact(self._path, Key(PathKind.HISTORY, self._rank).path, (data,)))
