@@ -232,8 +232,8 @@ class Report:
 
     @property
     def first(self) -> Finding | None:
-        """The first operator with a tensor that differs or does not fit; else with an unreadable file."""
-        bad = self.bad
+        """The first operator with a tensor that differs; else one at fault, or with a bad file."""
+        bad = [each for each in self.bad if any(tensor.is_bad for tensor in each.tensors)] or self.bad
         # A file that cannot be read says nothing about the computation, so it comes second.
         readable = [each for each in bad if each.verdict is not Verdict.UNREADABLE]
         return min(readable or bad, key=lambda each: each.place.time, default=None)

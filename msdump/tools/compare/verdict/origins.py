@@ -101,10 +101,12 @@ def lines(report: Report, folders: Mapping[str, ComparedFolder]) -> Iterator[str
 
 
 def settle(report: Report, folders: Mapping[str, ComparedFolder]) -> None:
-    """Accuse the first operator that differs, where an input of it does that none before it wrote so.
+    """Accuse the operator where a difference begins that the first one with a difference reads.
+
+    That is the first one itself, where no operator wrote its input so; or one that golden lacks, which did.
 
     Args:
-        report: The verdicts; that on the first operator is replaced.
+        report: The verdicts; that on the accused operator is replaced.
         folders: The directories by their labels.
     """
     first = report.first
@@ -112,14 +114,13 @@ def settle(report: Report, folders: Mapping[str, ComparedFolder]) -> None:
         return
     search = _Search(report, folders, first)
     for tensor in first.wrong(IO.INPUT):
-        if tensor.verdict is not TensorVerdict.DIFFERS or search.uncompared:
+        if tensor.verdict is not TensorVerdict.DIFFERS:
             continue
-        verdict = Verdict.WEIGHT if search.writer(tensor.slot) is None else Verdict.OWN
-        if verdict is Verdict.WEIGHT and not search.earlier and not tensor.slot:
-            continue  # the first input of the first operator is what the network was fed with
-        settled = replace(first, verdict=verdict, note=search.line(tensor.slot))
-        report.findings[report.findings.index(first)] = settled
-        return
+        settled = search.stranger(tensor.slot) if search.uncompared else search.settled(tensor.slot)
+        if settled is not None:
+            replaced = next(each for each in report.findings if each.place == settled.place)
+            report.findings[report.findings.index(replaced)] = settled
+            return
 
 
 def _has_graph(finding: Finding, folders: Mapping[str, ComparedFolder]) -> bool:
@@ -145,6 +146,39 @@ class _Search:
             return f"what feeds input {slot} differs and lies outside the dump{unless}"
         name, output = origin
         return f"golden's input {slot} is output {output} of {name}, where both agree: it changed in between"
+
+    def settled(self, slot: int) -> Finding | None:
+        """Return the first operator accused, as an input of it came from nowhere or changed on the way."""
+        verdict = Verdict.WEIGHT if self.writer(slot) is None else Verdict.OWN
+        if verdict is Verdict.WEIGHT and not self.earlier and not slot:
+            return None  # the first input of the first operator is what the network was fed with
+        return replace(self._first, verdict=verdict, note=self.line(slot))
+
+    def stranger(self, slot: int) -> Finding | None:
+        """Return the operator without a counterpart that wrote an input, accused; None where none did."""
+        read = self._own_place(self._first, IO.INPUT, slot)
+        strangers = {
+            finding.place.name: finding for finding in self.earlier if finding.verdict is Verdict.UNCHECKED
+        }
+        outputs = (
+            Output(finding.place.name, tensor.slot, *place)
+            for finding in reversed(strangers.values())
+            for tensor in finding.of(IO.OUTPUT)
+            if (place := self._own_place(finding, IO.OUTPUT, tensor.slot)) is not None
+        )
+        wrote = None if read is None else writer(read, outputs)
+        if wrote is None:
+            return None
+        note = f"golden has none such, and its output is input {slot} of {self._first.place.name}"
+        return replace(strangers[wrote[0]], verdict=Verdict.REPLACED, note=note)
+
+    def _own_place(self, finding: Finding, io: IO, slot: int) -> tuple[Folder, Place] | None:
+        """Return the place of a tensor of the examined side."""
+        folder = self._folders[finding.place.label]
+        files = folder.matched.executions[finding.place.order - 1].files
+        fitting = (file for file in files if file.io is None or (file.io, file.slot) == (io, slot))
+        file = next(fitting, None)
+        return None if file is None else (folder.dumped, (file, io, slot))
 
     def writer(self, slot: int) -> tuple[str, int] | None:
         """Return name and output of the operator that wrote an input, None where none did."""
