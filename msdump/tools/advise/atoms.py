@@ -294,6 +294,8 @@ class RoundingMeter:
     def _narrow(self, atom: Atom, array: Any) -> Any:
         """Return a tensor after a rounding, the same object where that changes nothing."""
         saturates = self._variants.saturates
+        if not isinstance(array, np.ndarray):  # an optional without a value
+            return array
         if self._clipped_only and not (atom.dtype is FLOAT16 and overflows(array)):
             return array
         narrow = rounded(array, atom.dtype, saturates=saturates).astype(np.float32)

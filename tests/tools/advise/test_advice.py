@@ -139,6 +139,19 @@ def test_branches_and_loops():
     assert len(advice.nodes) == sum(len(body.nodes) for body in graph.nodes[-1].bodies.values())
 
 
+@pytest.mark.parametrize("name", ["optional", "loop", "scan", "dynamic_shapes", "functions", "int4"])
+def test_odd_networks_by_roundings(name, monkeypatch):
+    """Absent values, branches, loops and odd types stand in no way of measuring roundings."""
+    monkeypatch.setattr(search, "MOST_EXACT", 0)
+    monkeypatch.setattr(search, "_ONE_STRETCH", 0)
+
+    advice = nets.advice_for(loader.load(f"graphs/{name}.onnx"), "force_fp16", 1e-4)
+
+    assert advice.is_confirmed
+    assert 0 < len(advice.nodes) <= 4
+    assert all(error.after <= 1e-4 for error in advice.errors)
+
+
 def test_nothing_to_do():
     """A wide bound needs nothing."""
     advice = nets.advice_for(nets.random_net(3, 4), "force_fp16", 0.5)
