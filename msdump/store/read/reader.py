@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind
@@ -27,8 +27,7 @@ from msdump.store.read.model_trees import DumpedModel, captured_graphs, failures
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.records import Record
-from msdump.store.read.selection.conditions import Numbers, Predicate, Texts
-from msdump.store.read.selection.selection import TensorSelection
+from msdump.store.read.selection.selection import SelectableTensors, TensorSelection
 from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing, locate, locate_below, scan
 
@@ -80,7 +79,7 @@ def open_iteration(path: str) -> Iteration | None:
 
 
 @dataclass(frozen=True)
-class Dump:
+class Dump(SelectableTensors):
     """A dump, or the part of it that was opened.
 
     Attributes:
@@ -120,42 +119,6 @@ class Dump:
     def tensors(self) -> TensorSelection:
         """Every tensor of every iteration, also those of which only statistics were saved."""
         return TensorSelection(lambda: self.iterations)
-
-    def select(
-        self,
-        *,
-        scope: str | None = None,
-        type: Texts = None,  # noqa: A002 - the word that its users know
-        name: Texts = None,
-        iteration: Numbers = None,
-        rank: Numbers = None,
-        io: str | None = None,
-        slot: Numbers = None,
-        where: Predicate | None = None,
-    ) -> TensorSelection:
-        """Return the tensors of which all of this is true; see ``TensorSelection.select``."""
-        return self.tensors.select(
-            scope=scope,
-            type=type,
-            name=name,
-            iteration=iteration,
-            rank=rank,
-            io=io,
-            slot=slot,
-            where=where,
-        )
-
-    def first_nonfinite(self, *, masks: bool = False) -> Record | None:
-        """Return the first tensor with a NaN or an infinity; see ``TensorSelection.first_nonfinite``."""
-        return self.tensors.first_nonfinite(masks=masks)
-
-    def to_pandas(self, *, stats: bool = False) -> Any:
-        """Return a pandas.DataFrame of all tensors; see ``TensorSelection.to_pandas``."""
-        return self.tensors.to_pandas(stats=stats)
-
-    def to_arrow(self, *, stats: bool = False) -> Any:
-        """Return a pyarrow.Table of all tensors; see ``TensorSelection.to_arrow``."""
-        return self.tensors.to_arrow(stats=stats)
 
     def _repr_html_(self) -> str:
         """Return the dump in a line and a table of its first tensors, as notebooks show it."""

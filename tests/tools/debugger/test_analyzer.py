@@ -10,6 +10,7 @@ import pytest
 import msdump
 from msdump import debugger
 from msdump.errors import ConfigValueError
+from tests.dump.settings import common
 
 LENET = Path(__file__).parents[3] / "graphs" / "lenet.onnx"
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
@@ -20,23 +21,13 @@ def dumped(tmp_path):
     """Return a function that dumps runs of lenet on given images, and returns the path."""
 
     def dump(*images, context=None, **settings):
-        common = {
-            "op_debug_mode": 0,
-            "dump_mode": 0,
-            "path": str(tmp_path / "dump"),
-            "net_name": "Net",
-            "iteration": "all",
-            "saved_data": "tensor",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0],
-        }
+        root = tmp_path / "dump"
         end_to_end = {"enable": True, "trans_flag": True}
-        config = {"common_dump_settings": common | settings, "e2e_dump_settings": end_to_end}
+        config = {"common_dump_settings": common(root) | settings, "e2e_dump_settings": end_to_end}
         network = msdump.load(LENET, config=config, context=context or {})
         for image in images:
             network.run({"x": np.full((1, 1, 32, 32), image, np.float32)})
-        return tmp_path / "dump"
+        return root
 
     return dump
 

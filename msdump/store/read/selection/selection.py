@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby, islice
@@ -18,7 +19,82 @@ if TYPE_CHECKING:
 _SHOWN: Final = 20  # tensors that a notebook shows of a selection
 
 
-class TensorSelection(Sequence[Record]):
+class SelectableTensors(ABC):
+    """What has tensors that can be selected, searched and shown as tables: a dump, and a selection of one."""
+
+    @property
+    @abstractmethod
+    def tensors(self) -> TensorSelection:
+        """Its tensors, also those of which only statistics were saved."""
+
+    def select(
+        self,
+        *,
+        scope: str | None = None,
+        type: Texts = None,  # noqa: A002 - the word that its users know
+        name: Texts = None,
+        iteration: Numbers = None,
+        rank: Numbers = None,
+        io: str | None = None,
+        slot: Numbers = None,
+        where: Predicate | None = None,
+    ) -> TensorSelection:
+        """Return those of its tensors of which all of this is true; None asks nothing.
+
+        Args:
+            scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, that holds the operator.
+            type: Operator type or types, ``Conv2D``; ``*`` and ``?`` stand for other characters.
+            name: Name or names of the operator: full, its last component, or as files spell it, likewise.
+            iteration: Number of the iteration, several (a list, a range), or a slice.
+            rank: Number of the rank, or of the device, likewise.
+            io: "input" or "output".
+            slot: Number of the input or output, likewise.
+            where: A function that takes a record and tells whether it is wanted.
+
+        Raises:
+            ValueError: ``io`` is neither.
+        """
+        side = None if io is None else IO(io)
+        conditions = Conditions(scope, type, name, iteration, rank, side, slot, where)
+        return self.tensors.narrowed(conditions)
+
+    def first_nonfinite(self, *, masks: bool = False) -> Record | None:
+        """Return the first tensor with a NaN or an infinity in the order of execution, None without one.
+
+        Statistics tell where they were saved; else elements are read, tensor after tensor, up to the first.
+
+        Args:
+            masks: Count -inf alone as well, which attention is masked with.
+
+        Raises:
+            DumpReadError: A file cannot be read.
+        """
+        return next((record for record in self.tensors.by_time() if _is_nonfinite(record, masks=masks)), None)
+
+    def to_pandas(self, *, stats: bool = False) -> Any:
+        """Return a pandas.DataFrame with a row for each tensor: its place, its file and its statistics.
+
+        Args:
+            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        return frames.to_pandas(self.tensors, measures=stats)
+
+    def to_arrow(self, *, stats: bool = False) -> Any:
+        """Return a pyarrow.Table of the same rows as ``to_pandas``.
+
+        Args:
+            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
+
+        Raises:
+            ModuleNotFoundError: pyarrow is not installed.
+        """
+        return frames.to_arrow(self.tensors, measures=stats)
+
+
+class TensorSelection(SelectableTensors, Sequence[Record]):
     """Tensors of a dump, iteration by iteration, in the order of execution within each.
 
     A selection is lazy: directories are listed when it is iterated, files are read when a tensor's elements
@@ -83,51 +159,16 @@ class TensorSelection(Sequence[Record]):
         """The first tensor, None where there is none; lists only what that takes."""
         return next(iter(self), None)
 
-    def select(
-        self,
-        *,
-        scope: str | None = None,
-        type: Texts = None,  # noqa: A002 - the word that its users know
-        name: Texts = None,
-        iteration: Numbers = None,
-        rank: Numbers = None,
-        io: str | None = None,
-        slot: Numbers = None,
-        where: Predicate | None = None,
-    ) -> TensorSelection:
-        """Return those of its tensors of which all of this is true; None asks nothing.
-
-        Args:
-            scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, that holds the operator.
-            type: Operator type or types, ``Conv2D``; ``*`` and ``?`` stand for other characters.
-            name: Name or names of the operator: full, its last component, or as files spell it, likewise.
-            iteration: Number of the iteration, several (a list, a range), or a slice.
-            rank: Number of the rank, or of the device, likewise.
-            io: "input" or "output".
-            slot: Number of the input or output, likewise.
-            where: A function that takes a record and tells whether it is wanted.
-
-        Raises:
-            ValueError: ``io`` is neither.
-        """
-        side = None if io is None else IO(io)
-        conditions = Conditions(scope, type, name, iteration, rank, side, slot, where)
+    def narrowed(self, conditions: Conditions) -> TensorSelection:
+        """Return those of its tensors that meet further conditions."""
         return TensorSelection(self._iterations, *self._conditions, conditions)
 
-    def first_nonfinite(self, *, masks: bool = False) -> Record | None:
-        """Return the first tensor with a NaN or an infinity in the order of execution, None without one.
+    @property
+    def tensors(self) -> TensorSelection:
+        """Itself."""
+        return self
 
-        Statistics tell where they were saved; else elements are read, tensor after tensor, up to the first.
-
-        Args:
-            masks: Count -inf alone as well, which attention is masked with.
-
-        Raises:
-            DumpReadError: A file cannot be read.
-        """
-        return next((record for record in self._by_time() if _is_nonfinite(record, masks=masks)), None)
-
-    def _by_time(self) -> Iterator[Record]:
+    def by_time(self) -> Iterator[Record]:
         """Yield the tensors as they came into being: in each iteration those of all ranks, graphs, bodies."""
         held = sorted(filter(self._holds, self._iterations()), key=_moment)
         for _, group in groupby(held, key=_moment):
@@ -135,28 +176,6 @@ class TensorSelection(Sequence[Record]):
             # parameters are saved at the end of a step: an operator that reads one shows it first
             in_order = sorted(records, key=lambda record: (record.is_parameter, record.timestamp))
             yield from filter(self._is_wanted, in_order)
-
-    def to_pandas(self, *, stats: bool = False) -> Any:
-        """Return a pandas.DataFrame with a row for each tensor: its place, its file and its statistics.
-
-        Args:
-            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
-
-        Raises:
-            ModuleNotFoundError: pandas is not installed.
-        """
-        return frames.to_pandas(self, measures=stats)
-
-    def to_arrow(self, *, stats: bool = False) -> Any:
-        """Return a pyarrow.Table of the same rows as ``to_pandas``.
-
-        Args:
-            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
-
-        Raises:
-            ModuleNotFoundError: pyarrow is not installed.
-        """
-        return frames.to_arrow(self, measures=stats)
 
     def __repr__(self) -> str:
         """Return the first tensors, a line each."""

@@ -10,6 +10,7 @@ import pytest
 
 import msdump
 from msdump.errors import DumpReadError
+from tests.dump.settings import common
 
 GRAPHS = Path(__file__).parents[4] / "graphs"
 ASCEND = {"device_target": "Ascend"}
@@ -18,19 +19,8 @@ O2 = {"device_target": "Ascend", "jit_level": "O2"}
 
 def dumped(root, model, context=None, steps=1, feeds=None, **settings):
     """Run a model of graphs/ under a dump of everything, and open the dump."""
-    common = {
-        "op_debug_mode": 0,
-        "dump_mode": 0,
-        "path": str(root),
-        "net_name": "Net",
-        "iteration": "all",
-        "saved_data": "tensor",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0],
-    }
     end_to_end = {"enable": True, "trans_flag": True}
-    config = {"common_dump_settings": common | settings, "e2e_dump_settings": end_to_end}
+    config = {"common_dump_settings": common(root) | settings, "e2e_dump_settings": end_to_end}
     network = msdump.load(GRAPHS / model, config=config, context=context or {})
     for step in range(steps):
         network.run(feeds(step) if feeds else {"x": np.full((1, 1, 32, 32), step, np.float32)})
