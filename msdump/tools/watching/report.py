@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -108,7 +108,8 @@ class _DumpCheck:
         self.report = WatchReport(rules)
         self._watch = RuleWatch(rules)
         self._rules_for: dict[WatchedTensor, tuple[WatchRule, ...]] = {}
-        self._undecided: dict[tuple[str, str], list[WatchedTensor]] = defaultdict(list)
+        self._undecided: Counter[tuple[str, str]] = Counter()
+        self._first_undecided: dict[tuple[str, str], WatchedTensor] = {}
         self._ranks = _RankTable()
         self._iteration: int | None = None
 
@@ -143,7 +144,7 @@ class _DumpCheck:
         seen = tensor.see(need_of(others))
         for finding in self._watch.check(others, tensor.subject, tensor.sighting, seen, tensor.place):
             if isinstance(finding, Undecided):
-                self._undecided[finding.rule.name, finding.reason].append(finding.subject)
+                self._leave_open(finding.rule, finding.reason, finding.subject)
             else:
                 self.report.hits.append(DumpedHit(finding, tensor.source, tensor.path))
 
@@ -151,16 +152,20 @@ class _DumpCheck:
         self.report.hits += self._ranks.hits()
         for rule, subject in self._ranks.alone():
             reason = "one rank alone holds it, so that there is nothing that it could agree with"
-            self._undecided[rule.name, reason].append(subject)
+            self._leave_open(rule, reason, subject)
         self._ranks = _RankTable()
 
     def close(self) -> None:
         """Finish the report."""
         self._compare_ranks()
         self.report.undecided += [
-            UndecidedRule(rule, reason, len(subjects), subjects[0])
-            for (rule, reason), subjects in self._undecided.items()
+            UndecidedRule(rule, reason, count, self._first_undecided[rule, reason])
+            for (rule, reason), count in self._undecided.items()
         ]
+
+    def _leave_open(self, rule: WatchRule, reason: str, subject: WatchedTensor) -> None:
+        self._undecided[rule.name, reason] += 1
+        self._first_undecided.setdefault((rule.name, reason), subject)
 
 
 class _RankTable:
