@@ -92,6 +92,7 @@ def _paired(
     # Two single directories belong together even if one is iteration 3 and the other iteration 0.
     if len(dumped_by_label) == len(golden_by_label) == 1:
         return FolderPairs((FolderPair("", *dumped_by_label.values(), *golden_by_label.values()),), ())
+    paths = [path for side in (dumped_by_label, golden_by_label) for _, path in sorted(side.items())]
     if not dumped_by_label.keys() & golden_by_label.keys():
         dumped_by_label, golden_by_label = _by_iteration(dumped_by_label), _by_iteration(golden_by_label)
     shared_labels = sorted(dumped_by_label.keys() & golden_by_label.keys(), key=_order)
@@ -101,12 +102,8 @@ def _paired(
             f"no directory of {dumped} ({_examples(dumped_by_label)}) has a counterpart in {golden}"
             f" ({_examples(golden_by_label)}); give the directory of one iteration on each side",
         )
-    alone = [
-        side[label]
-        for side in (dumped_by_label, golden_by_label)
-        for label in sorted(side)
-        if label not in shared_labels
-    ]
+    used = {side[label] for side in (dumped_by_label, golden_by_label) for label in shared_labels}
+    alone = [path for path in paths if path not in used]
     return FolderPairs(
         tuple(FolderPair(label, dumped_by_label[label], golden_by_label[label]) for label in shared_labels),
         tuple(alone),
@@ -186,15 +183,20 @@ def _is_statistics(name: str) -> bool:
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
-    """Return directories by the number that their path ends in, without those that share a number."""
+    """Return directories by the number that their path ends in, without those that share a number.
+
+    Of the graphs of one network the first is taken: a graph that was compiled as a whole holds its branches
+    and loops, which have directories of their own elsewhere.
+    """
     # The trees of MindSpore, acl and torchair differ above, but all end in the number of the iteration.
-    numbers = {label: label.rpartition("/")[2] for label in labelled}
-    counts = Counter(numbers.values())
-    return {
-        numbers[label]: path
-        for label, path in labelled.items()
-        if numbers[label].isdigit() and counts[numbers[label]] == 1
-    }
+    mains: dict[tuple[str, str], str] = {}
+    for label in sorted(labelled, key=_order):
+        above, _, number = label.rpartition("/")
+        network, _, graph = above.rpartition("/")
+        if number.isdigit():
+            mains.setdefault((network if graph.isdigit() else above, number), label)
+    counts = Counter(number for _, number in mains)
+    return {number: labelled[label] for (_, number), label in mains.items() if counts[number] == 1}
 
 
 def _order(label: str) -> list[tuple[int, str]]:

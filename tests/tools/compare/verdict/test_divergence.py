@@ -261,6 +261,18 @@ class TestDirectories:
         assert 0 == run(tmp_path / "mine", tmp_path / "golden").exit_code
         assert ["0", "1"] == [row["Directory"] for row in table(tmp_path)]
 
+    def test_graph_compiled_as_a_whole_meets_the_first_of_several(self, tmp_path, run):
+        """A directory meets that of the main graph; those of branches and loops are told."""
+        tensor(tmp_path / "mine" / "0" / "Net" / "1" / "0", "a", SHORT)
+        for graph in (0, 1, 2):
+            tensor(tmp_path / "golden" / "rank_0" / "Net" / str(graph) / "0", "abc"[graph], SHORT)
+
+        done = run(tmp_path / "mine", tmp_path / "golden")
+
+        assert 0 == done.exit_code
+        assert {("a", "output:0"): "equal"} == verdicts(tmp_path)
+        assert f"warning: {tmp_path}/golden/rank_0/Net/2/0 has no counterpart" in done.stderr
+
     def test_only_directories_meet(self, tmp_path, run):
         """The only directory of each side belong together, wherever they stand."""
         tensor(tmp_path / "mine" / "deep" / "down", "a", SHORT)
