@@ -6,10 +6,12 @@ import re
 
 import pytest
 
+from msdump.config.dtypes.files import KEYS
 from msdump.config.rules import RULES, Mode
 from msdump.errors import ConfigValueError
 from msdump.iterations import IterationSet
 from msdump.plan import FileFormat, StatisticSpec, Trigger
+from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES
 from msdump.selector import DumpMode
 from tests import plans
 
@@ -72,6 +74,15 @@ FORCED = [
         ({"stat_calc_mode": "device"}, "only Ascend computes statistics on the device", "statistics", None),
         ({"sample_mode": 1}, "only Ascend O0 and O1 sample tensors; 0 is used", "sample_count", None),
         ({"precision_mode": "force_fp16"}, "has an effect only on Ascend", "precision_mode", None),
+        *(
+            (
+                {"msdump": {key: "/none"}},
+                "has an effect only on Ascend",
+                "operator_dtypes",
+                NO_OPERATOR_DTYPES,
+            )
+            for key in KEYS
+        ),
     ),
     *_modes(
         (*HOST, *KERNEL_BY_KERNEL),
