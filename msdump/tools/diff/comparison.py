@@ -140,12 +140,11 @@ class _Run:
             self._leave(mine)
             return
         is_state = not mine.graph.variables.isdisjoint(mine.node.inputs)
-        evidence = OperatorEvidence(self._places.next(mine), tensors, is_state=is_state)
+        reads = self._places.reads(mine)
+        evidence = OperatorEvidence(self._places.next(mine), tensors, reads=reads, is_state=is_state)
         if golden is not None:
             own = self._own(mine, golden, tensors)
-            # NaN and infinities that golden's operator does not make of these inputs begin here
-            begins = any(each.error.misplaced and not each.is_explained for each in own.own)
-            evidence = replace(evidence, own=() if begins else own.own, propagated=own.propagated)
+            evidence = replace(evidence, own=own.own, propagated=own.propagated)
         finding = self._judge.finding(evidence)
         if golden is None:
             self._alone[mine.node.name] += 1

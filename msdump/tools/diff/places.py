@@ -8,7 +8,7 @@ from typing import Final
 
 from msdump.graph.graph import Graph, Node
 from msdump.store import names
-from msdump.store.read.graphs.operator_graph import GraphOperator
+from msdump.store.read.graphs.operator_graph import ABSENT, GraphOperator, SourceKind, ValueSource
 from msdump.tools.diff.lockstep import Ran
 from msdump.tools.judge.evidence import OperatorPlace
 
@@ -33,6 +33,7 @@ class Places:
     _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
+    _sources: dict[int, dict[str, ValueSource]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find the bodies that may run several times."""
@@ -73,3 +74,23 @@ class Places:
             order=order,
             time=self.before + order,  # clocks tell nothing: the order of both sides is that of lockstep
         )
+
+    def reads(self, ran: Ran) -> tuple[ValueSource, ...]:
+        """Return where the inputs of an operator come from, by slot."""
+        index = ran.graph.index
+        if index not in self._sources:
+            self._sources[index] = _sources(ran.graph)
+        sources = self._sources[index]
+        return tuple(sources.get(name, ABSENT) for name in ran.node.inputs)
+
+
+def _sources(graph: Graph) -> dict[str, ValueSource]:
+    """Return what gives each value of a graph; another form of one comes from its writer, too."""
+    sources = {value.name: ValueSource(SourceKind.INPUT, value.name) for value in graph.inputs}
+    sources |= {name: ValueSource(SourceKind.WEIGHT, name) for name in graph.weights}
+    for node in graph.nodes:
+        for slot, name in enumerate(node.outputs):
+            own = ValueSource(SourceKind.OPERATOR, node.operator.full_name, slot)
+            sources[name] = sources.get(node.inputs[0], own) if node.is_added else own
+    sources.pop("", None)
+    return sources

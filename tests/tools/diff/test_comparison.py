@@ -51,6 +51,7 @@ def test_equal_sides_are_equal(compared, model, golden):
     """Levels change no bit in the mode that keeps float32, whatever they fuse."""
     both = compared(model, "Ascend:force_fp32", golden.replace("Ascend", "Ascend:force_fp32"))
 
+    assert [] == both.report.accused
     assert {Verdict.EQUAL, Verdict.UNCHECKED} >= {each.verdict for each in both.report.findings}
     assert both.report.agrees
     assert both.report.compared
@@ -102,6 +103,15 @@ def test_every_operator_of_the_examined_side_has_a_finding(compared):
     assert list(range(1, len(both.mine.graph.nodes) + 1)) == [
         each.place.order for each in both.report.findings
     ]
+
+
+@pytest.mark.parametrize("modes", [("Ascend:O2", "Ascend:O0"), ("Ascend:O0", "Ascend:O2:allow_fp32_to_bf16")])
+def test_levels_of_one_mode_and_other_modes_accuse_nobody(compared, modes):
+    """Casts that one level inserts are no weights that differ."""
+    both = compared("transformer", *modes)
+
+    assert [] == both.report.accused
+    assert both.report.agrees
 
 
 @pytest.mark.parametrize("level", ["O0", "O1", "O2"])
