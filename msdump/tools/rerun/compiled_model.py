@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -97,12 +96,13 @@ def file_names(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys((names.sanitize(full_name), names.sanitize(last))))
 
 
-def fitting(models: Sequence[Graph], dumped: Collection[str]) -> CompiledModel:
+def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel:
     """Return the model as the device compiled it of which a dump has the names.
 
     Args:
         models: The graph of the model, and that of its training step if it has one.
-        dumped: Names of the dump's operators.
+        dumped: Names of the dump's operators, with the type that their first output has there; "" for one
+            that is not known.
     """
     best = CompiledModel(models[0], 0.0)
     for graph in _forms(models):
@@ -112,10 +112,24 @@ def fitting(models: Sequence[Graph], dumped: Collection[str]) -> CompiledModel:
     return best
 
 
-def _share(graph: Graph, dumped: Collection[str]) -> float:
-    known = {name for inner in graph.walk() for node in inner.operators for name in file_names(node)}
-    counts = Counter(name in known for name in dumped)
-    return counts[True] / max(len(dumped), 1)
+def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return the share of the dump's operators that a graph has; Casts are told apart by what they write."""
+    known = {
+        name: _written_type(inner, node) if node.is_added else ""
+        for inner in graph.walk()
+        for node in inner.operators
+        for name in file_names(node)
+    }
+    fit = sum(
+        (name in known and "" in {known[name], dtype}) or known.get(name) == dtype
+        for name, dtype in dumped.items()
+    )
+    return fit / max(len(dumped), 1)
+
+
+def _written_type(graph: Graph, node: Node) -> str:
+    dtype = graph.type_of(node.outputs[0]).dtype
+    return "" if dtype is None else dtype.name
 
 
 def _forms(models: Sequence[Graph]) -> Iterator[Graph]:

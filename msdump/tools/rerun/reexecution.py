@@ -250,21 +250,31 @@ class Reexecution:
         return errors.measure(again, array).distance
 
     def _arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
-        """Return the arithmetic that explains most of the network: all that it changes, or else golden's."""
-        best, most = self.golden, _MOST
+        """Return the arithmetic that explains most operators, golden's unless another one explains more.
+
+        Only those count that compute otherwise in the two, and that read the weights of the model.
+        """
+        best, most = self.golden, 0.0
         for arithmetic in candidates():
-            concerned = self._concerned(reruns, arithmetic)
+            concerned = [
+                position
+                for position in self._concerned(reruns, arithmetic)
+                if not wiring.wrong_weights(self.values, position, arithmetic)
+            ]
             wrong = sorted({*concerned} & {*suspects})
-            if len(wrong) <= _MOST * len(concerned):
-                continue
-            sample = _sample(wrong, reruns)
-            explained = sum(self._explains(position, arithmetic) for position in sample)
-            share = explained / len(sample) * len(wrong) / len(concerned)
-            if share > most:
-                best, most = arithmetic, share
-            if explained == len(sample):  # no other one explains more
-                break
+            right = sorted({*concerned} - {*suspects})
+            of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
+            explained = self._share(wrong, reruns, arithmetic) * len(wrong)
+            if explained > max(most, of_golden):
+                best, most = arithmetic, explained
+                if explained == len(concerned):  # no other one explains more
+                    break
         return best
+
+    def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
+        """Return the share of operators that an arithmetic explains, by a sample of them."""
+        sample = _sample(positions, reruns)
+        return sum(self._explains(position, arithmetic) for position in sample) / max(len(sample), 1)
 
     def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
         """Return the arithmetic that explains most of the inputs which are not what their producers wrote.

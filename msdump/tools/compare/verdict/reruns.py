@@ -141,7 +141,7 @@ class Rerunning:
 
     def _fitting(self, operators: Sequence[RerunOperator]) -> CompiledModel:
         dumped = [each for each in operators if each.op_type not in INPUTS]
-        model = fitting(_models(self._graph), [each.name for each in dumped])
+        model = fitting(_models(self._graph), {each.name: _written_type(each) for each in dumped})
         if dumped and model.fit < _LEAST_FIT:
             first = next((each for each in dumped if each.name not in model.sites), None)
             stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
@@ -151,6 +151,11 @@ class Rerunning:
                 f" were dumped{stranger}",
             )
         return model
+
+
+def _written_type(operator: RerunOperator) -> str:
+    tensor = operator.tensors.get((IO.OUTPUT, 0))
+    return "" if tensor is None else tensor.dtype
 
 
 def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
