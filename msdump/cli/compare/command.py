@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import click
 
 from msdump.cli import messages
 from msdump.cli.compare import again, outcome, statistics
-from msdump.cli.compare.listing import View
+from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
 from msdump.tools.compare.pairing import dump_folder, dump_folders
 from msdump.tools.compare.pairing.dump_folder import FolderKind
-from msdump.tools.compare.pairing.dump_folders import FolderPair
+from msdump.tools.compare.pairing.dump_folders import FolderPair, FolderPairs
 from msdump.tools.compare.verdict import measuring, origins
 from msdump.tools.compare.verdict.comparison import DumpComparison
 from msdump.tools.judge import limits_files
@@ -81,22 +83,15 @@ def command(
     *,
     dumped: str,
     golden: str,
-    graph: str | None,
     output: str,
-    cosine: float | None,
-    distance: float | None,
-    precision: str | None,
-    by_category: dict[str, float],
-    limits_file: str | None,
+    execution: int | None,
+    golden_execution: int | None,
+    model: str | None,
+    patches: tuple[str, ...],
     by: str | None,
     scope: str,
     top: int | None,
-    execution: int | None,
-    golden_execution: int | None,
-    jobs: int | None,
-    model: str | None,
-    arithmetic: str,
-    patches: tuple[str, ...],
+    **settings: Any,
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
@@ -112,15 +107,8 @@ def command(
     """
     if patches and not model:
         raise click.UsageError("--patch runs the network on: give its --model")
-    limits = limits_files.read(limits_file) if limits_file else Limits()
-    limits = replace(
-        limits,
-        cosine=limits.cosine if cosine is None else cosine,
-        distance=limits.distance if distance is None else distance,
-        precision=precision or limits.precision,
-        statistics={**limits.statistics, **by_category},
-    )
-    view = View(None if by is None else Arrangement(by), scope, top)
+    limits = _limits(settings)
+    view = ComparisonView(None if by is None else Arrangement(by), scope, top)
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
@@ -129,24 +117,41 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
-    graph = graph or (model if model and again.needs_graph(pairs.pairs) else None)
-    comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, jobs or 0)
+    graph = settings["graph"] or (model if model and again.needs_graph(pairs.pairs) else None)
+    comparison = DumpComparison(
+        dumped, golden, limits, graph, execution, golden_execution, settings["jobs"] or 0
+    )
     is_interrupted = False
     try:
         for pair in pairs.pairs:
             _compare(comparison, pair)
         if model:
-            rerunning = again.rerun(comparison, model, arithmetic)
+            rerunning = again.rerun(comparison, model, settings["arithmetic"])
             if patches:
                 again.cure(rerunning, patches)
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: this is what is known so far")
+    _tell(comparison, pairs, output, view, is_interrupted=is_interrupted)
+
+
+def _limits(settings: Mapping[str, Any]) -> Limits:
+    """Return the limits that the options set, those of --limits under all others."""
+    path = settings["limits_file"]
+    limits = limits_files.read(path) if path else Limits()
+    options = {key: settings[key] for key in ("cosine", "distance", "precision") if settings[key] is not None}
+    return replace(limits, **options, statistics={**limits.statistics, **settings["by_category"]})
+
+
+def _tell(
+    comparison: DumpComparison, pairs: FolderPairs, output: str, view: ComparisonView, *, is_interrupted: bool
+) -> None:
+    """Tell what was compared, and exit with its code."""
     report = comparison.report()
     if is_interrupted and not report.compared:
         click.get_current_context().exit(INTERRUPTED)
     if not (report.compared or report.unreadable):
-        messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], graph)}")
+        messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], comparison.graph)}")
         click.get_current_context().exit(REFUSED)
     folders = {folder.label: folder for folder in comparison.folders}
     outcome.tell(

@@ -19,7 +19,7 @@ _EXAMPLES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ComparisonView:
     """What of a comparison is listed.
 
     Attributes:
@@ -33,7 +33,7 @@ class View:
     top: int | None = None
 
 
-def show(report: Report, view: View) -> int:
+def show(report: Report, view: ComparisonView) -> int:
     """Print a table of operators or of their groups; return the number of operators in it.
 
     Raises:
@@ -53,7 +53,7 @@ def show(report: Report, view: View) -> int:
     return len(shown)
 
 
-def _chosen(findings: Sequence[Finding], view: View) -> list[Finding]:
+def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
     if view.by is Arrangement.OWN:
         return grouping.by_own(findings)[: view.top]
     if view.top is not None:

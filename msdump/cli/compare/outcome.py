@@ -8,7 +8,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.compare import listing, summary, text
-from msdump.cli.compare.listing import View
+from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED
 from msdump.tools import reports
@@ -22,7 +22,7 @@ def tell(
     origins: Callable[[], Iterable[str]] = tuple,
     alone: Sequence[str] = (),
     *,
-    view: View = View(),  # noqa: B008 - frozen
+    view: ComparisonView = ComparisonView(),  # noqa: B008 - frozen
     code: int | None = None,
 ) -> None:
     """Tell the verdicts of a comparison, and exit with 1 where something differs.

@@ -8,7 +8,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.compare import outcome
-from msdump.cli.compare.listing import View
+from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.program import REFUSED
 from msdump.statistics.table import STATISTICS
 from msdump.store.layouts import STATISTICS as TABLE
@@ -67,7 +67,7 @@ def run(
     limits: Limits,
     executions: tuple[int | None, int | None],
     *,
-    view: View = View(),  # noqa: B008 - frozen
+    view: ComparisonView = ComparisonView(),  # noqa: B008 - frozen
 ) -> None:
     """Compare and tell; exit with 1 where something differs, with 2 where nothing has a counterpart.
 

@@ -242,7 +242,7 @@ def _print(comparison: LockstepComparison, seconds: float) -> None:
     report = comparison.report
     for line in summary.lines(report):
         print(line)
-    shown = listing.show(report, listing.View())
+    shown = listing.show(report, listing.ComparisonView())
     print(text.head(comparison, seconds))
     for line in (*text.outputs(comparison), *report_text.lines(report, shown, ())):
         print(line)

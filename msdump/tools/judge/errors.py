@@ -18,7 +18,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import FormatError
 from msdump.tools.judge import lanes
-from msdump.tools.judge.sums import Sums, Unit, blocks
+from msdump.tools.judge.sums import LastPlace, Sums, blocks
 
 SHORTER: Final = ("float32", "float16", "bfloat16")
 """What devices round weights to."""
@@ -143,7 +143,7 @@ def _has_same_bits(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 @functools.cache
-def _unit(dtype: str) -> Unit | None:
+def _unit(dtype: str) -> LastPlace | None:
     """Return the unit of an element type by its name, None of one that is not rounded or not known."""
     try:
         return _unit_of(dtypes.from_name(dtype).numpy) if dtype else None
@@ -151,17 +151,17 @@ def _unit(dtype: str) -> Unit | None:
         return None
 
 
-def _unit_of(dtype: np.dtype) -> Unit | None:
+def _unit_of(dtype: np.dtype) -> LastPlace | None:
     if dtype.kind == "c":
         dtype = np.dtype(f"f{dtype.itemsize // 2}")
     try:
         numbers = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     except ValueError:
         return None
-    return Unit(float(numbers.eps), float(numbers.smallest_subnormal))
+    return LastPlace(float(numbers.eps), float(numbers.smallest_subnormal))
 
 
-def _unit_of_arrays(*kinds: np.dtype) -> Unit | None:
+def _unit_of_arrays(*kinds: np.dtype) -> LastPlace | None:
     units = [unit for unit in map(_unit_of, kinds) if unit is not None]
     return max(units, key=lambda unit: unit.epsilon, default=None)
 

@@ -20,7 +20,7 @@ _EXPONENTS: Final[dict[int, np.unsignedinteger]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class LastPlace:
     """Units of the last place of an element type.
 
     Attributes:
@@ -49,7 +49,7 @@ class Sums:
         ulps: Largest difference in units of the last place.
     """
 
-    def __init__(self, scale: Scale, unit: Unit | None, length: int) -> None:
+    def __init__(self, scale: Scale, unit: LastPlace | None, length: int) -> None:
         """Begin without elements.
 
         Args:
@@ -99,7 +99,7 @@ class Sums:
         self.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
         x[~finite] = y[~finite] = 0
 
-    def _add_ulps(self, difference: np.ndarray, golden: np.ndarray, unit: Unit) -> None:
+    def _add_ulps(self, difference: np.ndarray, golden: np.ndarray, unit: LastPlace) -> None:
         """Compare the differences with the units of the golden elements.
 
         Args:

@@ -13,7 +13,7 @@ from msdump.tools.compare.measured.differences import RowComparison
 from msdump.tools.compare.measured.pairs import RowPair
 from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
 from msdump.tools.compare.pairing.dump_folders import FolderPair
-from msdump.tools.compare.verdict.surroundings import FIXED, SurroundedDump, Surroundings, described
+from msdump.tools.compare.verdict.surroundings import FIXED, FolderSurroundings, SurroundedDump, described
 from msdump.tools.judge import reach
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.findings import Report, Uneven
@@ -117,7 +117,7 @@ def _left_over(
 
 
 def _place(
-    rows: Mapping[Place, StatisticRow], label: str, around: Surroundings, order: int, passes: int
+    rows: Mapping[Place, StatisticRow], label: str, around: FolderSurroundings, order: int, passes: int
 ) -> OperatorPlace:
     row = next(iter(rows.values()))
     name, _, _, number = row.place

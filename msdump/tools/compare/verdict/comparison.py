@@ -14,7 +14,7 @@ from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict import matching, measuring, origins
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.measuring import MeasuredExecution
-from msdump.tools.compare.verdict.surroundings import SurroundedDump, Surroundings
+from msdump.tools.compare.verdict.surroundings import FolderSurroundings, SurroundedDump
 from msdump.tools.judge import reach
 from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
 from msdump.tools.judge.findings import Finding, Report
@@ -121,8 +121,8 @@ class DumpComparison:
 
 
 def _with_graphs(
-    dumped: tuple[Folder, Surroundings], golden: tuple[Folder, Surroundings]
-) -> tuple[Surroundings, Surroundings]:
+    dumped: tuple[Folder, FolderSurroundings], golden: tuple[Folder, FolderSurroundings]
+) -> tuple[FolderSurroundings, FolderSurroundings]:
     """Return what is known of two directories, with graphs that tensors tell where there are no others."""
     (folder, mine), (golden_folder, theirs) = dumped, golden
     if mine.graph and theirs.graph:

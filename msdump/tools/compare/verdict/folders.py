@@ -17,7 +17,7 @@ from msdump.store.read.graphs.operator_graph import (
 )
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
-from msdump.tools.compare.verdict.surroundings import FIXED, Surroundings, described, in_its_graph
+from msdump.tools.compare.verdict.surroundings import FIXED, FolderSurroundings, described, in_its_graph
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
@@ -40,8 +40,8 @@ class ComparedFolder:
     dumped: Folder
     golden: Folder
     matched: Matched
-    mine: Surroundings
-    theirs: Surroundings
+    mine: FolderSurroundings
+    theirs: FolderSurroundings
 
     @property
     def run(self) -> tuple[object, ...]:

@@ -28,7 +28,7 @@ def _no_graph() -> OperatorGraph | None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class FolderSurroundings:
     """What is known of one directory.
 
     Attributes:
@@ -48,7 +48,7 @@ class Surroundings:
         except DumpReadError:  # it explains verdicts, it is not compared
             return None
 
-    def with_graph(self, graph: OperatorGraph | None) -> Surroundings:
+    def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
         """Return the same around another graph."""
         return replace(self, _graph=lambda: graph)
 
@@ -90,22 +90,22 @@ class SurroundedDump:
         """Open what lies below a path, or around it."""
         self._known = _listed(root)
 
-    def of(self, path: str) -> Surroundings:
+    def of(self, path: str) -> FolderSurroundings:
         """Return what is known of a directory of operators; nothing where it is no part of a dump."""
         path = os.path.realpath(path)
         if path not in self._known:
-            self._known |= {path: Surroundings(), **_listed(path)}
+            self._known |= {path: FolderSurroundings(), **_listed(path)}
         return self._known[path]
 
 
-def _listed(root: str) -> dict[str, Surroundings]:
+def _listed(root: str) -> dict[str, FolderSurroundings]:
     try:
         dump = open_dump(root)
     except DumpReadError:  # golden tensors, or several dumps below one path
         return {}
     known = {number for number, rank in dump.ranks.items() if rank.is_known}
     return {
-        os.path.realpath(iteration.path): Surroundings(
+        os.path.realpath(iteration.path): FolderSurroundings(
             iteration.key.rank if iteration.key.rank in known else None,
             iteration.number,
             lambda iteration=iteration: iteration.operator_graph,  # type: ignore[misc]  # bound now
