@@ -190,9 +190,18 @@ def total_of_squares(addends: np.ndarray) -> float:
     >>> total_of_squares(np.array([0.5, 1, 2]))
     5.25
     """
+    return total_of_products(addends, addends)
+
+
+def total_of_products(addends: np.ndarray, factors: np.ndarray) -> float:
+    """Return the sum of the products of terms with as many others.
+
+    >>> total_of_products(np.array([0.5, 1, 2]), np.array([2.0, 1, 0]))
+    2.0
+    """
     whole = len(addends) - len(addends) % _RUN
-    runs, tail = addends[:whole].reshape(-1, _RUN), addends[whole:]
-    return (_sum_of_runs(runs, runs) if whole else 0.0) + float(np.dot(tail, tail))
+    runs, others = (terms[:whole].reshape(-1, _RUN) for terms in (addends, factors))
+    return (_sum_of_runs(runs, others) if whole else 0.0) + float(np.dot(addends[whole:], factors[whole:]))
 
 
 def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:

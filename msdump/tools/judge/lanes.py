@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-_MASK: Final = -8192.0
+MASK: Final = -8192.0
 """Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
 
 _BOTTOM: Final = -65000.0
@@ -51,14 +51,14 @@ def read(dumped: np.ndarray, golden: np.ndarray) -> Scale:
     if golden.dtype.kind in "iub":
         return Scale(max(-float(golden.min()), float(golden.max())), power=power)
     low, high = _extremes(golden)
-    if math.isfinite(low) and math.isfinite(high) and low > _MASK:
+    if math.isfinite(low) and math.isfinite(high) and low > MASK:
         return Scale(max(-low, high), power=power)
     finite = np.isfinite(golden)
     largest = _largest(golden, finite)
-    if not np.any(golden <= _MASK):
+    if not np.any(golden <= MASK):
         return Scale(largest, power=power)
     outside = _largest(golden, finite & ~masked(dumped, golden))
-    is_masked = 0 < outside * _GAP <= -_MASK
+    is_masked = 0 < outside * _GAP <= -MASK
     return Scale(outside if is_masked else largest, is_masked, power)
 
 
@@ -87,7 +87,7 @@ def masked(dumped: np.ndarray, golden: np.ndarray) -> np.ndarray:
     """
     with np.errstate(all="ignore"):
         are_near = np.abs(dumped - golden) <= np.abs(golden) * _NEAR
-        are_low = (dumped <= _MASK) & (golden <= _MASK)
+        are_low = (dumped <= MASK) & (golden <= MASK)
         are_lost = (dumped <= _BOTTOM) & (golden <= _BOTTOM)
         return np.asarray(are_low & (are_near | are_lost))
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from msdump.statistics.elements import total_of_products, total_of_squares
 from msdump.tools.judge.lanes import Scale, masked
 
 _BLOCK: Final = 1 << 15  # elements; a few float64 blocks fit into a core's cache
@@ -38,8 +39,8 @@ def blocks(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
         yield x[start : start + _BLOCK], y[start : start + _BLOCK]
 
 
-class Sums:
-    """Sums over the elements that are finite on both sides and in no masked lane.
+class Totals:
+    """Sums over the elements of two tensors, and what follows from them.
 
     Attributes:
         misplaced: Number of elements that are NaN or infinite on one side, and not the same on the other.
@@ -49,71 +50,20 @@ class Sums:
         ulps: Largest difference in units of the last place.
     """
 
-    def __init__(self, scale: Scale, unit: LastPlace | None, length: int) -> None:
+    def __init__(self, scale: Scale) -> None:
         """Begin without elements.
 
         Args:
             scale: Scale of the golden tensor.
-            unit: Units of the last place, None where the elements are not rounded.
-            length: Number of elements to come.
         """
         self.misplaced = self.nonfinite = self.masked = self.changed = 0
         self.ulps = 0.0
-        self._scale, self._unit = scale, unit
-        self._memory = np.empty((2, min(length, _BLOCK)))
-        self._ratios = np.empty(min(length, _BLOCK))
+        self._scale = scale
         self._dumped = self._golden = self._product = self._difference = self._largest = 0.0
 
-    def add(self, dumped: np.ndarray, golden: np.ndarray) -> None:
-        """Add the elements of a block to the sums."""
-        x, y = self._memory[:, : len(dumped)]
-        for block, values in ((x, dumped), (y, golden)):
-            np.copyto(block, values)
-            if self._scale.power != 1:
-                np.divide(block, self._scale.power, out=block)
-        if self._scale.is_masked:
-            is_masked = masked(dumped, golden)
-            self.masked += int(np.count_nonzero(is_masked))
-            x[is_masked] = y[is_masked] = 0
-        # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
-        if not math.isfinite(_product(x, x) + _product(y, y)):
-            self._clear(x, y)
-        if self._unit is None:
-            self.changed += int(np.count_nonzero(dumped != golden))
-        self._dumped += _product(x, x)
-        self._golden += _product(y, y)
-        self._product += _product(x, y)
-        x -= y  # last, and in place: the blocks stay in the core's cache
-        self._difference += _product(x, x)
-        self._largest = max(self._largest, float(x.max()), -float(x.min()))
-        if self._unit is not None:
-            self._add_ulps(x, golden if golden.dtype == np.float32 else y, self._unit)
-
-    def _clear(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Set elements that are not finite on both sides to zero, and count those that are not the same."""
-        is_finite = np.isfinite(x)
-        finite = is_finite & np.isfinite(y)
-        alike = (x == y) | (np.isnan(x) & np.isnan(y))
-        misplaced = ~finite & ~alike
-        self.misplaced += int(np.count_nonzero(misplaced))
-        self.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
-        x[~finite] = y[~finite] = 0
-
-    def _add_ulps(self, difference: np.ndarray, golden: np.ndarray, unit: LastPlace) -> None:
-        """Compare the differences with the units of the golden elements.
-
-        Args:
-            difference: The differences, divided by the scale's power of two.
-            golden: The golden elements: float32 as they are, float64 divided like the differences.
-            unit: Units of the last place.
-        """
-        bits = golden.view(_BITS[golden.itemsize])
-        # Without sign and fraction what stays is the power of two at or below the magnitude.
-        powers = np.bitwise_and(bits, _EXPONENTS[golden.itemsize]).view(golden.dtype)
-        least = max(self._scale.largest * unit.epsilon, unit.smallest / unit.epsilon) / self._scale.power
-        np.maximum(powers, max(least, float(np.finfo(golden.dtype).tiny)), out=powers)
-        ratios = np.divide(difference, powers, out=self._ratios[: len(powers)])
-        self.ulps = max(self.ulps, max(float(ratios.max()), -float(ratios.min())) / unit.epsilon)
+    def least_power(self, unit: LastPlace) -> float:
+        """Return the least power of two whose units count, which are those of the tensor's scale."""
+        return max(self._scale.largest * unit.epsilon, unit.smallest / unit.epsilon) / self._scale.power
 
     @property
     def distance(self) -> float:
@@ -149,6 +99,70 @@ class Sums:
         return 1.0 if self._dumped == self._golden else math.nan
 
 
-def _product(x: np.ndarray, y: np.ndarray) -> float:
-    # Not np.dot: BLAS would wake threads, which get in the way of the other processes.
-    return float(np.einsum("i,i->", x, y))
+class Sums(Totals):
+    """Sums over the elements that are finite on both sides and in no masked lane."""
+
+    def __init__(self, scale: Scale, unit: LastPlace | None, length: int) -> None:
+        """Begin without elements.
+
+        Args:
+            scale: Scale of the golden tensor.
+            unit: Units of the last place, None where the elements are not rounded.
+            length: Number of elements to come.
+        """
+        super().__init__(scale)
+        self._unit = unit
+        self._memory = np.empty((2, min(length, _BLOCK)))
+        self._ratios = np.empty(min(length, _BLOCK))
+
+    def add(self, dumped: np.ndarray, golden: np.ndarray) -> None:
+        """Add the elements of a block to the sums."""
+        x, y = self._memory[:, : len(dumped)]
+        for block, values in ((x, dumped), (y, golden)):
+            np.copyto(block, values)
+            if self._scale.power != 1:
+                np.divide(block, self._scale.power, out=block)
+        if self._scale.is_masked:
+            is_masked = masked(dumped, golden)
+            self.masked += int(np.count_nonzero(is_masked))
+            x[is_masked] = y[is_masked] = 0
+        squares = total_of_squares(x), total_of_squares(y)
+        # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
+        if not math.isfinite(sum(squares)):
+            self._clear(x, y)
+            squares = total_of_squares(x), total_of_squares(y)
+        if self._unit is None:
+            self.changed += int(np.count_nonzero(dumped != golden))
+        self._dumped += squares[0]
+        self._golden += squares[1]
+        self._product += total_of_products(x, y)
+        x -= y  # last, and in place: the blocks stay in the core's cache
+        self._difference += total_of_squares(x)
+        self._largest = max(self._largest, float(x.max()), -float(x.min()))
+        if self._unit is not None:
+            self._add_ulps(x, golden if golden.dtype == np.float32 else y, self._unit)
+
+    def _clear(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Set elements that are not finite on both sides to zero, and count those that are not the same."""
+        is_finite = np.isfinite(x)
+        finite = is_finite & np.isfinite(y)
+        alike = (x == y) | (np.isnan(x) & np.isnan(y))
+        misplaced = ~finite & ~alike
+        self.misplaced += int(np.count_nonzero(misplaced))
+        self.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
+        x[~finite] = y[~finite] = 0
+
+    def _add_ulps(self, difference: np.ndarray, golden: np.ndarray, unit: LastPlace) -> None:
+        """Compare the differences with the units of the golden elements.
+
+        Args:
+            difference: The differences, divided by the scale's power of two.
+            golden: The golden elements: float32 as they are, float64 divided like the differences.
+            unit: Units of the last place.
+        """
+        bits = golden.view(_BITS[golden.itemsize])
+        # Without sign and fraction what stays is the power of two at or below the magnitude.
+        powers = np.bitwise_and(bits, _EXPONENTS[golden.itemsize]).view(golden.dtype)
+        np.maximum(powers, max(self.least_power(unit), float(np.finfo(golden.dtype).tiny)), out=powers)
+        ratios = np.divide(difference, powers, out=self._ratios[: len(powers)])
+        self.ulps = max(self.ulps, max(float(ratios.max()), -float(ratios.min())) / unit.epsilon)

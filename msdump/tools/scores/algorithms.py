@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from msdump.errors import FormatError
-from msdump.tools.scores.passes import ALMOST_ZERO, Findings, ScoreNeed, TensorFacts, examine
+from msdump.tools.scores.passes import ALMOST_ZERO, Findings, FurtherSums, ScoreNeed, TensorFacts, examine
 
 NAN: Final = "NaN"
 """What stands where there is no number."""
@@ -177,7 +177,12 @@ ALL: Final = tuple(BY_NAME)
 
 
 def compare(
-    dumped: np.ndarray, golden: np.ndarray, names: Sequence[str] = ALL, *, limit: int = 0
+    dumped: np.ndarray,
+    golden: np.ndarray,
+    names: Sequence[str] = ALL,
+    *,
+    limit: int = 0,
+    further: FurtherSums | None = None,
 ) -> tuple[Score, ...]:
     """Return the scores of algorithms for two tensors, in the order of the names.
 
@@ -200,6 +205,7 @@ def compare(
         golden: The tensor that it is compared with; as many elements, in the same order.
         names: Algorithms by name.
         limit: Only so many elements from the first count, 0: all.
+        further: Gets the blocks of the tensors, too; None: nobody does.
 
     Raises:
         FormatError: The tensors differ in their number of elements, or hold text.
@@ -218,7 +224,7 @@ def compare(
     if dumped.dtype == golden.dtype == np.bool_:
         chosen = [each if each.takes_truths else _refusing(each) for each in chosen]
     need = reduce(or_, (each.need for each in chosen), ScoreNeed(0))
-    findings = examine(dumped, golden, need)
+    findings = examine(dumped, golden, need, further)
     findings.is_scalar = is_scalar
     with np.errstate(all="ignore"):
         return tuple(each.score(findings) for each in chosen)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from msdump import dtypes
-from msdump.tools.judge.errors import TensorError, measure
+from msdump.tools.judge.errors import TensorError, measure, measure_with_scores
 from msdump.tools.judge.limits import TYPES, Limits, coarser
+from msdump.tools.scores import algorithms
 
 _SHAPES = arrays.array_shapes(max_dims=3, max_side=5)
 _VALUES = st.floats(-100, 100, width=16)
@@ -49,6 +50,48 @@ def test_scale_does_not_matter(dtype, scale):
 
     assert 0.25 / math.sqrt(30) == pytest.approx(error.distance, rel=1e-6)
     assert measure(dumped, golden).cosine == pytest.approx(error.cosine, rel=1e-6)
+
+
+_ANY_SINGLE = st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, -1e4, -65504.0, 1e-40, 3e38])
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    length=st.integers(1, 40),
+    types=st.tuples(*[st.sampled_from(["f2", "f4", "f8", "i4", ml_dtypes.bfloat16])] * 2),
+)
+def test_scores_and_error_together_are_those_of_each(data, length, types):
+    """Blocks that are read once give the numbers of two readings, for NaN, masks, and any type."""
+    with np.errstate(all="ignore"):
+        dumped, golden = (
+            data.draw(arrays.arrays("f4", length, elements=_ANY_SINGLE)).astype(dtype) for dtype in types
+        )
+
+    scores, error = measure_with_scores(dumped, golden)
+
+    expected = measure(dumped, golden)
+    assert algorithms.compare(dumped, golden) == scores
+    for name in TensorError.__dataclass_fields__:
+        assert getattr(expected, name) == pytest.approx(getattr(error, name), rel=1e-12, nan_ok=True), name
+
+
+@pytest.mark.parametrize("length", [65_535, 65_536, 200_001])
+@pytest.mark.parametrize("offset", [0.0, 1e6], ids=["around zero", "far away"])
+def test_together_every_block_counts(length, offset):
+    """Sums over many blocks are those of two readings, the largest difference in the last element."""
+    golden = np.random.default_rng(length).standard_normal(length).astype("f4") + np.float32(offset)
+    dumped = golden * np.float32(1.0001)
+    dumped[-1] += 3
+
+    scores, error = measure_with_scores(dumped, golden)
+
+    expected = measure(dumped, golden)
+    assert algorithms.compare(dumped, golden) == scores
+    assert expected.largest == error.largest
+    assert expected.ulps == error.ulps
+    assert expected.distance == pytest.approx(error.distance, rel=1e-12)
+    assert expected.cosine == pytest.approx(error.cosine, rel=1e-12)
 
 
 def test_every_block_counts():

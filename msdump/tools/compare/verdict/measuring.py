@@ -25,7 +25,6 @@ from msdump.tools.judge.limits import Limits, coarser
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.return_codes import ReturnCode
-from msdump.tools.scores import algorithms
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +177,11 @@ def _measured(
     # msaccucmp's algorithms refuse truth values; as numbers they can be compared.
     if dumped.dtype == golden.dtype == np.bool_:
         dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
-    scores = tuple(score.text for score in algorithms.compare(dumped, golden))
-    error = errors.measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
+    scores, error = errors.measure_with_scores(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
+    texts = tuple(score.text for score in scores)
     held = {compared.dtype, compared.golden_dtype, *held}
     is_rounded = compared.is_weight and not error.is_same and errors.is_rounding(dumped, golden, held)
-    return replace(compared, scores=scores, error=error, is_rounded=is_rounded, note=_note(dumped, golden))
+    return replace(compared, scores=texts, error=error, is_rounded=is_rounded, note=_note(dumped, golden))
 
 
 def _note(dumped: np.ndarray, golden: np.ndarray) -> str:

@@ -1,0 +1,90 @@
+"""Sums over two tensors of float32, taken while the scores of reports are computed from the same blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from msdump.statistics.elements import total_of_products, total_of_squares
+from msdump.tools.judge.lanes import MASK, Scale
+from msdump.tools.judge.sums import LastPlace, Totals
+from msdump.tools.scores.passes import BLOCK, Findings
+
+_EXPONENT: Final = np.uint32(0x7F80_0000)  # a float32 without sign and fraction
+_HELD: Final = frozenset({"float32", "float16", "bfloat16"})
+
+
+class SingleSums(Totals):
+    """Sums over elements that float32 holds, all of them finite and in no masked lane.
+
+    Where they are not, or are the same, other sums have to tell (``is_whole``).
+
+    Attributes:
+        is_whole: Whether the sums tell how far the tensors are apart.
+    """
+
+    def __init__(self, unit: LastPlace) -> None:
+        """Begin without elements.
+
+        Args:
+            unit: Units of the last place.
+        """
+        super().__init__(Scale(0))
+        self.is_whole = False
+        self._unit = unit
+        self._least = 0.0
+        self._least_powers = np.empty(0, np.float32)
+
+    @staticmethod
+    def takes(*kinds: np.dtype) -> bool:
+        """Tell whether float32 holds the elements of types."""
+        return all(kind.name in _HELD for kind in kinds)
+
+    def add_doubles(self, dumped: np.ndarray, golden: np.ndarray) -> None:
+        """Add norms and products of elements, which are overwritten."""
+        self._dumped += total_of_squares(dumped)
+        self._golden += total_of_squares(golden)
+        self._product += total_of_products(dumped, golden)
+        self._difference += total_of_squares(np.subtract(dumped, golden, out=dumped))
+
+    def has_second_pass(self, findings: Findings) -> bool:
+        """Take the scale of the golden tensor; tell whether it is one that these sums are for."""
+        # An element that is NaN or infinite on either side has a distance that is.
+        self.is_whole = 0 < float(findings.largest) < math.inf and float(findings.golden.low) > MASK
+        if self.is_whole:
+            self._scale = Scale(max(-float(findings.golden.low), float(findings.golden.high)))
+            self._least = self.least_power(self._unit)
+            # numpy takes the larger of two arrays faster than with a scalar
+            self._least_powers = np.full(min(findings.count, BLOCK), self._least, np.float32)
+        return self.is_whole
+
+    def add_singles(self, dumped: np.ndarray, golden: np.ndarray, spare: np.ndarray) -> None:
+        """Find the largest differences of elements, as they are and in units of the last place."""
+        distances = np.abs(np.subtract(dumped, golden, out=spare[0]), out=spare[0])
+        place = int(distances.argmax())
+        self._largest = max(self._largest, _distance(dumped, golden, place))
+        # Without sign and fraction what stays is the power of two at or below the magnitude.
+        powers = spare[1]
+        np.bitwise_and(golden.view(np.uint32), _EXPONENT, out=powers.view(np.uint32))
+        np.maximum(powers, self._least_powers[: len(powers)], out=powers)
+        ratios = np.divide(distances, powers, out=distances)
+        place = int(ratios.argmax())
+        # float32 tells which element it is, and rounds its number
+        self.is_whole &= bool(np.isfinite(ratios[place]))
+        power = max(_power_of_two(float(golden[place])), self._least)
+        self.ulps = max(self.ulps, _distance(dumped, golden, place) / power / self._unit.epsilon)
+
+
+def _distance(dumped: np.ndarray, golden: np.ndarray, place: int) -> float:
+    return abs(float(dumped[place]) - float(golden[place]))
+
+
+def _power_of_two(number: float) -> float:
+    """Return the power of two at or below a magnitude, 0 of 0.
+
+    >>> _power_of_two(-5.0), _power_of_two(4.0), _power_of_two(0.0)
+    (4.0, 4.0, 0.0)
+    """
+    return math.ldexp(1.0, math.frexp(number)[1] - 1) if number else 0.0
