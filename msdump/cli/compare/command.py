@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 import click
 
 from msdump.cli import messages
-from msdump.cli.compare import again, outcome, statistics
+from msdump.cli.compare import again, options, outcome, statistics
 from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED
@@ -19,9 +16,7 @@ from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair, FolderPairs
 from msdump.tools.compare.verdict import measuring, origins
 from msdump.tools.compare.verdict.comparison import DumpComparison
-from msdump.tools.judge import limits_files
-from msdump.tools.judge.grouping import Arrangement
-from msdump.tools.judge.limits import COSINE, TYPES, Limits
+from msdump.tools.judge.limits import Limits
 from msdump.tools.scores import algorithms
 
 
@@ -37,38 +32,9 @@ from msdump.tools.scores import algorithms
 @click.option(
     "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the table."
 )
-@click.option(
-    "--cosine",
-    type=click.FloatRange(0, 1),
-    show_default=str(COSINE),
-    help="Least similarity.",
-)
-@click.option(
-    "--distance",
-    type=click.FloatRange(0),
-    show_default="by element type",
-    help="Largest relative distance.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(tuple(TYPES)),
-    help="Coarsest type that either side computed in, where no tensor shows it.",
-)
-@statistics.limits_option
-@click.option(
-    "--limits",
-    "limits_file",
-    type=click.Path(),
-    metavar="FILE",
-    help="All limits, as a .json file (docs/reference/verdicts.md).",
-)
-@click.option(
-    "--by",
-    type=click.Choice([each.value for each in Arrangement]),
-    help="List operators by their own error, or in groups.",
-)
-@click.option("--scope", default="", help="List the operators of a scope or module only, such as h.3.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="List the N largest errors.")
+@options.statistic_limits
+@options.limits
+@options.view
 @click.option(
     "--execution",
     type=click.IntRange(min=0),
@@ -87,11 +53,12 @@ def command(
     execution: int | None,
     golden_execution: int | None,
     model: str | None,
+    arithmetic: str,
     patches: tuple[str, ...],
-    by: str | None,
-    scope: str,
-    top: int | None,
-    **settings: Any,
+    graph: str | None,
+    jobs: int | None,
+    limits: Limits,
+    view: ComparisonView,
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
@@ -107,8 +74,6 @@ def command(
     """
     if patches and not model:
         raise click.UsageError("--patch runs the network on: give its --model")
-    limits = _limits(settings)
-    view = ComparisonView(None if by is None else Arrangement(by), scope, top)
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
@@ -117,30 +82,20 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
-    graph = settings["graph"] or (model if model and again.needs_graph(pairs.pairs) else None)
-    comparison = DumpComparison(
-        dumped, golden, limits, graph, execution, golden_execution, settings["jobs"] or 0
-    )
+    graph = graph or (model if model and again.needs_graph(pairs.pairs) else None)
+    comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, jobs or 0)
     is_interrupted = False
     try:
         for pair in pairs.pairs:
             _compare(comparison, pair)
         if model:
-            rerunning = again.rerun(comparison, model, settings["arithmetic"])
+            rerunning = again.rerun(comparison, model, arithmetic)
             if patches:
                 again.cure(rerunning, patches)
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: this is what is known so far")
     _tell(comparison, pairs, output, view, is_interrupted=is_interrupted)
-
-
-def _limits(settings: Mapping[str, Any]) -> Limits:
-    """Return the limits that the options set, those of --limits under all others."""
-    path = settings["limits_file"]
-    limits = limits_files.read(path) if path else Limits()
-    options = {key: settings[key] for key in ("cosine", "distance", "precision") if settings[key] is not None}
-    return replace(limits, **options, statistics={**limits.statistics, **settings["by_category"]})
 
 
 def _tell(

@@ -10,7 +10,6 @@ from msdump.cli import messages
 from msdump.cli.compare import outcome
 from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.program import REFUSED
-from msdump.statistics.table import STATISTICS
 from msdump.store.layouts import STATISTICS as TABLE
 from msdump.tools.compare.measured import pairs
 from msdump.tools.compare.measured.contradictions import contradictions
@@ -19,33 +18,6 @@ from msdump.tools.compare.pairing import dump_folders
 from msdump.tools.compare.verdict.surroundings import SurroundedDump
 from msdump.tools.judge.findings import Report
 from msdump.tools.judge.limits import Limits
-
-
-def _parse(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
-    limits = {}
-    known = [statistic.category for statistic in STATISTICS]
-    for text in texts:
-        category, _, number = text.rpartition("=")
-        try:
-            limit = float(number)
-        except ValueError:
-            limit = -1.0
-        if category not in known or not limit >= 0:
-            names = ", ".join(known)
-            raise click.BadParameter(f"{text!r} is not CATEGORY=LIMIT, max=0.001; categories are {names}")
-        limits[category] = limit
-    return limits
-
-
-limits_option = click.option(
-    "--statistic",
-    "by_category",
-    multiple=True,
-    metavar="CATEGORY=LIMIT",
-    callback=_parse,
-    help="Largest relative difference of a statistic, max=0.001; of a count the share of elements, md5=0.",
-)
-"""The option of the limits of statistics."""
 
 
 def tell_contradictions(path: str, execution: int) -> None:

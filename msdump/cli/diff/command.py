@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
@@ -14,7 +14,9 @@ from msdump.cli.advise import options as advise_options
 from msdump.cli.advise.command import Question
 from msdump.cli.advise.command import answer as advise
 from msdump.cli.compare import listing, summary
+from msdump.cli.compare import options as compare_options
 from msdump.cli.compare import text as report_text
+from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.diff import text
 from msdump.cli.diff.bisection import bisect
 from msdump.cli.documents import output as documents
@@ -30,7 +32,7 @@ from msdump.tools.diff.models import pair_models, sharing_weights
 from msdump.tools.diff.pairing import pair_variants
 from msdump.tools.diff.sides import make_side
 from msdump.tools.diff.variants import Variant
-from msdump.tools.judge.limits import COSINE, TYPES, Limits
+from msdump.tools.judge.limits import Limits
 from msdump.tools.preview import inputs
 
 _ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
@@ -62,21 +64,8 @@ _BISECTED: Final = "--bisect is about two models in float32: it needs OTHER, and
 @options.dimensions
 @click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each side.")
 @click.option("--train", is_flag=True, help="Run steps of training, all on one batch.")
-@click.option(
-    "--cosine", type=click.FloatRange(0, 1), default=COSINE, show_default=True, help="Least similarity."
-)
-@click.option(
-    "--distance",
-    type=click.FloatRange(0),
-    show_default="by element type",
-    help="Largest relative distance.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(tuple(TYPES)),
-    show_default="what the variants compute in",
-    help="Coarsest type that either side computes in.",
-)
+@compare_options.limits
+@compare_options.view
 @click.option(
     "--bisect",
     "bisects",
@@ -97,9 +86,8 @@ def command(
     dimensions: dict[str, int],
     steps: int,
     train: bool,
-    cosine: float,
-    distance: float | None,
-    precision: str | None,
+    limits: Limits,
+    view: ComparisonView,
     bisects: bool,
     bound: float | None,
     to: str | None,
@@ -128,12 +116,12 @@ def command(
         return
     _refuse(to is not None or (output is not None and not bisects), _UNASKED)
     _refuse(bisects and (other is None or train or mine is not None), _BISECTED)
-    limits = Limits(cosine, distance, precision or variants.precision(*sides))
+    limits = replace(limits, precision=limits.precision or variants.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
     fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
-    _print_all(comparison, seconds)
+    _print_all(comparison, seconds, view)
     searches = bisects and is_whole and not comparison.failures
     part = bisect(comparison, fed, output) if searches else None
     if documents.wanted():
@@ -217,10 +205,10 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
     return time.perf_counter() - started, is_whole
 
 
-def _print_all(comparison: LockstepComparison, seconds: float) -> None:
+def _print_all(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
     """Print what was found, and what failed."""
     if comparison.report.findings and not documents.wanted():
-        _print(comparison, seconds)
+        _print(comparison, seconds, view)
     for failure in comparison.failures:
         messages.say(f"error: {failure}")
 
@@ -238,11 +226,11 @@ def _end(comparison: LockstepComparison, *, is_whole: bool) -> None:
         context.exit(FAILED)
 
 
-def _print(comparison: LockstepComparison, seconds: float) -> None:
+def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
     report = comparison.report
     for line in summary.lines(report):
         print(line)
-    shown = listing.show(report, listing.ComparisonView())
+    shown = listing.show(report, view)
     print(text.head(comparison, seconds))
     for line in (*text.outputs(comparison), *report_text.lines(report, shown, ())):
         print(line)
