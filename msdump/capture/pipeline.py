@@ -26,6 +26,7 @@ from msdump.capture.writers.writer import ArtifactWriter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.graph import Graph
+from msdump.observer import Array
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
@@ -122,6 +123,22 @@ class Pipeline:
         """Take the operators that come from now on for those of an iteration."""
         if self._watch is not None:
             self._watch.begin(iteration)
+
+    def passes_over(self, operator: OperatorRef, arrays: Iterable[Array]) -> bool:
+        """Tell whether rules say at once that nothing of an operator is dumped, and count its tensors then.
+
+        Args:
+            operator: The operator.
+            arrays: What ``take`` would be given records of.
+        """
+        if self._watch is None:
+            return False
+        tensors = [array for array in arrays if array is not None]
+        if not self._watch.passes_over(operator, tensors):
+            return False
+        for _ in tensors:
+            self.skip(Reason.NO_HIT)
+        return True
 
     def take(
         self, directory: str, operator: OperatorRef, task: Task, records: Iterable[TensorRecord]

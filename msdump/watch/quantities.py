@@ -58,6 +58,8 @@ class Quantity:
         exact: Finds it from the elements of both; None: statistics are all that it takes.
         past: What it needs of the steps before.
         columns: Names of ``statistic_category`` that decide it without elements, none: only elements do.
+        below: Bounds it for tensors with an element that is not zero and none larger than a magnitude; None:
+            a magnitude tells nothing of it.
     """
 
     text: str
@@ -66,6 +68,7 @@ class Quantity:
     exact: Callable[[np.ndarray, np.ndarray | None, Settings], float] | None = None
     past: Past = Past.NOTHING
     columns: tuple[str, ...] = ()
+    below: Callable[[float, Settings], Bounds] | None = None
 
     @property
     def needs_elements_before(self) -> bool:
@@ -158,20 +161,50 @@ def _within(seen: Seen, _before: Seen | None, settings: Settings) -> Bounds:
     return seen.known.share_within(settings["range_start_inclusive"], settings["range_end_inclusive"])
 
 
+def _either_sign(most: float, _settings: Settings) -> Bounds:
+    return Bounds(-most, most)
+
+
+def _saturated_below(most: float, _settings: Settings) -> Bounds:
+    return Bounds(0, 0 if most < elements.FLOAT16_LIMIT else 100)
+
+
+def _within_below(most: float, settings: Settings) -> Bounds:
+    is_whole = settings["range_start_inclusive"] <= -most and most <= settings["range_end_inclusive"]
+    return exactly(100) if is_whole else Bounds(0, 100)
+
+
 LARGEST: Final = Quantity(
-    "the largest element", _EXTREMES, lambda seen, *_: _known(seen.known.high), columns=("max",)
+    "the largest element",
+    _EXTREMES,
+    lambda seen, *_: _known(seen.known.high),
+    columns=("max",),
+    below=_either_sign,
 )
 SMALLEST: Final = Quantity(
-    "the smallest element", _EXTREMES, lambda seen, *_: _known(seen.known.low), columns=("min",)
+    "the smallest element",
+    _EXTREMES,
+    lambda seen, *_: _known(seen.known.low),
+    columns=("min",),
+    below=_either_sign,
 )
-MEAN: Final = Quantity("the mean", _TOTAL, lambda seen, *_: _known(seen.known.mean), columns=("avg",))
-SPREAD: Final = Quantity("the largest element less the smallest", _EXTREMES, _spread, columns=("max", "min"))
+MEAN: Final = Quantity(
+    "the mean", _TOTAL, lambda seen, *_: _known(seen.known.mean), columns=("avg",), below=_either_sign
+)
+SPREAD: Final = Quantity(
+    "the largest element less the smallest",
+    _EXTREMES,
+    _spread,
+    columns=("max", "min"),
+    below=lambda most, _: Bounds(0, 2 * most),
+)
 NORM: Final = Quantity("the norm", _SQUARES, lambda seen, *_: _known(seen.known.norm), columns=("l2norm",))
 ABSOLUTE_MEAN: Final = Quantity(
     "the mean of the absolute values",
     _TOTAL | _EXTREMES,
     lambda seen, *_: seen.known.absolute_mean,
     lambda array, *_: elements.absolute_mean(array),
+    below=lambda most, _: Bounds(0, most),
 )
 NONFINITE: Final = Quantity(
     "the number of elements that are NaN or infinite",
@@ -179,6 +212,7 @@ NONFINITE: Final = Quantity(
     lambda seen, *_: seen.known.nonfinite,
     lambda array, *_: elements.nonfinite(array),
     columns=("max", "min"),
+    below=lambda *_: exactly(0),
 )
 ZERO_SHARE: Final = Quantity(
     "the share of zeros in percent",
@@ -186,6 +220,7 @@ ZERO_SHARE: Final = Quantity(
     lambda seen, *_: seen.known.zero_share,
     lambda array, *_: elements.zero_share(array),
     columns=("zero count", "count"),
+    below=lambda *_: Bounds(0, math.nextafter(100, 0)),
 )
 DEAD_SHARE: Final = Quantity(
     "the share of the units that are zero throughout, in percent",
@@ -198,6 +233,7 @@ SATURATED_SHARE: Final = Quantity(
     _EXTREMES,
     _saturated,
     lambda array, *_: elements.saturated_share(array),
+    below=_saturated_below,
 )
 SHARE_WITHIN: Final = Quantity(
     "the share of the elements in the range, in percent",
@@ -206,6 +242,7 @@ SHARE_WITHIN: Final = Quantity(
     lambda array, _, settings: elements.share_within(
         array, settings["range_start_inclusive"], settings["range_end_inclusive"]
     ),
+    below=_within_below,
 )
 UPDATE_RATIO: Final = Quantity(
     "the mean change since the step before, as a share of the mean of the absolute values",

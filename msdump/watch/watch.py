@@ -122,7 +122,7 @@ class RuleWatch:
         """Return the limits that a tensor has passed, and the rules that could not be checked.
 
         Args:
-            rules: The rules that look at it, from ``rules_for``.
+            rules: The rules that look at it, from ``rules_for``, but those that compare ranks.
             subject: The tensor.
             moment: When it was seen.
             seen: What it holds.
@@ -132,7 +132,7 @@ class RuleWatch:
         before = self._before.get(key)
         findings: list[Finding] = []
         for rule in rules:
-            if rule.compares_ranks or moment.iteration not in rule.target.iterations:
+            if moment.iteration not in rule.target.iterations:
                 continue
             if rule.is_first_only and (rule.name, key) in self._begun:
                 continue

@@ -22,7 +22,7 @@ from msdump.graph import loader
 from msdump.session import Network
 from tests.bench import measure, sides
 
-NETWORKS: Final = (("resnet50", 8), ("bert", 1))
+NETWORKS: Final = (("resnet50", 8), ("bert", 1), ("mobilenetv2", 1))
 THREADS: Final = 2
 
 RULES: Final = (

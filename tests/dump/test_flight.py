@@ -122,6 +122,16 @@ def test_only_operators_that_hit_are_written_without_history(door):
     assert network.summary.skipped["dumped only where a watch rule hits"] == 9 * 7 + 3
 
 
+def test_operator_that_passed_before_is_looked_at_again(door):
+    """An operator whose tensors passed at once is dumped in each step in which it hits, and in no other."""
+    door.configure(watch=OVERFLOW, input_output=2)
+    network = door.load(logarithm(), **MODES["O0"])
+    run(network, count=12, bad=(2, 3, 9))
+
+    assert [2, 3, 9] == iterations(door.rank)
+    assert network.summary.skipped["dumped only where a watch rule hits"] == 12 * 3 - 3 * 2
+
+
 def test_log_changes_nothing_of_the_dump(door, caplog):
     """on_hit log dumps as ever and warns: the first hit of an operator, then the tenth."""
     door.configure(watch=OVERFLOW, on_hit="log")

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from msdump import dtypes
 from msdump.capture.flight.elements import KeptElements
 from msdump.capture.flight.hits import HitLog
-from msdump.capture.steps.device import held_elements
+from msdump.capture.steps.device import held_elements, held_in
 from msdump.communication.world import current
 from msdump.dtypes import STRING
 from msdump.errors import WatchHitError
 from msdump.graph.graph import Graph, Node
 from msdump.plan import OnHit, WatchPlan
 from msdump.record import IO, OperatorRef, TensorRecord
-from msdump.statistics.passes import is_measurable, measure
-from msdump.statistics.totals import StatisticNeed
+from msdump.statistics.passes import is_measurable, measure, rough_squares
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
 from msdump.watch.rules import WatchRule, need_of
+from msdump.watch.screen import Screen
 from msdump.watch.subjects import PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Finding, Hit, RuleWatch, Sighting
 
 
-@dataclass(frozen=True, slots=True)
 class _Watched:
-    """A tensor with the rules that look at it."""
+    """A tensor with the rules that look at it, and how often it was seen in this iteration."""
 
-    subject: WatchedTensor
-    rules: tuple[WatchRule, ...]
-    need: StatisticNeed = field(default_factory=StatisticNeed)
+    __slots__ = ("_iteration", "_runs", "need", "rules", "screen", "subject")
+
+    def __init__(self, tensor: WatchedTensor, rules: Sequence[WatchRule]) -> None:
+        self.subject = tensor
+        self.rules = tuple(rules)
+        self.screen = Screen(rules)
+        self.need = need_of(rules)
+        self._iteration = -1
+        self._runs = 0
+
+    @property
+    def is_screened(self) -> bool:
+        """Whether its screen decides all of its rules."""
+        return self.screen.decides and not self.screen.others
+
+    def clears(self, array: np.ndarray) -> bool:
+        """Tell whether its screen shows that the rules it decides do not hit."""
+        squares = rough_squares(array)
+        return squares is not None and self.screen.clears(squares, array.size)
+
+    def run_number(self, iteration: int) -> int:
+        """Return which run of its operator within an iteration this is, from 0."""
+        if iteration != self._iteration:
+            self._iteration, self._runs = iteration, 0
+        self._runs += 1
+        return self._runs - 1
 
 
 class GraphWatch:
@@ -52,8 +74,9 @@ class GraphWatch:
         watched = tuple(graphs)
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
         self._weights = {graph.index: _weights(graph) for graph in watched}
-        self._watched: dict[tuple[OperatorRef, IO, int], _Watched] = {}
-        self._passes: Counter[tuple[OperatorRef, IO, int]] = Counter()
+        self._watched: dict[OperatorRef, dict[tuple[bool, int], _Watched]] = {}
+        # what ``passes_over`` looks up: the tensors of operators of which screens decide everything
+        self._screened: dict[OperatorRef, tuple[_Watched, ...]] = {}
         self._iteration = -1  # before the first one
         self._rank = 0
         self._hit: Hit | None = None
@@ -63,7 +86,26 @@ class GraphWatch:
         if iteration != self._iteration:
             self._iteration = iteration
             self._rank = current().identity.rank
-            self._passes.clear()
+
+    def passes_over(self, operator: OperatorRef, arrays: Sequence[np.ndarray]) -> bool:
+        """Tell at once whether no rule hits at an operator seen before, so that nothing is written.
+
+        Args:
+            operator: The operator.
+            arrays: Its tensors, in the order of their records.
+
+        Returns:
+            False where that is not so, or not known without records.
+        """
+        screened = self._screened.get(operator)
+        if screened is None or len(screened) != len(arrays):
+            return False
+        for watched, array in zip(screened, arrays, strict=True):
+            if watched.rules and not watched.clears(array):
+                return False
+        for watched in screened:
+            watched.run_number(self._iteration)
+        return True
 
     def keeps(self, tensors: Sequence[TensorRecord]) -> bool:
         """Check the tensors of an operator; return whether they are dumped: hits alone may be.
@@ -73,8 +115,16 @@ class GraphWatch:
             ConfigValueError: Matching the regular expression of a rule takes too long.
         """
         findings: list[Finding] = []
+        watched: dict[tuple[bool, int], _Watched] = {}
+        if tensors:  # all of one operator
+            watched = self._watched.setdefault(tensors[0].operator, watched)
         for record in tensors:
-            findings += self._check(record)
+            key = (record.io is IO.INPUT, record.slot)
+            findings += self._check(
+                record, watched.get(key) or watched.setdefault(key, self._look_up(record))
+            )
+        if self._plan.writes_hits_alone and tensors and tensors[0].operator not in self._screened:
+            self._screen(tensors, watched)
         self._hit = self._hits.take(findings) if findings else None
         return self._hit is not None or not self._plan.writes_hits_alone
 
@@ -91,27 +141,33 @@ class GraphWatch:
             message = f"{tensor.io}.{tensor.slot}: {hit}"
             raise WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
 
-    def _check(self, record: TensorRecord) -> list[Finding]:
-        key = (record.operator, record.io, record.slot)
-        watched = self._watched.get(key)
-        if watched is None:
-            watched = self._watched[key] = self._look_up(record)
+    def _check(self, record: TensorRecord, watched: _Watched) -> Sequence[Finding]:
         if not watched.rules:
-            return []
-        number = self._passes[key]
-        self._passes[key] += 1
+            return ()
+        number = watched.run_number(self._iteration)
         if record.dtype is STRING or not record.array.size or not is_measurable(record.dtype):
-            return []
+            return ()
         array, dtype = held_elements(record)
+        rules = watched.rules
+        if watched.screen.decides and watched.clears(array):
+            rules = watched.screen.others
+        if not rules:
+            return ()
         known = Known.of(measure(array, dtype, watched.need), watched.need)
         seen = Seen(dtype.name, known, lambda: array)
         sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
-        return self._watch.check(watched.rules, watched.subject, sighting, seen)
+        return self._watch.check(rules, watched.subject, sighting, seen)
+
+    def _screen(self, tensors: Sequence[TensorRecord], watched: Mapping[tuple[bool, int], _Watched]) -> None:
+        """Let screens decide of an operator from now on, where they decide everything of all its tensors."""
+        in_order = tuple(watched[each.io is IO.INPUT, each.slot] for each in tensors)
+        is_host_type = all(held_in(each) is each.dtype for each in tensors)
+        if is_host_type and all(not each.rules or each.is_screened for each in in_order):
+            self._screened[tensors[0].operator] = in_order
 
     def _look_up(self, record: TensorRecord) -> _Watched:
         tensor = self._subject(record)
-        rules = self._watch.rules_for(tensor)
-        return _Watched(tensor, rules, need_of(rules))
+        return _Watched(tensor, self._watch.rules_for(tensor))
 
     def _subject(self, record: TensorRecord) -> WatchedTensor:
         operator, io = record.operator, record.io

@@ -109,11 +109,15 @@ def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarra
 
 def held_elements(record: TensorRecord) -> tuple[np.ndarray, DType]:
     """Return the elements in the type that the device holds, in the host's layout, and the type."""
-    part = record.device
-    dtype = record.dtype if part is None else part.element_type(record.dtype)
+    part, dtype = record.device, held_in(record)
     if part is None or dtype is record.dtype:
         return record.array, dtype
     return part.held(record.array, dtype), dtype
+
+
+def held_in(record: TensorRecord) -> DType:
+    """Return the type in which the device holds a tensor."""
+    return record.dtype if record.device is None else record.device.element_type(record.dtype)
 
 
 def _warn_once(record: TensorRecord, format_name: str, warned: set[str]) -> None:
