@@ -21,6 +21,9 @@ _VIEWS: Final = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsquee
 SETTLED: Final = _VIEWS | {"Constant", "Shape", "Size"}
 """Operators that the graph engine settles: constants, names and shapes of what is already there."""
 
+INSERTED_PREFIX: Final = "trans_"
+"""Begins the names of the operators that convert formats and types, which the compiler inserts."""
+
 _WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
 
 _PRIMITIVES: Final = _WITHOUT_TASK | {"ExpandDims", "TensorShape"}  # Unsqueeze and Shape

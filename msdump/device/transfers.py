@@ -15,6 +15,7 @@ from typing import Final
 
 from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host_tensor
 from msdump.device.precision import CUBE_OPS
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.dtypes import BFLOAT16
 from msdump.graph.compile import rewiring
 from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, ValueType
@@ -25,9 +26,6 @@ from msdump.record import DEFAULT_FORMAT
 _BFLOAT16_SINCE: Final = 13  # opset
 _TENSORS: Final = ("tensor", "")  # what nothing is known about is one
 _FLOATS: Final = frozenset({FLOAT32, *HALVES})
-
-PREFIX: Final = "trans_"
-"""Begins the names of inserted operators."""
 
 Numbers = Iterator[int]
 """Gives the numbers in the names of inserted operators; all graphs of a model share one."""
@@ -184,7 +182,7 @@ class _Inserter:
 
     def _new_name(self, primitive: str) -> str:
         # all graphs of a model share the numbers; a name may be the model's own already
-        names = (f"{PREFIX}{primitive}_{number}" for number in self._numbers)
+        names = (f"{INSERTED_PREFIX}{primitive}_{number}" for number in self._numbers)
         return next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
 
     def _new_value(self, name: str) -> str:

@@ -11,6 +11,12 @@ A model defines each as a function of standard operators, so that any runtime ru
 is one operator with one kernel; functions of one name that differ in structure differ in their overloads.
 """
 
+GE_DOMAIN: Final = "ge"
+"""Domain of functions that stand for operators of GE; they compute as ONNX's own do."""
+
+GE_PREFIX: Final = "GE_"
+"""Begins their names: onnxruntime takes a function for ONNX's operator of the same name, and crashes."""
+
 WORLD_GROUP: Final = "hccl_world_group"
 """HCCL's name of the group of all ranks, in which collectives take part that name none."""
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msdump.graph.collectives.calls import HCOM_NAMES, Collective
-from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
-from msdump.graph.operator_types import canonical_domain
+from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX, canonical_domain
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -15,11 +15,9 @@ from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict.comparison import DumpComparison
-from msdump.tools.compare.verdict.reruns import Rerunning
-from msdump.tools.diff import variants
-from msdump.tools.diff.variants import Engine
-from msdump.tools.rerun import patch
-from msdump.tools.rerun.arithmetic import Arithmetic
+
+if TYPE_CHECKING:
+    from msdump.tools.compare.verdict.reruns import Rerunning
 
 _COMPILED: Final = frozenset({FolderKind.DUMPS, FolderKind.COMPILED})
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -76,6 +74,12 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         GraphError: The file is no model.
         ToolError: The model is not that of the dump.
     """
+    # Not above: what runs operators takes longer to load than a comparison of few files takes.
+    from msdump.tools.compare.verdict.reruns import Rerunning
+    from msdump.tools.diff import variants
+    from msdump.tools.diff.variants import Engine
+    from msdump.tools.rerun.arithmetic import Arithmetic
+
     variant = variants.parse(arithmetic)
     if variant.engine is not Engine.DEVICE:
         raise InputError(f"--arithmetic {arithmetic!r}: operators run again on CPU, GPU or Ascend")
@@ -100,6 +104,8 @@ def cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
         InputError: An operator is not there.
         ToolError: It cannot be patched.
     """
+    from msdump.tools.rerun import patch  # not above, as before
+
     tell = messages.say if documents.wanted() else print
     for run in rerunning.runs:
         iteration = run.values.operators[0].iteration

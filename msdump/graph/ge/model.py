@@ -17,7 +17,7 @@ from onnx import helper
 from msdump.errors import InputError
 from msdump.graph.ge import arrays, convolutions, elementwise, networks, reductions
 from msdump.graph.ge.body import REQUIRED, CallBody, CallOperand, GeOperator
-from msdump.graph.kernel.emulation import GE_DOMAIN, GE_PREFIX
+from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX
 
 _log = logging.getLogger("msdump.graph")
 

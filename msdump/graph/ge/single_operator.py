@@ -11,7 +11,7 @@ from onnx import helper
 from msdump.errors import UnsupportedOpError
 from msdump.graph.ge import model as ge
 from msdump.graph.ge.body import REQUIRED, CallOperand
-from msdump.graph.kernel.emulation import GE_DOMAIN
+from msdump.graph.operator_types import GE_DOMAIN
 from msdump.graph.primitives import PRIMITIVES
 
 _IR: Final = 10

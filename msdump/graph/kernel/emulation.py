@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.operator_types import CONTROL_FLOW, MINDSPORE_DOMAIN, SEQUENCES
+from msdump.graph.operator_types import CONTROL_FLOW, GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, SEQUENCES
 
 FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
@@ -45,12 +45,6 @@ MOVES: Final = frozenset(
     }
 )
 """Operators that move elements, or that convert on purpose: they keep the types they are given."""
-
-GE_DOMAIN: Final = "ge"
-"""Domain of functions that stand for operators of GE; they compute as ONNX's own do."""
-
-GE_PREFIX: Final = "GE_"
-"""Begins their names: onnxruntime takes a function for ONNX's operator of the same name, and crashes."""
 
 
 @dataclass(frozen=True, slots=True)

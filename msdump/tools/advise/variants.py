@@ -19,8 +19,8 @@ from msdump.execute.operators.runner import OperatorRunner, is_repeatable
 from msdump.execute.program import Program
 from msdump.execute.weights import WeightCopies
 from msdump.graph.graph import Graph, Node, Value
-from msdump.graph.kernel.emulation import FLOAT32, GE_DOMAIN, GE_PREFIX, MOVES, Rounding
-from msdump.graph.operator_types import MINDSPORE_DOMAIN
+from msdump.graph.kernel.emulation import FLOAT32, MOVES, Rounding
+from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN
 from msdump.graph.order import reads
 from msdump.plan import OverflowMode, PrecisionMode
 

@@ -19,7 +19,7 @@ from msdump import dtypes
 from msdump.errors import FormatError
 from msdump.tools.judge import lanes
 from msdump.tools.judge.singles import SingleSums
-from msdump.tools.judge.sums import LastPlace, Sums, Totals, blocks
+from msdump.tools.judge.sums import LastPlace, PairTotals, Sums, blocks
 from msdump.tools.scores import algorithms
 from msdump.tools.scores.algorithms import Score
 
@@ -194,7 +194,7 @@ def _unit_of_arrays(*kinds: np.dtype) -> LastPlace | None:
     return max(units, key=lambda unit: unit.epsilon, default=None)
 
 
-def _error(sums: Totals) -> TensorError:
+def _error(sums: PairTotals) -> TensorError:
     """Return the numbers of the elements that were added."""
     error = TensorError(
         is_same=False,

@@ -9,14 +9,14 @@ import numpy as np
 
 from msdump.statistics.elements import total_of_products, total_of_squares
 from msdump.tools.judge.lanes import MASK, Scale
-from msdump.tools.judge.sums import LastPlace, Totals
+from msdump.tools.judge.sums import LastPlace, PairTotals
 from msdump.tools.scores.passes import BLOCK, Findings
 
 _EXPONENT: Final = np.uint32(0x7F80_0000)  # a float32 without sign and fraction
 _HELD: Final = frozenset({"float32", "float16", "bfloat16"})
 
 
-class SingleSums(Totals):
+class SingleSums(PairTotals):
     """Sums over elements that float32 holds, all of them finite and in no masked lane.
 
     Where they are not, or are the same, other sums have to tell (``is_whole``).

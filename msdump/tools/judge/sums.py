@@ -39,7 +39,7 @@ def blocks(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
         yield x[start : start + _BLOCK], y[start : start + _BLOCK]
 
 
-class Totals:
+class PairTotals:
     """Sums over the elements of two tensors, and what follows from them.
 
     Attributes:
@@ -99,7 +99,7 @@ class Totals:
         return 1.0 if self._dumped == self._golden else math.nan
 
 
-class Sums(Totals):
+class Sums(PairTotals):
     """Sums over the elements that are finite on both sides and in no masked lane."""
 
     def __init__(self, scale: Scale, unit: LastPlace | None, length: int) -> None:

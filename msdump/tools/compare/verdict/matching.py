@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.device.tasks import is_settled
-from msdump.device.transfers import PREFIX
+from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.store import names, operator_names
@@ -125,7 +124,7 @@ def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
     adds to bring tensors into its types and formats belongs to it alone; compiled graphs lack what only
     hands tensors on.
     """
-    if golden.op_type == names.PARAMETER or golden.op_name.startswith(PREFIX):
+    if golden.op_type == names.PARAMETER or golden.op_name.startswith(INSERTED_PREFIX):
         return False
     return kind not in _COMPILED or not is_settled(golden.op_type)
 
@@ -291,7 +290,7 @@ def _with_replacements(
 
 def _is_inserted(execution: OperatorExecution) -> bool:
     """Tell whether compilation has inserted an operator, which so stands in the place of no other."""
-    return execution.name.startswith(PREFIX)
+    return execution.name.startswith(INSERTED_PREFIX)
 
 
 def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:

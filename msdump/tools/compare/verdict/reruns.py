@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from msdump.device.formats import FRACTAL_Z
-from msdump.device.transfers import PREFIX
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph import loader
 from msdump.graph.graph import Graph
@@ -189,7 +189,7 @@ def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOper
 def _partner(execution: OperatorExecution) -> str:
     """Return the golden operator that an execution is, which may have another name; "" for none."""
     counterpart = execution.counterparts.get((IO.OUTPUT, 0))
-    if counterpart is None or execution.replaces or execution.name.startswith(PREFIX):
+    if counterpart is None or execution.replaces or execution.name.startswith(INSERTED_PREFIX):
         return ""
     file, io, _ = counterpart
     is_alike = io is IO.OUTPUT and file.op_type == execution.files[-1].op_type
