@@ -19,7 +19,7 @@ Values = Mapping[str, list[np.ndarray]]
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fault:
     """A fault of one kind at one place.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,9 +103,7 @@ def draw(seed: int) -> Trial:
         if len(faults) == count:
             break
         fault = _drawn(net, chance)
-        if fault and _is_apart(net, fault, faults) and _matters(net, fault, mine, golden):
-            if faults and not _matters(net, fault, mine, golden, tuple(faults)):
-                continue
+        if fault and _is_apart(net, fault, faults) and _all_matter(net, (*faults, fault), mine, golden):
             faults.append(fault)
     return Trial(seed, net, tuple(faults), mine, golden)
 
@@ -132,21 +131,39 @@ def _touched(model: onnx.ModelProto, names: frozenset[str]) -> set[str]:
     return {value for node in nodes for value in (*node.input, *node.output) if value}
 
 
-def _matters(net: Net, fault: Fault, mine: Mode, golden: Mode, others: tuple[Fault, ...] = ()) -> bool:
-    """Tell whether a fault moves what its operators write, beyond what rounding does there."""
-    if fault.weight and not _survives(net, fault, mine, golden):
+def _all_matter(net: Net, faults: tuple[Fault, ...], mine: Mode, golden: Mode) -> bool:
+    """Tell whether each fault moves what its operators write beyond rounding, alone and beside the others.
+
+    An earlier fault may hide another one, as NaN do.
+    """
+    new = faults[-1]
+    if new.weight and not _survives(net, new, mine, golden):
         return False
-    if mine.is_compiled and any(_is_settled(site(net.model, name).node) for name in fault.nodes):
+    if mine.is_compiled and any(_is_settled(site(net.model, name).node) for name in new.nodes):
         return False  # it has no kernel that could be wrong
     try:
-        sound = values_with(net, others) if others else sound_values(net.name)
-        faulty = values_with(net, (*others, fault))
+        alone, sound = values_with(net, (new,)), sound_values(net.name)
+        together = values_with(net, faults) if len(faults) > 1 else alone
+        without = {fault: values_with(net, _but(faults, fault)) for fault in faults if len(faults) > 1}
     except MsdumpError:
         return False  # shapes do not fit, or a type that nothing runs
+    pairs = [(new, alone, sound), *((fault, together, others) for fault, others in without.items())]
+    return all(_moves(net, fault, *values, mine, golden) for fault, *values in pairs)
+
+
+def _but(faults: tuple[Fault, ...], left_out: Fault) -> tuple[Fault, ...]:
+    return tuple(fault for fault in faults if fault is not left_out)
+
+
+def _moves(net: Net, fault: Fault, faulty: Values, sound: Values, mine: Mode, golden: Mode) -> bool:
+    """Tell whether a fault makes the difference between two runs."""
+    moved = _moved(net, fault, faulty, sound)
+    if fault.kind == "overflow":
+        return math.isinf(moved)
     noise = SEEN if fault.weight else BEYOND * _noise(mine, golden)
     if fault.kind == "float16 region" and not mine.is_compiled:
         noise = LIMITS["float32"]  # the type shows
-    return _moved(net, fault, faulty, sound) > noise
+    return moved > noise
 
 
 def _is_settled(node: onnx.NodeProto) -> bool:
@@ -360,7 +377,10 @@ def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: 
         return [f"accused before it: {_list(before)}"] if before else []
     told = [f"not named: {_told(trial.faults[number])}" for number, rows in named.items() if not rows]
     for number, rows in named.items():
-        if rows and not trial.faults[number].verdicts & {each.verdict for each in rows}:
+        verdicts = set(trial.faults[number].verdicts)
+        if trial.faults[number].kind == "dropped" and any(len(each.nodes) > 1 for each in rows):
+            verdicts.add("own")  # the kernel that it was a part of
+        if rows and not verdicts & {each.verdict for each in rows}:
             told.append(f"misnamed: {_told(trial.faults[number])} as {_list(rows)}")
     return [*told, *([f"innocent accused: {_list(innocent)}"] if innocent else [])]
 

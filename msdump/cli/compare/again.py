@@ -11,9 +11,7 @@ from msdump.cli import messages
 from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.errors import InputError
-from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.compare.pairing.dump_folder import FolderKind
-from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict.comparison import DumpComparison
 
 if TYPE_CHECKING:
@@ -49,16 +47,6 @@ def options(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
-
-
-def needs_graph(pairs: Sequence[FolderPair]) -> bool:
-    """Tell whether one side alone was compiled as a whole: then names do not tell what belongs together.
-
-    Args:
-        pairs: The directories of both sides.
-    """
-    kinds = [[dump_folder.read(path).kind for path in (pair.dumped, pair.golden)] for pair in pairs[:1]]
-    return any((mine in _COMPILED) != (golden in _COMPILED) for mine, golden in kinds)
 
 
 def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:

@@ -82,7 +82,6 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
-    graph = graph or (model if model and again.needs_graph(pairs.pairs) else None)
     comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, jobs or 0)
     is_interrupted = False
     try:

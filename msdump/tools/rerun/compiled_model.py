@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -13,6 +13,8 @@ from msdump.graph.compile.fusion import fuse_elementwise
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.store import names
+from msdump.store.read.graphs.operator_graph import OperatorGraph
+from msdump.tools.matching import contents, model_graph
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
 _COMPILED_MODES: Final = (
@@ -47,6 +49,21 @@ class CompiledModel:
 
     graph: Graph
     fit: float = 1.0
+
+    @cached_property
+    def size(self) -> int:
+        """Number of its operators."""
+        return sum(len(graph.operators) for graph in self.graph.walk())
+
+    @cached_property
+    def operator_graphs(self) -> Mapping[int, OperatorGraph]:
+        """Its graphs as files of a dump tell them, by number; 0 is the main graph."""
+        return model_graph.operator_graphs(self.graph)
+
+    def digest(self, name: str) -> Hashable | None:
+        """Return what stands for the elements of a weight, None of one that it lacks."""
+        weights = (graph.weights.get(name) for graph in self.graph.walk())
+        return next((contents.digest(weight) for weight in weights if weight is not None), None)
 
     @cached_property
     def _around(self) -> Mapping[int, Graph]:
@@ -106,7 +123,10 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     """
     best = CompiledModel(models[0], 0.0)
     for graph in _forms(models):
-        best = max(best, CompiledModel(graph, _share(graph, dumped)), key=lambda model: model.fit)
+        model = CompiledModel(graph, _share(graph, dumped))
+        # of two that have as many of the names, the one that has fewer others
+        if (model.fit, -model.size) > (best.fit, -best.size) or not best.fit:
+            best = model
         if best.fit >= _ENOUGH:
             break
     return best

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 
@@ -52,7 +53,10 @@ def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[Mod
     for operator in operators:
         name = operator.partner if operator.partner in model.sites else operator.name
         is_taken = name in moved and operator.partner != name
-        named = () if operator.op_type in INPUTS or is_taken else model.sites.get(name, ())
+        # what the device adds is numbered: one more or less, and all that follow have the names of others
+        is_shifted = model.fit < 1 and name.startswith(INSERTED_PREFIX) and not operator.partner
+        is_none = operator.op_type in INPUTS or is_taken or is_shifted
+        named = () if is_none else model.sites.get(name, ())
         number = counts[name] % max(len(named), 1)
         counts[name] += 1
         found.append(named[number] if named else None)
@@ -63,13 +67,14 @@ def _gaps(
     model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
 ) -> Iterator[tuple[list[int], list[ModelOperator]]]:
     """Yield the strangers between two operators of the main graph, and what the dump lacks there."""
-    main = [ModelOperator(node, model.graph) for node in model.graph.operators]
+    # what the device adds to bring tensors into its types and formats stands in the place of nothing
+    main = [ModelOperator(node, model.graph) for node in model.graph.operators if not node.is_added]
     places = {each.node.name: place for place, each in enumerate(main)}
     used = {site.node.name for site in found if site is not None}
     strangers: list[int] = []
     last = -1
     for position, (operator, site) in enumerate(zip(operators, found, strict=True)):
-        if operator.op_type in INPUTS:
+        if operator.op_type in INPUTS or operator.name.startswith(INSERTED_PREFIX):
             continue
         if site is None:
             strangers.append(position)

@@ -7,6 +7,7 @@ behind them moved because one operator was dropped.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -19,7 +20,7 @@ from msdump.tools.compare.pairing.identities import Identify, Identities, Identi
 from msdump.tools.matching import contents, matching
 from msdump.tools.matching.contents import TensorContent
 from msdump.tools.matching.matching import Matching, OperatorPair
-from msdump.tools.matching.sides import GraphSide, canonical_type, is_commutative, passes_on
+from msdump.tools.matching.sides import DigestOf, GraphSide, canonical_type, is_commutative, passes_on
 
 _SURE: Final = 0.9
 """A pair that is less sure than this is told."""
@@ -43,6 +44,26 @@ def identities(dumped: Dumped, golden: Dumped) -> Identities:
         return Identities()
     found = matching.match(_side(mine, other, folder), _side(other, mine, golden_folder))
     return Identities() if found.is_by_name else _Identified(found, mine, other).identities()
+
+
+def partners(
+    dumped: tuple[Folder, OperatorGraph], model: OperatorGraph, digest_of: DigestOf
+) -> dict[str, str]:
+    """Return the operators of a model that those of a dump are, full names by full names.
+
+    Args:
+        dumped: The directory, and the graph whose tensors lie in it.
+        model: The graph of the model, compiled as that of the dump.
+        digest_of: Gives what stands for the elements of the model's weights.
+    """
+    folder, graph = dumped
+    if not any(
+        each.onnx_names for each in graph.operators.values()
+    ):  # then they tell nothing of parts either
+        unnamed = {name: replace(each, onnx_names=()) for name, each in model.operators.items()}
+        model = replace(model, operators=unnamed)
+    found = matching.match(_side(graph, model, folder), GraphSide(model, digest_of))
+    return {pair.mine[0]: pair.golden[0] for pair in found.pairs if pair.is_single}
 
 
 def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSide:

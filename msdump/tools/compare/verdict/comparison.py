@@ -97,7 +97,7 @@ class DumpComparison:
         report = Report()
         for folder in self.folders:
             if not self.graph:  # a compiled graph lacks the operators that it fused
-                report.missing += map(folder.missing_place, folder.matched.missing)
+                report.missing += map(folder.missing_place, folder.missing)
             report.unreadable += folder.matched.unreadable
             report.uneven += folder.matched.uneven
         for run in self.runs():
@@ -164,7 +164,7 @@ class _Run:
         for tensor in finding.wrong(IO.INPUT):
             golden = evidence.golden_reads[tensor.slot : tensor.slot + 1]
             name = golden[0].name if golden and golden[0].kind is SourceKind.ABSENT else ""
-            if name and name not in self._missing and self._began_here(folder, name):
+            if name and name not in self._missing and folder.expects(name) and self._began_here(folder, name):
                 self._missing.add(name)
                 missing = folder.missing_place(name, order=place.order, time=place.time)
                 reader = place.full_name or place.name

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store import names
@@ -16,7 +17,7 @@ from msdump.store.read.graphs.operator_graph import (
     ValueSource,
 )
 from msdump.tools.compare.pairing.dump_folder import Folder
-from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
+from msdump.tools.compare.verdict.matching import COMPILED, Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import FIXED, FolderSurroundings, described, in_its_graph
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
@@ -101,6 +102,32 @@ class ComparedFolder:
             ),
             is_state=self.is_training,
             retyped=self._retyped(execution),
+        )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Golden operators that the examined side should have and lacks, in the order of execution."""
+        return tuple(name for name in self.matched.missing if self.expects(name))
+
+    def expects(self, name: str) -> bool:
+        """Tell whether the examined side should have a golden operator.
+
+        What the device adds belongs to one side alone; compiled graphs hold the results of operators that
+        read weights alone.
+        """
+        if name.startswith(INSERTED_PREFIX):
+            return False
+        return not (
+            self.dumped.kind in COMPILED and self.golden.kind not in COMPILED and self._is_fixed(name)
+        )
+
+    def _is_fixed(self, name: str) -> bool:
+        """Tell whether a golden operator gives the same in every run, as all that it reads does."""
+        operator = self.theirs.operator(name)
+        return operator is not None and all(
+            source.kind in {*FIXED, SourceKind.ABSENT}
+            or (source.kind is SourceKind.OPERATOR and self._is_fixed(source.name))
+            for source in operator.inputs
         )
 
     def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:

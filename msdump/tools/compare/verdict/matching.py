@@ -17,7 +17,8 @@ from msdump.tools.compare.pairing.identities import Identify, Identities, Identi
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
 
-_COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
+COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
+"""Kinds of the directories of compiled graphs."""
 
 Place = tuple[NamedFile, IO, int]
 """Where a tensor stands: its file, whether it is an input or an output, and its number."""
@@ -126,7 +127,7 @@ def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
     """
     if golden.op_type == names.PARAMETER or golden.op_name.startswith(INSERTED_PREFIX):
         return False
-    return kind not in _COMPILED or not is_settled(golden.op_type)
+    return kind not in COMPILED or not is_settled(golden.op_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,17 +11,18 @@ from typing import Final
 import numpy as np
 
 from msdump.device.formats import FRACTAL_Z
-from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.record import IO
-from msdump.tools.compare.pairing import operands
+from msdump.store import names
+from msdump.tools.compare.pairing import content_graph, graph_matching, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
 from msdump.tools.judge.evidence import OperatorEvidence
+from msdump.tools.matching.sides import canonical_type
 from msdump.tools.rerun.arithmetic import Arithmetic
 from msdump.tools.rerun.compiled_model import CompiledModel, fitting
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator, RerunTensor
@@ -83,6 +84,11 @@ class Rerunning:
         operators = [_operator(folder, execution) for folder, _, execution in executions]
         if self._model is None:
             self._model = self._fitting(operators)
+        partners = {folder.label: _partners(folder, self._model) for folder in folders}
+        operators = [
+            replace(operator, partner=partners[folder.label].get(operator.name, operator.partner))
+            for operator, (folder, _, _) in zip(operators, executions, strict=True)
+        ]
         reexecution = Reexecution(
             self._model,
             operators,
@@ -153,6 +159,22 @@ class Rerunning:
         return model
 
 
+def _partners(folder: ComparedFolder, model: CompiledModel) -> Mapping[str, str]:
+    """Return the model's operators that dumped ones are, where golden was not compiled as the examined side.
+
+    Names behind an operator that was left out are those of others, so the graphs are matched.
+    """
+    operators = (each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS)
+    graph = folder.mine.graph
+    if graph is None or {_partner(each) for each in operators} <= {"", *model.sites}:
+        return {}
+    whole = model.operator_graphs[graph.number if graph.number in model.operator_graphs else 0]
+    # tensors tell the graph without the slashes of names, which the model knows
+    graph = content_graph.of_folder(folder.dumped, whole) or graph
+    found = graph_matching.partners((folder.dumped, graph), whole, model.digest)
+    return {names.sanitize(mine): names.sanitize(partner) for mine, partner in found.items()}
+
+
 def _written_type(operator: RerunOperator) -> str:
     tensor = operator.tensors.get((IO.OUTPUT, 0))
     return "" if tensor is None else tensor.dtype
@@ -189,11 +211,11 @@ def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOper
 def _partner(execution: OperatorExecution) -> str:
     """Return the golden operator that an execution is, which may have another name; "" for none."""
     counterpart = execution.counterparts.get((IO.OUTPUT, 0))
-    if counterpart is None or execution.replaces or execution.name.startswith(INSERTED_PREFIX):
+    if counterpart is None or execution.replaces:
         return ""
     file, io, _ = counterpart
-    is_alike = io is IO.OUTPUT and file.op_type == execution.files[-1].op_type
-    return file.op_name if is_alike else ""
+    types = {canonical_type(each.op_type) for each in (file, execution.files[-1])}
+    return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
 
 
 def _operands(folder: Folder, files: Sequence[NamedFile]) -> Iterator[DumpedOperand]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
@@ -61,7 +62,19 @@ class FolderSurroundings:
         operator = self.operator(name)
         if operator is None or self.graph is None:
             return ()
-        return tuple(in_its_graph(source, self.graph) for source in operator.inputs)
+        return tuple(
+            in_its_graph(_behind_added(source, self.graph), self.graph) for source in operator.inputs
+        )
+
+
+def _behind_added(source: ValueSource, graph: OperatorGraph) -> ValueSource:
+    """Return where a value comes from that the device has brought into another type or format on the way."""
+    while source.kind is SourceKind.OPERATOR and source.name.startswith(INSERTED_PREFIX):
+        operator = graph.operators.get(source.name)
+        if operator is None or not operator.inputs:
+            break
+        source = operator.inputs[0]
+    return source
 
 
 def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
