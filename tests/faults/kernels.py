@@ -61,11 +61,18 @@ def overflowing(scale: float) -> Steps:
 
 
 @contextmanager
-def injected(wrong: Mapping[str, Steps]):
-    """Let the kernels of some nodes, by name, do something more to their first output; fused ones as well."""
+def injected(wrong: Mapping[str, Steps], source: str = ""):
+    """Let the kernels of some nodes, by name, do something more to their first output; fused ones as well.
+
+    Args:
+        wrong: What they do, by node.
+        source: File of the model whose kernels are wrong, "" for any.
+    """
     build = onenode.build
 
     def built(graph, node, bindings, limits, roundings=None):
+        if source and graph.source != source:
+            return build(graph, node, bindings, limits, roundings)
         members = [changed for part in node.members for changed in _changed(part, wrong.get(part.name, ()))]
         if len(members) == len(node.members):
             return build(graph, node, bindings, limits, roundings)

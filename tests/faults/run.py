@@ -6,8 +6,9 @@
 
 Each answer that is wrong is printed with the seed of its trial. The last line is the count; the exit code
 is 1 where an answer is wrong. Checks: "files" (dump beside dump, default limits: the first fault is named,
-nobody before it accused), "model" (with re-execution: every fault named, nobody else), "sound" (no faults,
-every pair of modes: nobody accused).
+nobody before it accused), "model" (with re-execution: every fault named, nobody else), "diff" (the two models
+in lockstep, without dumps: every fault named, nobody else), "sound" (no faults, every pair of modes: nobody
+accused), "variants" (no faults, ``msdump diff`` of variants: accused is only what overflows).
 """
 
 from __future__ import annotations
@@ -19,27 +20,42 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tests.faults import trials
+from tests.faults import lockstep, trials
 from tests.faults.dumps import CPU, MODES, PRECISIONS
 from tests.faults.networks import NETWORKS, network
 from tests.faults.trials import Sides, Trial
 
-CHECKS = ("files", "model", "sound")
+CHECKS = ("files", "model", "diff", "sound", "variants")
+
+Answer = tuple[str, list[str]]
+"""A check, and what is wrong with its answer."""
 
 
-def answers(trial: Trial, folder: Path, checks: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each check and what is wrong with its answer on a trial."""
+def answers(trial: Trial, folder: Path, *, checks: tuple[str, ...]) -> Iterator[Answer]:
+    """Yield each check of two dumps, and what is wrong with its answer on a trial."""
     sides = trials.dumped(trial, folder)
     for check in checks:
-        try:
+
+        def answer(check: str = check) -> list[str]:
             found = trials.accused(trials.compare(sides, folder / check, *options(sides, check)), sides)
-        except Exception:  # noqa: BLE001 - whatever it raises is an answer
-            yield check, [traceback.format_exc(limit=-4)]
-        else:
-            yield check, trials.violations(trial, found, sides, all_faults=check != "files")
+            return trials.violations(trial, found, sides, all_faults=check != "files")
+
+        yield check, _attempt(answer)
+
+
+def _attempt(answer: Callable[[], list[str]]) -> list[str]:
+    """Return what is wrong with an answer; what it raises is an answer, too."""
+    try:
+        return answer()
+    except Exception:  # noqa: BLE001 - a check of anything that goes wrong
+        return [traceback.format_exc(limit=-4)]
 
 
 def options(sides: Sides, check: str) -> tuple[str, ...]:
@@ -58,23 +74,61 @@ def sound_pairs() -> Iterator[Trial]:
                 yield Trial(0, network(name), (), *both)
 
 
-def run(chosen: Iterator[Trial], checks: tuple[str, ...], keep: Path | None) -> int:
+@dataclass(frozen=True)
+class Job:
+    """A trial, and what answers it.
+
+    Attributes:
+        trial: What was done, as text for messages.
+        net: Name of the network.
+        answers: Gives each check and what is wrong with its answer; works in a folder.
+    """
+
+    trial: str
+    net: str
+    answers: Callable[[Path], Iterable[Answer]]
+
+
+def jobs(checks: tuple[str, ...], seeds: Iterable[int]) -> Iterator[Job]:
+    """Yield what some checks do."""
+    of_dumps = tuple(check for check in checks if check in {"files", "model"})
+    if "sound" in checks:
+        for trial in sound_pairs():
+            yield Job(str(trial), trial.net.name, partial(answers, trial, checks=of_dumps or ("files",)))
+    elif of_dumps:
+        for trial in map(trials.draw, seeds):
+            yield Job(str(trial), trial.net.name, partial(answers, trial, checks=of_dumps))
+    if "diff" in checks:
+        for trial in map(lockstep.draw, seeds):
+            yield Job(str(trial), trial.net.name, partial(_lockstep, "diff", lockstep.violations, trial))
+    if "variants" in checks:
+        for sound in lockstep.variant_trials():
+            yield Job(str(sound), sound.net.name, partial(_lockstep, "variants", lockstep.innocents, sound))
+
+
+def _lockstep(check: str, answer: Callable[[Any, Path], list[str]], trial: Any, folder: Path) -> list[Answer]:
+    return [(check, _attempt(partial(answer, trial, folder)))]
+
+
+def run(chosen: Iterable[Job], keep: Path | None) -> int:
     """Hold the answers on trials against what was done; print what is wrong, return its number."""
-    begun, wrong, count = time.monotonic(), dict.fromkeys(checks, 0), 0
-    for trial in chosen:
+    begun = time.monotonic()
+    count: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    for job in chosen:
         folder = keep or Path(tempfile.mkdtemp(prefix="msdump-faults-"))
-        count += 1
         try:
-            for check, violations in answers(trial, folder, checks):
+            for check, violations in job.answers(folder):
+                count[check] += 1
                 if violations:
                     wrong[check] += 1
-                    print("\n    ".join([f"WRONG {check}: {trial}", *violations]), flush=True)
+                    print("\n    ".join([f"WRONG {check}: {job.trial}", *violations]), flush=True)
         finally:
             if keep is None:
                 shutil.rmtree(folder, ignore_errors=True)
-    told = ", ".join(f"{check} {count - number} of {count} right" for check, number in wrong.items())
+    told = ", ".join(f"{check} {number - wrong[check]} of {number} right" for check, number in count.items())
     print(f"faults: {told}, {time.monotonic() - begun:,.0f} s", flush=True)
-    return sum(wrong.values())
+    return wrong.total()
 
 
 def main() -> int:
@@ -82,19 +136,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="seed of the first trial")
     parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--check", choices=CHECKS, action="append", help="default: files and model")
-    parser.add_argument("--keep", type=Path, help="folder of the dumps of one trial")
-    parser.add_argument("--network", choices=NETWORKS, help="trials of this network alone")
+    parser.add_argument("--check", choices=CHECKS, action="append", help="default: files, model and diff")
+    parser.add_argument("--keep", type=Path, help="folder of the files of one trial")
+    parser.add_argument("--network", choices=(*NETWORKS, lockstep.NORM), help="trials of this network alone")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # a wrong network warns of NaN, as it should
-    checks = tuple(given.check or ("files", "model"))
-    if "sound" in checks:
-        chosen = (trial for trial in sound_pairs() if given.network in {None, trial.net.name})
-        return 1 if run(chosen, ("model",) if "model" in checks else ("files",), given.keep) else 0
-    seeds = range(given.first, given.first + given.count)
-    chosen = (trials.draw(seed) for seed in seeds)
-    chosen = (trial for trial in chosen if given.network in {None, trial.net.name})
-    return 1 if run(chosen, checks, given.keep) else 0
+    checks = tuple(given.check or ("files", "model", "diff"))
+    chosen = jobs(checks, range(given.first, given.first + given.count))
+    return 1 if run((job for job in chosen if given.network in {None, job.net}), given.keep) else 0
 
 
 if __name__ == "__main__":

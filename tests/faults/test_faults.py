@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.faults import dumps, kernels, trials
+from tests.faults import dumps, kernels, lockstep, trials
 from tests.faults.networks import NETWORKS, network
 from tests.faults.trials import Accused, Sides
 
 SEEDS = range(24)
+WEIGHTS = {"one value", "scaled", "noise"}
 
 
 def test_equal_seeds_draw_equal_faults():
@@ -59,3 +62,13 @@ def test_wrong_answers_are_seen(tmp_path):
     assert ["innocent accused"] == told([right, innocent])
     assert ["accused before it"] == told([innocent, right], all_faults=False)
     assert ["misnamed"] == told([Accused("it", "shape", guilty)])
+
+
+def test_lockstep_names_a_changed_weight(tmp_path):
+    """Two models that differ in a weight are run in lockstep, and the answer is held against the fault."""
+    trial = next(
+        trial for trial in map(lockstep.draw, SEEDS) if {each.kind for each in trial.faults} <= WEIGHTS
+    )
+    assert [] == lockstep.violations(trial, tmp_path)
+    sound = replace(trial, faults=())
+    assert [] == lockstep.violations(sound, tmp_path)

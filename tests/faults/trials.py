@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,13 +90,19 @@ def sound_values(name: str) -> Values:
     return dumps.values(net, net.model)
 
 
-def draw(seed: int) -> Trial:
-    """Return the trial of a seed; networks take turns, and modes."""
+def draw(seed: int, modes: Sequence[Mode] = MODES, *, beside: Mode | None = None) -> Trial:
+    """Return the trial of a seed; networks take turns, and modes.
+
+    Args:
+        seed: Any number.
+        modes: How the examined side may run.
+        beside: How golden runs; None: as the examined side, or on the CPU.
+    """
     chance = random.Random(f"trial {seed}")
     names = list(NETWORKS)
     net = network(names[seed % len(names)])
-    mode = MODES[seed // len(names) % len(MODES)]
-    mine, golden = (fitting(net, each) for each in (mode, chance.choice([mode, mode, CPU])))
+    mode = modes[seed // len(names) % len(modes)]
+    mine, golden = (fitting(net, each) for each in (mode, beside or chance.choice([mode, mode, CPU])))
     faults: list[Fault] = []
     count = chance.choice([1, 1, 2, 3])
     for _ in range(200):
@@ -269,6 +275,11 @@ def compare(sides: Sides, out: Path, *options: str) -> dict:
         "--json",
         *options,
     ]
+    return document(arguments)
+
+
+def document(arguments: Sequence[str]) -> dict:
+    """Return the document that a comparing command prints."""
     done = CliRunner().invoke(main, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -364,7 +375,7 @@ def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: 
         all_faults: Whether every fault has to be named and nobody else; else the first, and nobody before it.
     """
     if not trial.faults:
-        return [f"innocent accused: {_list(found)}"] if found else []
+        return [f"innocent accused: {listed(found)}"] if found else []
     by_fault = {number: guilty(fault, sides) for number, fault in enumerate(trial.faults)}
     named = {number: [each for each in found if each.nodes & nodes] for number, nodes in by_fault.items()}
     innocent = [each for each in found if not any(each.nodes & nodes for nodes in by_fault.values())]
@@ -372,17 +383,17 @@ def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: 
         first = _first(trial, sides)
         place = min((each.order for each in named[first]), default=None)
         if place is None:
-            return [f"not named: {_told(trial.faults[first])}; accused are {_list(found)}"]
+            return [f"not named: {_told(trial.faults[first])}; accused are {listed(found)}"]
         before = [each for each in innocent if each.order < place]
-        return [f"accused before it: {_list(before)}"] if before else []
+        return [f"accused before it: {listed(before)}"] if before else []
     told = [f"not named: {_told(trial.faults[number])}" for number, rows in named.items() if not rows]
     for number, rows in named.items():
         verdicts = set(trial.faults[number].verdicts)
         if trial.faults[number].kind == "dropped" and any(len(each.nodes) > 1 for each in rows):
             verdicts.add("own")  # the kernel that it was a part of
         if rows and not verdicts & {each.verdict for each in rows}:
-            told.append(f"misnamed: {_told(trial.faults[number])} as {_list(rows)}")
-    return [*told, *([f"innocent accused: {_list(innocent)}"] if innocent else [])]
+            told.append(f"misnamed: {_told(trial.faults[number])} as {listed(rows)}")
+    return [*told, *([f"innocent accused: {listed(innocent)}"] if innocent else [])]
 
 
 def _first(trial: Trial, sides: Sides) -> int:
@@ -398,5 +409,6 @@ def _told(fault: Fault) -> str:
     return f"[{fault.kind}] {fault.text}"
 
 
-def _list(rows: list[Accused]) -> str:
+def listed(rows: list[Accused]) -> str:
+    """Return the accused as messages name them."""
     return ", ".join(f"{each.operator} {each.verdict}" for each in rows[:6]) or "nobody"
