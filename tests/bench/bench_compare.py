@@ -1,15 +1,18 @@
-"""``msaccucmp.py compare`` of two dumps beside numpy.load of their tensors.
+"""``msdump compare`` and ``msaccucmp.py compare`` of two dumps beside numpy.load of their tensors.
 
 ``python -m tests.bench.bench_compare``. Both sides are commands of their own, their start
-included. Ends with 1 where a goal is missed.
+included; their modules are compiled before, as those of an installed package are. Ends with 1
+where a goal is missed.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +24,8 @@ from msdump.encode import dump_data, dump_enums
 from msdump.encode.dump_data import DumpData, TensorInfo
 from tests.bench import measure
 
-MOST: Final = 8.0
-BYTES: Final = 1 << 29
+MOST: Final = 3.5
+BYTES: Final = 850_000_000
 """Of each of the two sides."""
 
 ROUNDS: Final = 5
@@ -67,33 +70,47 @@ def _write(folder: Path, side: str, number: int, array: np.ndarray) -> None:
         file.write(array.data)
 
 
-def figure(folder: Path, kind: str) -> float:
+def figure(folder: Path, program: str, kind: str) -> float:
     """Return the time of a comparison divided by that of loading both sides."""
-    sides = [str(folder / kind / side) for side in ("mine", "golden")]
-    program = str(_ROOT / "scripts" / "msaccucmp.py")
-    ours = _running(program, "compare", "-m", sides[0], "-g", sides[1], "-out", str(folder / "out"))
-    theirs = _running("-c", _LOADING, *(str(folder / "npy" / side) for side in ("mine", "golden")))
+    mine, golden = (str(folder / kind / side) for side in ("mine", "golden"))
+    options = ("-out", str(folder / "out"))
+    if program == "msdump":
+        # 1: the tensors differ
+        ours = _running(folder, "-m", "msdump", "compare", *options, mine, golden, expected=1)
+    else:
+        script = str(_ROOT / "scripts" / "msaccucmp.py")
+        ours = _running(folder, script, "compare", *options, "-m", mine, "-g", golden)
+    theirs = _running(folder, "-c", _LOADING, *(str(folder / "npy" / side) for side in ("mine", "golden")))
     return measure.ratio(ours, theirs, threads=2, rounds=ROUNDS)
 
 
-def _running(*arguments: str) -> Callable[[], None]:
+def _running(folder: Path, *arguments: str, expected: int = 0) -> Callable[[], None]:
     def run() -> None:
-        subprocess.run([sys.executable, *arguments], stderr=subprocess.DEVNULL, check=True)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        done = subprocess.run([sys.executable, *arguments], env=_environment(folder), check=False, **quiet)
+        if done.returncode != expected:
+            raise RuntimeError(f"{arguments}: exit code {done.returncode} instead of {expected}")
 
     return run
 
 
+def _environment(folder: Path) -> Mapping[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+
+
 def main() -> int:
-    """Measure both kinds of files; return the number of goals missed."""
+    """Measure both programs with both kinds of files; return the number of goals missed."""
     table = Table("measured", "bytes", "figure", "at most", "")
     missed = 0
     with tempfile.TemporaryDirectory(dir=_RAM if _RAM.is_dir() else None) as folder:
         fill(Path(folder))
-        for kind, what in (("npy", ".npy files"), ("bin", "dump files")):
-            value = figure(Path(folder), kind)
+        kinds = (("npy", ".npy files"), ("bin", "dump files"))
+        for program, (kind, what) in itertools.product(("msdump", "msaccucmp.py"), kinds):
+            value = figure(Path(folder), program, kind)
             missed += value > MOST
             verdict = "holds" if value <= MOST else "MISSED"
-            told = f"compare of {what} / numpy.load of both sides"
+            told = f"{program} compare of {what} / numpy.load of both"
             table.add_row(told, f"{2 * BYTES:,}", f"{value:.3f}", f"{MOST:.2f}", verdict)
     Console(width=110).print(table)
     return missed

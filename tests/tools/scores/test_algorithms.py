@@ -330,3 +330,14 @@ def test_numbers_of_several_blocks(size):
 def test_each_algorithm_is_defined():
     """Each row of the table tells its formula."""
     assert all(row.definition for row in algorithms.ALGORITHMS)
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
+def test_scores_do_not_depend_on_where_elements_lie(step):
+    """Elements that are not aligned, as in dump files, give the scores of aligned ones."""
+    golden = np.random.default_rng(0).standard_normal(100_000).astype("f4")
+    unaligned = np.zeros(1 + golden.nbytes * step, np.uint8)[1:].view(np.float32)[::step]
+    unaligned[:] = golden * np.float32(1.01)
+
+    assert not unaligned.flags.aligned
+    assert compare(unaligned.copy(), golden) == compare(unaligned, golden)
