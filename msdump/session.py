@@ -30,6 +30,7 @@ from msdump.execute.training.runs import Runs
 from msdump.execute.training.state import TrainingState
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
+from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.selector import DumpMode
 from msdump.store.write import exits
@@ -288,6 +289,14 @@ class Network:
     def summary(self) -> Summary | None:
         """Files that the process's dump wrote, skipped and lost so far; None without a dump."""
         return self._recorder.summary
+
+    @property
+    def written_iterations(self) -> IterationSet:
+        """Iterations that are on disk, of those that its configuration asks for.
+
+        All of them, unless the configuration writes only what a watch rule hits, or has a history.
+        """
+        return self._recorder.written
 
     @property
     def operators(self) -> tuple[Operator, ...]:

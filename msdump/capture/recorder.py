@@ -11,6 +11,7 @@ from typing import Any
 from msdump.capture.claims import claim
 from msdump.capture.compiled.single_dump import SingleOperator
 from msdump.capture.dumps import DumpWriter, dump_of
+from msdump.capture.flight.flight import Flight
 from msdump.capture.marks import Marks
 from msdump.capture.memory.faulty_run import FaultyMemory, faulty_memory
 from msdump.capture.memory.run_memory import RunMemory
@@ -20,6 +21,7 @@ from msdump.counters import ModelIdentity, Run, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryUse
 from msdump.graph.graph import Graph
+from msdump.iterations import IterationSet
 from msdump.observer import Observer
 from msdump.plan import Context, DumpPlan, Scene
 from msdump.store.write.probe import probe
@@ -73,6 +75,7 @@ class Recorder:
         self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
         self._faults = None if device is None else self._faulty_memory(device, plan)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
+        self._flight: Flight | None = None  # that of the last run which was dumped
 
     def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
         """Return the memory that faulty kernels write to; None without any, or with a watcher."""
@@ -106,6 +109,11 @@ class Recorder:
         """Files that the process's dump wrote, skipped and lost so far; None without a dump."""
         return None if self._dump is None else self._dump.sink.summary
 
+    @property
+    def written(self) -> IterationSet:
+        """Iterations that rules and a history let reach the disk, of those that are dumped."""
+        return IterationSet() if self._flight is None else self._flight.written
+
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
         """Run the network once and dump what the plan asks for; return its outputs.
 
@@ -134,7 +142,7 @@ class Recorder:
         if not self._process.dumps(dump.plan, run.iteration):
             dump.pass_by(run)
             return self._run_measured(inputs, None, execute)
-        flight = self._process.flight(dump.plan)
+        flight = self._flight = self._process.flight(dump.plan)
         flight.begin(run.iteration)
         try:
             outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)

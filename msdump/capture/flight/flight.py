@@ -14,6 +14,7 @@ from msdump.capture.flight.note import HistoryNote
 from msdump.communication.world import current
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Graph
+from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan
 from msdump.store.write import exits
 from msdump.store.write.sinks import Sink
@@ -48,6 +49,13 @@ class Flight:
         self._kept = KeptElements(watch.history_bytes)
         if watch.history:
             exits.register(self)
+
+    @property
+    def written(self) -> IterationSet:
+        """Iterations that are on disk whole, of those that are dumped: what is kept or dropped is not."""
+        if self._history is not None:
+            return self._history.account.written
+        return self._hits.iterations if self._plan.writes_hits_alone else IterationSet()
 
     def graph_watch(self, graphs: Iterable[Graph]) -> GraphWatch | None:
         """Return what checks the rules on some graphs, None without rules."""

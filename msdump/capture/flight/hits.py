@@ -10,6 +10,7 @@ from typing import Final
 
 from msdump.capture.flight.history import HistorySink
 from msdump.capture.flight.note import HistoryNote
+from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, OnHit
 from msdump.watch.watch import Finding, Hit, Undecided
 
@@ -19,7 +20,11 @@ _MOST_LINES: Final = 1000  # warnings of one process about hits; the rest is cou
 
 
 class HitLog:
-    """The hits of all networks of a configuration; any thread may use it."""
+    """The hits of all networks of a configuration; any thread may use it.
+
+    Attributes:
+        iterations: Those in which a rule hit.
+    """
 
     def __init__(self, plan: DumpPlan, history: HistorySink | None, note: HistoryNote | None) -> None:
         """Start with no hit.
@@ -37,6 +42,7 @@ class HitLog:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._undecided: set[tuple[str, str]] = set()
         self._lines = 0
+        self.iterations = IterationSet(())
 
     def take(self, findings: Sequence[Finding]) -> Hit | None:
         """Log what was found at an operator, and release the history; return the first hit.
@@ -65,6 +71,7 @@ class HitLog:
 
     def _tell(self, hit: Hit) -> None:
         """Warn of a hit: the first one of a rule at an operator, then the tenth, the hundredth, ..."""
+        self.iterations = self.iterations.including(hit.moment.iteration)
         key = (hit.rule.name, hit.subject.name)
         self._counts[key] += 1
         count = self._counts[key]

@@ -16,7 +16,10 @@ class DumpedFiles(Part):
     """Directory of the files."""
 
     iterations: list[int]
-    """Numbers of the dumped iterations that are complete."""
+    """Numbers of the dumped iterations that are complete and on disk."""
+
+    dropped: list[int]
+    """Numbers of those that are not: no watch rule hit, or the history had no reason to write them."""
 
     files: int
     """Number of files."""
@@ -91,9 +94,11 @@ def _dump(run: ModelRun) -> DumpedFiles | None:
     plan, summary = run.network.plan, run.network.summary
     if plan is None or summary is None:
         return None
+    written, dropped = report.iterations(run, plan)
     return DumpedFiles(
         path=report.place(plan, run.rank),
-        iterations=[number for number in run.completed if number in plan.when.iterations],
+        iterations=written,
+        dropped=dropped,
         files=summary.files,
         bytes=summary.bytes,
         skipped={str(reason): count for reason, count in summary.skipped.items()},

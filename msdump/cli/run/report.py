@@ -15,6 +15,7 @@ from msdump.session import Network
 from msdump.store.layouts import Key, PathKind
 
 _MOST_LOSSES: Final = 10
+_WHY_DROPPED: Final = "no watch rule hit, and nothing failed"
 
 
 def tell(runs: Sequence[ModelRun], seconds: float, *, has_config: bool, has_speakers: bool) -> None:
@@ -65,13 +66,22 @@ def _dump_lines(run: ModelRun, *, has_config: bool) -> Iterator[str]:
     if plan is None or summary is None:
         yield f"no dump: {why_none(run.network, has_config=has_config)}"
         return
-    dumped_iterations = _iterations([number for number in run.completed if number in plan.when.iterations])
-    yield f"dumped   {dumped_iterations}: {summary.files} files, {summary.bytes:,} bytes"
+    written, dropped = iterations(run, plan)
+    yield f"dumped   {_iterations(written)}: {summary.files} files, {summary.bytes:,} bytes"
     yield f"into     {place(plan, run.rank)}"
+    if dropped:
+        yield f"dropped  {_iterations(dropped)}: {_WHY_DROPPED}"
     if summary.skipped:
         yield f"skipped  {_counts(summary.skipped, 'tensor')}"
     if summary.lost:
         yield f"lost     {_counts(summary.lost, 'file')}"
+
+
+def iterations(run: ModelRun, plan: DumpPlan) -> tuple[list[int], list[int]]:
+    """Return the complete iterations that a dump has written, and those that rules or a history dropped."""
+    wanted = [number for number in run.completed if number in plan.when.iterations]
+    written = run.network.written_iterations
+    return [each for each in wanted if each in written], [each for each in wanted if each not in written]
 
 
 def place(plan: DumpPlan, rank: int) -> str:

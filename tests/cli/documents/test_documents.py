@@ -91,6 +91,7 @@ def test_run(told, config, tmp_path):
 
     (rank,) = document["ranks"]
     assert (0, [0, 1, 2], [0, 2]) == (code, rank["iterations"], rank["dump"]["iterations"])
+    assert [] == rank["dump"]["dropped"]
     # the copy of the configuration is not among the counted files
     assert rank["dump"]["path"] == f"{tmp_path}/dump/rank_0/Net"
     assert rank["dump"]["files"] >= sum(len(files) for *_, files in os.walk(rank["dump"]["path"])) > 0
