@@ -233,3 +233,61 @@ def test_no_dump_is_bad_input(watched, tmp_path):
 
     assert 2 == code
     assert "no such directory" in output
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (
+            1e9,
+            ["dumped   0 iterations: ", "dropped  3 iterations (0-2): no watch rule hit, and nothing failed"],
+        ),
+        (0, ["dumped   3 iterations (0-2): "]),
+    ],
+)
+def test_run_tells_what_the_history_dropped(limit, expected, dumped, tmp_path, monkeypatch):
+    """The summary of a run counts the iterations on disk, and tells of those that were dropped."""
+    dumped()
+    config = json.loads((tmp_path / "c.json").read_text())
+    config["common_dump_settings"]["path"] = f"{tmp_path}/again"
+    watch = [{"condition": "tensor_range", "max_min_gt": limit, "operators": ["name-regex(.*Mul-op0)"]}]
+    config["msdump"] = {"watch": watch, "history": 2}
+    (tmp_path / "w.json").write_text(json.dumps(config))
+
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
+    arguments = ["run", f"{tmp_path}/m.onnx", "--config", f"{tmp_path}/w.json", "--steps", "3"]
+    done = CliRunner().invoke(main, [*arguments, "--inputs", f"{tmp_path}/x.npz"])
+
+    told = [line for line in done.output.splitlines() if line.startswith(("dumped", "dropped"))]
+    assert len(expected) == len(told), done.output
+    assert all(line.startswith(start) for line, start in zip(told, expected, strict=True)), told
+
+
+@pytest.mark.parametrize("mode", ["O2 npy", "O2 bin"])
+def test_weights_of_a_compiled_graph_are_those_of_its_graph_file(
+    mode, dumped, watched, tmp_path, monkeypatch
+):
+    """Where GE's graph files lie in the dump, rules on weights look at them; else they look at nothing."""
+    rule = {"condition": "weight_too_large", "max_gt": 2}
+    (_, document) = watched(dumped(mode), rule, OVERFLOW, json_too=True)
+    assert 0 == document["rules"][0]["tensors"]
+
+    monkeypatch.setenv("DUMP_GE_GRAPH", "1")
+    monkeypatch.setenv("DUMP_GRAPH_PATH", f"{tmp_path}/dump")
+    (_, document) = watched(dumped(mode), rule, json_too=True)
+
+    assert {("Mul", "input:1", 3.0)} == {
+        (hit["op_type"], hit["tensor"], hit["measured"]) for hit in document["hits"]
+    }
+
+
+def test_captured_graphs_are_watched(watched, tmp_path):
+    """What torch.compile captured is looked at like a model, step by step."""
+    folder = tmp_path / "worldsize2_global_rank1" / "graph_1" / "2"
+    folder.mkdir(parents=True)
+    np.save(folder / "relu-aten.relu.default.OUTPUT.0.20261121000000000042.npy", np.float32([1, np.inf]))
+
+    code, document = watched(str(tmp_path), OVERFLOW, json_too=True)
+
+    (hit,) = document["hits"]
+    assert (1, 2, 1, "aten.relu.default") == (code, hit["iteration"], hit["rank"], hit["op_type"])

@@ -146,30 +146,6 @@ def test_network_tells_which_iterations_are_on_disk(changes, expected, door):
     assert expected == str(network.written_iterations)
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (
-            1,
-            ["dumped   0 iterations: ", "dropped  3 iterations ("],
-        ),
-        (-1, ["dumped   3 iterations ("]),
-    ],
-)
-def test_run_tells_what_the_history_dropped(number, expected, tmp_path):
-    """The summary of a run counts the iterations on disk, and tells of those that were dropped."""
-    onnx.save(logarithm(), tmp_path / "m.onnx")
-    np.savez(tmp_path / "x.npz", x=np.full((2, 3), number, np.float32))
-    (tmp_path / "dump.json").write_text(json.dumps(config(tmp_path / "dump", watch=OVERFLOW, history=2)))
-
-    arguments = ["run", f"{tmp_path}/m.onnx", "--inputs", f"{tmp_path}/x.npz", "--steps", "3"]
-    done = CliRunner().invoke(main, [*arguments, "--config", f"{tmp_path}/dump.json"])
-
-    told = [line for line in done.output.splitlines() if line.startswith(("dumped", "dropped"))]
-    assert len(expected) == len(told), done.output
-    assert all(line.startswith(start) for line, start in zip(told, expected, strict=True))
-
-
 def test_log_changes_nothing_of_the_dump(door, caplog):
     """on_hit log dumps as ever and warns: the first hit of an operator, then the tenth."""
     door.configure(watch=OVERFLOW, on_hit="log")

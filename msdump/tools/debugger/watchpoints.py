@@ -8,7 +8,6 @@ from typing import Final
 
 from msdump.record import IO
 from msdump.statistics.totals import StatisticNeed
-from msdump.store.read.measured.records import MeasuredRecord
 from msdump.store.read.records import Record
 from msdump.tools.debugger.conditions import (
     ConditionBase,
@@ -170,6 +169,4 @@ def _unmeasurable(seen: Seen, condition: ConditionBase) -> int:
 
 
 def _seen(record: Record) -> Seen:
-    if isinstance(record, MeasuredRecord):
-        return Seen(record.dtype, dumped.known_of(record.row))
     return dumped.seen(record, _EVERYTHING)

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,13 @@ from msdump.record import IO
 from msdump.statistics.passes import is_measurable, measure
 from msdump.statistics.totals import StatisticNeed
 from msdump.store.layouts import PathKind
+from msdump.store.operator_names import OperatorName
 from msdump.store.read.cells import Cell, Row
-from msdump.store.read.graphs import ir
-from msdump.store.read.graphs.operator_graph import OperatorGraph, ValueForm
+from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueForm
+from msdump.store.read.measured.records import MeasuredRecord
+from msdump.store.read.model_trees import DumpedModel
 from msdump.store.read.operator_files import OperatorRecord
-from msdump.store.read.ranks import Rank, RankGraph
+from msdump.store.read.ranks import RankGraph
 from msdump.store.read.reader import Dump
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
@@ -85,14 +88,30 @@ class WatchedFile:
 
 @dataclass(frozen=True)
 class DumpedFolder:
-    """An iteration with what the dump tells of its graph."""
+    """An iteration with what the dump tells of its graph.
+
+    Attributes:
+        iteration: Its directory.
+        number: Its number, that of the step where steps are counted.
+        rank: Number of the rank, or of the device.
+        place: Network and graph, or model.
+        graph: Its operators, None where the dump does not tell them.
+        weights: Names of its weights; None where the dump does not tell them.
+        is_compiled: Whether files number the inputs that are there, as those of compiled graphs do.
+    """
 
     iteration: Iteration
     number: int
     rank: int
     place: str
     graph: OperatorGraph | None
-    weights: frozenset[str] = frozenset()
+    weights: frozenset[str] | None = None
+    is_compiled: bool = False
+
+    @cached_property
+    def has_parameters(self) -> bool:
+        """Whether weights have files or rows of their own."""
+        return any(record.is_parameter for record in self.iteration.tensors)
 
 
 def groups(dump: Dump) -> Iterator[list[DumpedFolder]]:
@@ -110,19 +129,29 @@ def _of_ranks(dump: Dump) -> Iterator[DumpedFolder]:
     for rank in dump.ranks.values():
         for network in rank.networks.values():
             for graph in network.graphs.values():
-                described = _graph(rank, graph)
-                weights = frozenset() if described is None else _weights(described)
+                described = _graph(graph)
+                tells_weights = rank.graph_file(PathKind.IR, graph.number) is not None
+                weights = _weights(described) if described is not None and tells_weights else None
                 for number, iteration in graph.iterations.items():
                     place = f"{network.name}/{graph.number}"
                     yield DumpedFolder(iteration, number, rank.number, place, described, weights)
 
 
-def _graph(rank: Rank, graph: RankGraph) -> OperatorGraph | None:
-    path = rank.graph_file(PathKind.IR, graph.number)
-    if path is None:
-        return None
+def _of_models(dump: Dump) -> Iterator[DumpedFolder]:
+    for model in (*dump.models, *dump.captured):
+        described = _graph(model)
+        weights = None if described is None else _weights(described)
+        for iteration in model.iterations:
+            key = iteration.key
+            number = iteration.number if key.step is None else key.step
+            rank = model.device if key.rank is None else key.rank
+            place = f"{model.name}/{model.model_id}"
+            yield DumpedFolder(iteration, number, rank, place, described, weights, is_compiled=True)
+
+
+def _graph(graph: RankGraph | DumpedModel) -> OperatorGraph | None:
     try:
-        return ir.read(path)
+        return graph.operator_graph
     except DumpReadError as error:  # tensors can be looked at without it
         _log.warning("%s; weights and source lines are not known", error)
         return None
@@ -135,17 +164,8 @@ def _weights(graph: OperatorGraph) -> frozenset[str]:
     return frozenset(
         name
         for name, form in graph.weights.items()
-        if form.dtype.startswith(_FLOATING) and form.shape and name not in state
+        if form.dtype.lower().startswith(_FLOATING) and form.shape and name not in state
     )
-
-
-def _of_models(dump: Dump) -> Iterator[DumpedFolder]:
-    for model in dump.models:
-        for iteration in model.iterations:
-            key = iteration.key
-            number = iteration.number if key.step is None else key.step
-            rank = model.device if key.rank is None else key.rank
-            yield DumpedFolder(iteration, number, rank, f"{model.name}/{model.model_id}", None)
 
 
 def tensors(folders: list[DumpedFolder]) -> Iterator[WatchedFile]:
@@ -161,56 +181,39 @@ def tensors(folders: list[DumpedFolder]) -> Iterator[WatchedFile]:
 
 
 def _tensors(folder: DumpedFolder) -> Iterator[WatchedFile]:
-    records = folder.iteration.records
-    has_parameters = any(record.is_parameter for record in records)
-    filed = set()
-    for record in records:
-        filed.add((record.op_type, record.op_name, record.io, record.slot))
-        yield _of_record(folder, record, has_parameters=has_parameters)
-    for row in folder.iteration.statistics:
-        name = (str(row.get("Op Type")), str(row.get("Op Name")))
-        side = IO(str(row.get("IO"))) if row.get("IO") in {*IO} else IO.OUTPUT
-        if (*name, side, _whole(row.get("Slot"))) not in filed:  # whose elements are there, too
-            yield _of_row(folder, *name, row, has_parameters=has_parameters)
+    for record in folder.iteration.tensors:
+        yield _of_record(folder, record)
     for operator, rows in folder.iteration.operator_statistics.items():
         for row in rows:
-            described = {**row, "Timestamp": operator.timestamp}
-            yield _of_row(folder, operator.op_type, operator.op_name, described, has_parameters=False)
+            yield _of_row(folder, operator, row)
 
 
-def _of_record(folder: DumpedFolder, record: Record, *, has_parameters: bool) -> WatchedFile:
-    name = record.full_name or record.op_name
+def _of_record(folder: DumpedFolder, record: Record) -> WatchedFile:
+    node = None if folder.graph is None else folder.graph.find(record.full_name or record.op_name)
+    name = record.full_name or (record.op_name if node is None else node.full_name)
     return WatchedFile(
-        _subject(folder, record.op_type, name, record.io, record.slot, has_parameters=has_parameters),
+        _subject(folder, node, record.op_type, name, io=record.io, slot=record.slot),
         Sighting(folder.number, folder.rank, record.pass_number, record.timestamp),
         folder.place,
         record.path,
-        _source(folder, name),
+        "" if node is None else node.source_line,
         functools.partial(seen, record),
     )
 
 
-def _of_row(
-    folder: DumpedFolder, op_type: str, op_name: str, row: Row, *, has_parameters: bool
-) -> WatchedFile:
-    operator = None if folder.graph is None else folder.graph.find(op_name)
-    name = op_name if operator is None else operator.full_name
-    io, slot = _side(row)
+def _of_row(folder: DumpedFolder, operator: OperatorName, row: Row) -> WatchedFile:
+    node = None if folder.graph is None else folder.graph.find(operator.op_name)
+    name = operator.op_name if node is None else node.full_name
+    text = str(row.get("Input/Output", "")).lower()
+    io, slot = IO.INPUT if text.startswith("in") else IO.OUTPUT, _whole(row.get("Index"))
     return WatchedFile(
-        _subject(folder, op_type, name, io, slot, has_parameters=has_parameters),
-        Sighting(folder.number, folder.rank, 0, _whole(row.get("Timestamp"))),
+        _subject(folder, node, operator.op_type, name, io=io, slot=slot),
+        Sighting(folder.number, folder.rank, 0, operator.timestamp),
         folder.place,
         folder.iteration.path,
-        _source(folder, name),
+        "" if node is None else node.source_line,
         lambda _: Seen(str(row.get("Data Type", "")).lower(), known_of(row)),
     )
-
-
-def _side(row: Row) -> tuple[IO, int]:
-    """Return side and slot of a row: in columns of their own, or ``Input``, ``Output`` and an index."""
-    text = str(row.get("IO", row.get("Input/Output", ""))).lower()
-    index = row.get("Slot", row.get("Index", 0))
-    return (IO.INPUT if text.startswith("in") else IO.OUTPUT), _whole(index)
 
 
 def _whole(cell: Cell) -> int:
@@ -218,45 +221,42 @@ def _whole(cell: Cell) -> int:
 
 
 def _subject(
-    folder: DumpedFolder, op_type: str, name: str, io: IO, slot: int, *, has_parameters: bool
+    folder: DumpedFolder, node: GraphOperator | None, op_type: str, name: str, *, io: IO, slot: int
 ) -> WatchedTensor:
-    graph = folder.graph
+    weights = folder.weights
     is_weight = False
     if op_type == PARAMETER:
-        is_weight = graph is None or name in folder.weights
-    elif graph is not None and io is IO.INPUT and not has_parameters:
-        operator = graph.find(name)
-        inputs = () if operator is None else operator.inputs
-        is_weight = slot < len(inputs) and inputs[slot].name in folder.weights
-    return subject(op_type, name, io, slot, is_weight=is_weight, is_loss=_is_loss(graph, name, io, slot))
+        is_weight = weights is None or name in weights
+    elif weights is not None and node is not None and io is IO.INPUT and not folder.has_parameters:
+        absent = SourceKind.ABSENT if folder.is_compiled else None
+        sources = [source.name for source in node.inputs if source.kind is not absent]
+        is_weight = slot < len(sources) and sources[slot] in weights
+    is_loss = io is IO.OUTPUT and _is_loss(folder.graph, node, slot)
+    return subject(op_type, name, io, slot, is_weight=is_weight, is_loss=is_loss)
 
 
-def _is_loss(graph: OperatorGraph | None, name: str, io: IO, slot: int) -> bool:
-    """Tell whether a tensor is what a graph with gradients returns as a single floating-point number."""
-    if graph is None or io is not IO.OUTPUT or not graph.is_output(name):
+def _is_loss(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
+    """Tell whether an output is what a graph with gradients returns as a single floating-point number."""
+    if graph is None or node is None or not graph.is_output(node.full_name):
         return False
-    operator = graph.operators[name]
-    form = operator.outputs[slot] if slot < len(operator.outputs) else ValueForm()
-    is_number = form.dtype.startswith(_FLOATING) and form.shape in {(), (1,)}
+    form = node.outputs[slot] if slot < len(node.outputs) else ValueForm()
+    is_number = form.dtype.lower().startswith(_FLOATING) and form.shape in {(), (1,)}
     return is_number and any(each.startswith(GRADIENTS) for each in graph.operators)
 
 
-def _source(folder: DumpedFolder, name: str) -> str:
-    operator = None if folder.graph is None else folder.graph.find(name)
-    return "" if operator is None else operator.source_line
-
-
 def seen(record: Record, need: StatisticNeed) -> Seen:
-    """Return what a tensor holds.
+    """Return what a tensor holds, or what its row of statistics tells where that was saved alone.
 
     Args:
-        record: The tensor, one that has elements.
+        record: The tensor.
         need: What is to be found out of them.
 
     Raises:
         DumpReadError: Its file cannot be read.
         FormatError: Its layout or its type is not known.
     """
+    if isinstance(record, MeasuredRecord):
+        return Seen(record.dtype, known_of(record.row))
     array = elements(record)
     dtype = dtypes.from_numpy(array.dtype)
     if not array.size or not is_measurable(dtype):
