@@ -105,7 +105,8 @@ class _Sources:
             onnx_names=onnx_names,
             label=statement.label,
             attributes=statement.attributes,
-            held=statement.held,
+            device_inputs=statement.device_inputs,
+            device_outputs=statement.device_outputs,
             source=tuple(statement.source),
             bodies={attribute: int(number) for attribute, number in bodies},
         )

@@ -25,8 +25,6 @@ _ATTRIBUTES: Final = " primitive_attrs: {"
 _BEHIND_ATTRIBUTES: Final = re.compile(r"\} (?:cnode_attrs|cnode_primal_attrs): \{")
 _PRIMITIVE_FUNCTION: Final = "PrimFunc_"
 _ARROW: Final = ") -> ("
-_HELD: Final = re.compile(r"<([A-Z]\w*?[0-9]+|Bool)x(?=[A-Z])")
-"""``Float16`` of ``<Float16xFRACTAL_NZ[const vector][4, 1, 16, 16]>``."""
 _NO_ADDRESS: Final = " : 0x0"
 """MindSpore prints the address of its graph; msdump has none."""
 
@@ -61,7 +59,9 @@ class IrStatement:
         attributes: The text of its arguments.
         full_name: Scoped name, the label where the file breaks off before it.
         outputs: Element types and shapes of its outputs.
-        held: Element types in which a device holds its inputs and outputs; none where the file does not tell.
+        device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
+            not tell.
+        device_outputs: The same of its outputs.
         source: Source lines, outermost call first.
     """
 
@@ -73,7 +73,8 @@ class IrStatement:
     attributes: str
     full_name: str
     outputs: tuple[ValueForm, ...] = ()
-    held: frozenset[str] = frozenset()
+    device_inputs: tuple[ValueForm, ...] = ()
+    device_outputs: tuple[ValueForm, ...] = ()
     source: list[SourceLine] = field(default_factory=list)
 
 
@@ -182,8 +183,10 @@ def _add_line(statement: IrStatement, line: str) -> None:
             statement.outputs = tuple(
                 form for part in ir_values.split(outputs) for form in ir_values.forms(part)
             )
-        elif not statement.held:
-            statement.held = frozenset(dtype.lower() for dtype in _HELD.findall(words))
+        elif not statement.device_outputs and _ARROW in words:
+            read, _, written = words.rpartition(_ARROW)
+            statement.device_inputs = ir_values.device_forms(read)
+            statement.device_outputs = ir_values.device_forms(written)
     elif "ull" in words:
         name = _FULL_NAME.search(line)
         statement.full_name = statement.full_name if name is None else name["name"]

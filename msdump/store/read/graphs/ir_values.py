@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msdump.record import DEFAULT_FORMAT
 from msdump.store.read.graphs.operator_graph import ValueForm
 
 _MARKS: Final = re.compile(r'[()\[\]{}<>",]')
@@ -17,6 +18,11 @@ _TUPLE: Final = re.compile(
     r"<(?:Tuple|List)\[(?P<types>.*?)\](?:, (?:Tuple|List)Shape\((?P<shapes>.*)\).*)?>$"
 )
 _TYPE: Final = re.compile(r"(?:Tensor\[(?P<tensor>\w+)\]|(?P<other>\w+))(?:\*(?P<count>\d+))?$")
+_DEVICE: Final = re.compile(
+    r"<(?P<dtype>[A-Z]\w*?)x(?P<format>[A-Z]\w*)\[const vector\][\[{](?P<dims>[-0-9, ]*)[\]}]>"
+)
+"""``<Float16xFRACTAL_NZ[const vector][4, 1, 16, 16]>``"""
+_HELD: Final = re.compile(r".+[0-9]|Bool")
 _UNKNOWN_RANK: Final = (-2,)
 
 
@@ -104,6 +110,21 @@ def forms(text: str) -> tuple[ValueForm, ...]:
     shapes = [_shape(part[1:-1]) if part.startswith("(") else None for part in split(items["shapes"] or "")]
     shapes += [None] * (len(dtypes) - len(shapes))
     return tuple(ValueForm(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=False))
+
+
+def device_forms(text: str) -> tuple[ValueForm, ...]:
+    """Return element types and shapes that a device holds values in, by a line of its memory formats.
+
+    >>> device_forms("<Float16xFRACTAL_NZ[const vector][4, 1, 16, 16]>, <BoolxDefaultFormat[const vector]{}>")
+    (ValueForm(dtype='float16', shape=None), ValueForm(dtype='bool', shape=()))
+    """
+    return tuple(
+        ValueForm(
+            each["dtype"].lower() if _HELD.fullmatch(each["dtype"]) else "",
+            _shape(each["dims"]) if each["format"] == DEFAULT_FORMAT else None,
+        )
+        for each in _DEVICE.finditer(text)
+    )
 
 
 def _repeated(text: str) -> list[str]:

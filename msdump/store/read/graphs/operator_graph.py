@@ -64,6 +64,9 @@ class ValueForm:
     shape: tuple[int, ...] | None = None
 
 
+UNKNOWN_FORM: Final = ValueForm()
+
+
 @dataclass(frozen=True, slots=True)
 class GraphOperator:
     """An operator of a graph.
@@ -77,7 +80,9 @@ class GraphOperator:
             tell. One name for an operator that is not fused.
         label: Name of its first output in the program of the file.
         attributes: Its arguments as the file shows them.
-        held: Element types in which a device holds its inputs and outputs; none where the file does not tell.
+        device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
+            not tell. In a memory format other than the host's the shape is None.
+        device_outputs: The same of its outputs.
         source: The lines of the program that made it, outermost call first; of a gradient operator those
             of its forward operator.
         bodies: Numbers of the graphs that it runs, by attribute: of control flow, which has no files itself.
@@ -90,9 +95,15 @@ class GraphOperator:
     onnx_names: tuple[str, ...] = ()
     label: str = field(default="", repr=False)
     attributes: str = field(default="", repr=False)
-    held: frozenset[str] = field(default=frozenset(), repr=False)
+    device_inputs: tuple[ValueForm, ...] = field(default=(), repr=False)
+    device_outputs: tuple[ValueForm, ...] = field(default=(), repr=False)
     source: tuple[SourceLine, ...] = field(default=(), repr=False)
     bodies: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Element types in which a device holds its inputs and outputs; none where the file does not tell."""
+        return frozenset(form.dtype for form in (*self.device_inputs, *self.device_outputs) if form.dtype)
 
     @property
     def scope(self) -> str:

@@ -23,6 +23,12 @@ from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.read import texts, timeline
+from msdump.store.read.graphs.operator_graph import (
+    UNKNOWN_FORM,
+    GraphOperator,
+    OperatorGraph,
+    ValueForm,
+)
 from msdump.store.read.operator_files import side_of
 from msdump.store.read.reader import open_iteration
 from msdump.store.write.standins import parse_mapping
@@ -77,6 +83,7 @@ class NamedFile:
         dtype: Element type where the name tells it.
         pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
             that share a name count on.
+        held: Element type and shape in which the device held the tensor, where a graph tells them.
     """
 
     path: str
@@ -92,6 +99,7 @@ class NamedFile:
     format: str = ""
     dtype: str | None = None
     pass_number: int = 0
+    held: ValueForm = UNKNOWN_FORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,29 @@ def read(path: str, version: int = 2, execution: int | None = None) -> Folder:
         )
     kind = _kind(parsed[0][0], [file for _, file in parsed])
     return _of_execution(Folder(path, kind, {}, version), [file for _, file in parsed], execution)
+
+
+def with_forms(folder: Folder, graph: OperatorGraph | None) -> Folder:
+    """Return a directory whose files know in which type and shape the device held their tensors.
+
+    Args:
+        folder: The directory.
+        graph: The graph that ran; None: nothing tells.
+    """
+    if graph is None or folder.kind is not FolderKind.TENSORS:
+        return folder
+    operators = {
+        name: tuple(replace(file, held=_form(graph.find(name), file)) for file in files)
+        for name, files in folder.operators.items()
+    }
+    return replace(folder, operators=operators)
+
+
+def _form(operator: GraphOperator | None, file: NamedFile) -> ValueForm:
+    if operator is None:
+        return file.held
+    forms = operator.device_inputs if file.io is IO.INPUT else operator.device_outputs
+    return forms[file.slot] if file.slot < len(forms) else file.held
 
 
 def _of_execution(folder: Folder, files: list[NamedFile], execution: int | None) -> Folder:

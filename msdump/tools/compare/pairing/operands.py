@@ -150,14 +150,42 @@ def _from_npy(file: NamedFile) -> DumpedOperand:
     # Only the header is read here: a comparison lists all tensors before it loads one after the other.
     view = mapped.load(file.path)
     header = npy.read_header(view, file.path)
-
-    def load() -> np.ndarray:
-        return npy.decode(view, file.path)
-
     # The name knows the type on the device: bfloat16 lies in the file as float32.
     dtype = file.dtype.lower() if file.dtype else dtypes.from_numpy(header.dtype).name
+    shape = _held_shape(file, header.shape)
+
+    def load() -> np.ndarray:
+        if _is_cut(file, header.dtype):
+            raise FormatError(
+                f"{file.path}: the device held {file.held.dtype} by the graph, the file is named {dtype} and"
+                f" holds the first part of the bytes alone"
+            )
+        return npy.decode(view, file.path).reshape(shape)
+
     io = file.io or IO.OUTPUT
-    return DumpedOperand(io, file.slot, file.path, dtype, file.format, header.shape, _load=load)
+    return DumpedOperand(io, file.slot, file.path, dtype, file.format, shape, _load=load)
+
+
+def _is_cut(file: NamedFile, dtype: np.dtype) -> bool:
+    """Tell whether a file holds less bytes of each element than the device did.
+
+    vendor: MindSpore 2.10 names the file of a kernel that computes in a wider type than its graph declares by
+    the graph, and writes so many bytes as that type has.
+    """
+    if not file.held.dtype:
+        return False
+    held = dtypes.from_name(file.held.dtype).numpy
+    return held.kind == dtype.kind == "f" and held.itemsize > dtype.itemsize
+
+
+def _held_shape(file: NamedFile, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a file's elements.
+
+    vendor: MindSpore 2.10 gives the file of a view, and of what reads it, the shape of the view's input.
+    """
+    held = file.held.shape
+    is_told = held is not None and min(held, default=0) >= 0 and math.prod(held) == math.prod(shape)
+    return held if held is not None and is_told else shape
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray:

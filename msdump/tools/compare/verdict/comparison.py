@@ -72,6 +72,8 @@ class DumpComparison:
         else:
             mine, theirs = _with_graphs((dumped, mine), (golden, theirs))
             identities = graph_matching.identities((dumped, mine.graph), (golden, theirs.graph))
+        dumped = dump_folder.with_forms(dumped, mine.graph)
+        golden = dump_folder.with_forms(golden, theirs.graph)
         matched = matching.match(dumped, golden, identities)
         folder = ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)

@@ -1,0 +1,66 @@
+"""Files that a device names or shapes otherwise than it held them: the graph beside them tells."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+from tests.dump.test_comparison import FEEDS, LENET
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture
+def copied(door):
+    """Return a dump of LeNet and a copy of it."""
+    door.dump(LENET, FEEDS, naming="2.7")
+    return door.path, shutil.copytree(door.path, door.folder / "copy")
+
+
+def document(mine, golden, *options):
+    """Return the exit code of ``msdump compare``, and its document."""
+    arguments = ["compare", str(mine), str(golden), "-out", str(mine.parent / "out"), "--json", *options]
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, json.loads(done.stdout)
+
+
+def only(root, pattern):
+    """Return the one file whose path matches."""
+    (path,) = root.rglob(pattern)
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
+def test_shape_of_a_view(copied, options):
+    """The file of a view with the shape of the view's input agrees: its graph tells the shape."""
+    mine, golden = copied
+    path = only(mine, "Flatten.*.output.0.*.npy")
+    np.save(path, np.load(path).reshape(1, 8, 5, 5))
+
+    code, report = document(mine, golden, *options)
+
+    assert (0, "equal") == (code, report["verdict"])
+
+
+@pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
+def test_half_of_the_bytes(copied, options):
+    """A file of float16 where the device held float32 is unreadable, says so, and accuses nobody."""
+    mine, golden = copied
+    for path in [*mine.rglob("MatMul.*.output.0.*.npy"), *mine.rglob("BiasAdd.*.input.0.*.npy")]:
+        array = np.load(path)
+        half = np.frombuffer(array.tobytes()[: array.nbytes // 2], np.float16).reshape(array.shape)
+        np.save(re.sub("Float32", "Float16", str(path)), half)
+        path.unlink()
+
+    _, report = document(mine, golden, *options)
+
+    found = {each["operator"].rpartition("/")[2]: each for each in report["operators"]}
+    assert "unreadable" == found["MatMul-op0"]["verdict"]
+    assert "the device held float32 by the graph, the file is named float16" in found["MatMul-op0"]["note"]
+    assert {"equal", "unreadable", "agrees"} >= {each["verdict"] for each in report["operators"]}
