@@ -13,7 +13,7 @@ test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest
 faults: ; $(PYTHON) -m tests.faults.run --count $(or $(COUNT),200)
-bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async diff convert o2 compare reader training ranks advise watch; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
+bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async diff convert o2 compare rerun reader training ranks advise watch; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
 # Kills, signals, full disks, threads and mutated inputs: make soak SECONDS=1200
 soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
