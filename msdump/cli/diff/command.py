@@ -29,7 +29,7 @@ from msdump.tools.bisection.search import ExchangedPart
 from msdump.tools.diff import variants
 from msdump.tools.diff.comparison import LockstepComparison
 from msdump.tools.diff.models import pair_models, sharing_weights
-from msdump.tools.diff.pairing import pair_variants
+from msdump.tools.diff.pairing import pair_compiled, pair_variants
 from msdump.tools.diff.sides import make_side
 from msdump.tools.diff.variants import Variant
 from msdump.tools.judge.limits import Limits
@@ -159,7 +159,8 @@ def _comparison(
         )
     second = sharing_weights(mindspore.load_graph(other), graph)
     golden = make_side(second, sides[1], copies, trains=trains)
-    return LockstepComparison(mine, golden, pair_models(mine.graph, golden.graph), limits, trains=trains)
+    pairing = pair_compiled(pair_models(mine.model, golden.model), mine.graph, golden.graph)
+    return LockstepComparison(mine, golden, pairing, limits, trains=trains)
 
 
 @dataclass(frozen=True, slots=True)

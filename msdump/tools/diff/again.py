@@ -136,8 +136,14 @@ def _renamed(
 ) -> dict[str, np.ndarray]:
     """Return arrays by the golden operator's names of what an operator reads."""
     theirs = {pair.golden_values.get(name, name): name for name in reads(golden)}
-    own = ((pair.values.get(name, name), name) for name in node.inputs if name in arrays)
-    return {theirs[common]: arrays[name] for common, name in own if common in theirs}
+    own = {name: pair.values.get(name, name) for name in node.inputs if name in arrays}
+    given = {theirs[common]: arrays[name] for name, common in own.items() if common in theirs}
+    if len(node.inputs) == len(golden.inputs):
+        # it reads another value than golden's does, as behind an operator that was left out
+        for name, other in zip(node.inputs, golden.inputs, strict=True):
+            if other and name in arrays:
+                given.setdefault(other, arrays[name])
+    return given
 
 
 def _widened(array: np.ndarray) -> np.ndarray:

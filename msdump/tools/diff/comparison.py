@@ -95,7 +95,7 @@ class _Run:
         self._advance = advance
         self._iteration = comparison.runs
         self._places = Places(comparison.mine.graph, comparison.runs, len(comparison.report.findings))
-        self._observations = Observations(comparison.pairing, comparison.limits)
+        self._observations = Observations(comparison.pairing, comparison.limits, not comparison.runs)
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
         self._again = GoldenOperators(
@@ -139,9 +139,15 @@ class _Run:
         if mine.node.bodies:
             self._leave(mine)
             return
-        is_state = not mine.graph.variables.isdisjoint(mine.node.inputs)
-        reads = self._places.reads(mine)
-        evidence = OperatorEvidence(self._places.next(mine), tensors, reads=reads, is_state=is_state)
+        is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
+        pair = self._pairing.graphs.get(mine.graph.index)
+        evidence = OperatorEvidence(
+            self._places.next(mine),
+            tensors,
+            reads=self._places.reads(mine),
+            is_state=is_state,
+            retyped="" if pair is None else pair.retyped.get(mine.node.name, ""),
+        )
         if golden is not None:
             own = self._own(mine, golden, tensors)
             evidence = replace(evidence, own=own.own, propagated=own.propagated)

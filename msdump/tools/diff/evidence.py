@@ -34,11 +34,14 @@ class Observations:
     Attributes:
         pairing: What belongs together.
         limits: What counts as agreement.
+        is_first: Whether no run was before, so that variables hold what the models say.
     """
 
     pairing: Pairing
     limits: Limits
+    is_first: bool = True
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
+    _weights: dict[tuple[int, str], TensorEvidence] = field(default_factory=dict)
 
     def tensors(self, mine: Ran, golden: Ran | None) -> tuple[TensorEvidence, ...]:
         """Return the evidence of an operator's tensors, inputs first, and note what its outputs are like.
@@ -74,6 +77,9 @@ class Observations:
                 del self._measured[key]
 
     def _input(self, mine: Ran, slot: int, name: str, array: np.ndarray, beside: _Beside) -> TensorEvidence:
+        is_variable = name in mine.graph.variables
+        if name in beside.pair.weights and (self.is_first or not is_variable):
+            return self._weight(slot, name, beside.pair)
         evidence = self._known(mine.scope, name)
         if evidence is None and beside.has_input(name):
             evidence = beside.measured(IO.INPUT, slot, name, array)
@@ -83,7 +89,7 @@ class Observations:
             evidence = _unmeasured(array, name, is_one_model=self.pairing.is_one_model)
         else:
             self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
-        is_weight = name in mine.graph.weights and name not in mine.graph.variables
+        is_weight = name in mine.graph.weights and not is_variable
         golden_name = beside.pair.values.get(name, name)
         return replace(
             evidence,
@@ -91,6 +97,19 @@ class Observations:
             slot=slot,
             is_weight=is_weight and golden_name in beside.pair.golden_weights,
         )
+
+    def _weight(self, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
+        """Return the evidence of a weight of two models, by their bits."""
+        known = self._weights.get((id(pair), name))
+        if known is None:
+            mine, golden = pair.weights[name]
+            known = _compared(_described(IO.INPUT, slot, name, mine), mine, golden, self.limits)
+            types = (known.dtype, known.golden_dtype)
+            is_same = known.error is None or known.error.is_same
+            is_rounded = not is_same and errors.is_rounding(mine, golden, types)
+            known = replace(known, is_weight=True, is_rounded=is_rounded)
+            self._weights[id(pair), name] = known
+        return replace(known, slot=slot)
 
     def _known(self, scope: Scope, name: str) -> TensorEvidence | None:
         for depth in range(len(scope), -1, -1):

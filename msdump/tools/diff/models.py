@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from msdump import dtypes
 from msdump.errors import InputError
 from msdump.graph.graph import Graph, Node
 from msdump.tools.diff.pairing import GraphPairing, Pairing
+from msdump.tools.judge.limits import coarser
 from msdump.tools.matching import contents
 from msdump.tools.matching.matching import Matching, OperatorPair, match
 from msdump.tools.matching.model_graph import operator_graphs
@@ -22,7 +24,7 @@ _FLOAT: Final = "f"  # numpy's kind of floating point types
 
 
 def pair_models(mine: Graph, golden: Graph) -> Pairing:
-    """Return what belongs together in two compiled models.
+    """Return what belongs together in two models, as they are before they are compiled.
 
     Bodies of branches and loops pair as their control flow does, and so do outputs of the networks.
 
@@ -79,7 +81,43 @@ class _GraphPairing:
         """Return the pairs."""
         names = {name: name for name in self._values.values()}
         weights = frozenset(self._golden.weights)
-        return GraphPairing(self._partners, self._values, names, weights, self._kernels)
+        return GraphPairing(
+            self._partners, self._values, names, weights, self._kernels, self._weights(), self._retyped()
+        )
+
+    def _weights(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        own, other = self._mine.weights, self._golden.weights
+        return {
+            name: (own[name], other[counterpart])
+            for name, counterpart in self._values.items()
+            if name in own and counterpart in other
+        }
+
+    def _retyped(self) -> dict[str, str]:
+        """Return which operators write another type of floats than golden's, unless most of them do."""
+        texts: dict[str, str] = {}
+        for pair in self._matching.pairs:
+            nodes = [self._nodes[name] for name in pair.mine]
+            for node, golden in product(nodes, (self._golden_nodes[name] for name in pair.golden)):
+                types = self._written_type(node, self._mine), self._written_type(golden, self._golden)
+                if node.op_type == golden.op_type and types[0] != types[1] and all(map(coarser, types)):
+                    texts[node.name] = f"writes {types[0]}, in golden {types[1]}"
+        if len(texts) * 2 > len(self._matching.pairs):  # it was converted as a whole
+            return {}
+        return {
+            name: text
+            for name, text in texts.items()
+            if not any(self._makers[value].name in texts for value in self._inputs_of(name))
+        }
+
+    def _inputs_of(self, name: str) -> Iterator[str]:
+        node = next(node for node in self._mine.nodes if node.name == name)
+        return (value for value in node.inputs if value in self._makers)
+
+    @staticmethod
+    def _written_type(node: Node, graph: Graph) -> str:
+        dtype = graph.type_of(node.outputs[0]).dtype if node.outputs else None
+        return "" if dtype is None else dtype.name
 
     def _add(self, pair: OperatorPair) -> None:
         for (own, slot), (other, other_slot) in pair.outputs:

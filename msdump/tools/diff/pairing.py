@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from msdump.graph.compile.forms import model_names
 from msdump.graph.graph import Graph, Node
@@ -19,6 +21,10 @@ class GraphPairing:
         golden_values: The common name of each value of the other side.
         golden_weights: Common names of the other side's weights.
         kernels: Full name of the golden kernel that hides the results of an operator without counterpart.
+        weights: Of two models the weights that belong together, by the leading side's names: its array, and
+            that of the other side, as the models have them.
+        retyped: Of two models, in words, that an operator writes another type of floating point numbers than
+            its counterpart does, by name; of several in a row the first.
     """
 
     partners: Mapping[str, str]
@@ -26,6 +32,8 @@ class GraphPairing:
     golden_values: Mapping[str, str]
     golden_weights: frozenset[str]
     kernels: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    retyped: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +69,79 @@ def pair_variants(mine: Graph, golden: Graph) -> Pairing:
         mine: The leading side's graph.
         golden: The other one.
     """
-    graphs: dict[int, GraphPairing] = {}
-    bodies: dict[int, int] = {}
-    _pair_graphs(mine, golden, graphs, bodies)
-    return Pairing(graphs, bodies)
+    return _CompiledPairing(None).result(mine, golden)
 
 
-def _pair_graphs(mine: Graph, golden: Graph, graphs: dict[int, GraphPairing], bodies: dict[int, int]) -> None:
-    """Pair two graphs, and the bodies of the control flow nodes that belong together in them."""
-    names, golden_names = model_names(mine), model_names(golden)
-    own = [node for node in golden.nodes if not node.is_added]
-    makers = {golden_names[name]: node for node in own for name in node.outputs if name}
-    hidden = {name: node for node in own for part in node.parts for name in part.outputs}
-    partners, kernels = {}, {}
-    for node in mine.nodes:
-        written = [names[name] for name in node.outputs if name and not node.is_added]
-        partner = next((makers[name] for name in written if name in makers), None)
-        kernel = next((hidden[name] for name in written if name in hidden), None)
-        if partner is not None and partner.bodies.keys() == node.bodies.keys():
-            partners[node.name] = partner.name
-            for name, body in node.bodies.items():
-                bodies[body.index] = partner.bodies[name].index
-                _pair_graphs(body, partner.bodies[name], graphs, bodies)
-        elif kernel is not None:
-            kernels[node.name] = kernel.operator.full_name
-    weights = frozenset(golden_names[name] for name in golden.weights)
-    graphs[mine.index] = GraphPairing(partners, names, golden_names, weights, kernels)
+def pair_compiled(models: Pairing, mine: Graph, golden: Graph) -> Pairing:
+    """Return what belongs together in the compiled forms of two models.
+
+    Args:
+        models: What belongs together in the models as they are.
+        mine: The leading side's graph.
+        golden: The other one.
+    """
+    return _CompiledPairing(models).result(mine, golden)
+
+
+class _CompiledPairing:
+    """Pairs compiled graphs by the values of their models that they still write."""
+
+    def __init__(self, models: Pairing | None) -> None:
+        self._models = models
+        self._graphs: dict[int, GraphPairing] = {}
+        self._bodies: dict[int, int] = {}
+
+    def result(self, mine: Graph, golden: Graph) -> Pairing:
+        """Return the pairs of two graphs, and of the bodies in them."""
+        self._pair(mine, golden)
+        if self._models is None:
+            return Pairing(self._graphs, self._bodies)
+        return replace(self._models, graphs=self._graphs, bodies=self._bodies)
+
+    def _pair(self, mine: Graph, golden: Graph) -> None:
+        names, golden_names = model_names(mine), model_names(golden)
+        model = None if self._models is None else self._models.graphs.get(mine.index)
+        common = names
+        if model is not None:
+            common = {form: model.values.get(name, name) for form, name in names.items()}
+        own = [node for node in golden.nodes if not node.is_added]
+        by_name = {node.name: node for node in own}
+        makers = {golden_names[name]: node for node in own for name in node.outputs if name}
+        hidden = {name: node for node in own for part in node.parts for name in part.outputs}
+        partners, kernels = {}, {}
+        for node in mine.nodes:
+            written = [
+                common[name]
+                for name in node.outputs
+                if name and not node.is_added and (model is None or names[name] in model.values)
+            ]
+            partner = next((makers[name] for name in written if name in makers), None)
+            kernel = next((hidden[name].operator.full_name for name in written if name in hidden), None)
+            if model is not None:
+                if partner is None and node.bodies:
+                    partner = by_name.get(model.partners.get(node.name, ""))
+                kernel = kernel or model.kernels.get(node.name)
+            if partner is not None and (model is not None or partner.bodies.keys() == node.bodies.keys()):
+                partners[node.name] = partner.name
+                for name in node.bodies.keys() & partner.bodies.keys():
+                    self._bodies[node.bodies[name].index] = partner.bodies[name].index
+                    self._pair(node.bodies[name], partner.bodies[name])
+            elif kernel is not None:
+                kernels[node.name] = kernel
+        weights = frozenset(golden_names[name] for name in golden.weights)
+        pair = GraphPairing(partners, common, golden_names, weights, kernels)
+        self._graphs[mine.index] = pair if model is None else _with_models(pair, mine, names, model)
+
+
+def _with_models(
+    pair: GraphPairing, mine: Graph, names: Mapping[str, str], model: GraphPairing
+) -> GraphPairing:
+    """Return the pairs of compiled graphs with what is known of the graphs of their models."""
+    weights = {form: model.weights[name] for form, name in names.items() if name in model.weights}
+    texts = (
+        (node.name, model.retyped[part.name])
+        for node in mine.nodes
+        for part in node.members
+        if part.name in model.retyped
+    )
+    return replace(pair, weights=weights, retyped=dict(texts))
