@@ -24,7 +24,7 @@ def test_faults_are_named(tmp_path, seed):
     """By the files the first fault is named, with the model every one, and nobody else is accused."""
     trial = trials.draw(seed)
 
-    told = dict(run.answers(trial, tmp_path, ("files", "model")))
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
 
     assert {"files": [], "model": []} == told, str(trial)
 
@@ -34,7 +34,7 @@ def test_sound_networks_are_not_accused(tmp_path, network):
     """A sound network beside itself on the CPU and in another arithmetic accuses nobody."""
     pairs = [trial for trial in run.sound_pairs() if trial.net.name == network]
     for number, trial in enumerate(pairs[1::5]):
-        told = dict(run.answers(trial, tmp_path / str(number), ("files", "model")))
+        told = dict(run.answers(trial, tmp_path / str(number), checks=("files", "model")))
         assert {"files": [], "model": []} == told, str(trial)
 
 
@@ -42,6 +42,6 @@ def test_sound_networks_are_not_accused(tmp_path, network):
 @pytest.mark.timeout(600)
 def test_a_hundred_trials(capsys):
     """Of a hundred trials every answer is right."""
-    wrong = run.run((trials.draw(seed) for seed in range(100)), ("files", "model"), None)
+    wrong = run.run(run.jobs(("files", "model"), range(100)), None)
 
     assert 0 == wrong, capsys.readouterr().out
