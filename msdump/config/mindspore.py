@@ -200,8 +200,9 @@ def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ..
     path = settings.path("watch")
     watch_rules = watch.parse(settings.items("watch"), path, report)
     for index, rule in enumerate(watch_rules):
-        if rule.compares_ranks:
-            message = "compares ranks, which only a finished dump shows: msdump watch checks it there"
+        if rule.needs_dump:
+            what = "compares ranks" if rule.compares_ranks else "reads the device's records"
+            message = f"{what}, which only a finished dump shows: msdump watch checks it there"
             report.error((*path, index), message)
     return watch_rules
 

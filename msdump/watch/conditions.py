@@ -182,6 +182,11 @@ _TRAIL: Final = {
 _RELU: Final = frozenset({"ReLU", "Relu", "ReLU6", "ReLUV2"})
 
 _CONDITIONS: Final = (
+    Condition(
+        "operator_overflow",
+        "The device recorded that the operator overflowed when it wrote the tensor (`op_debug_mode`).",
+        fixed=(quantities.OVERFLOWS, Comparison.ABOVE, 0.0),
+    ),
     Condition("tensor_overflow", "An element is NaN or infinite.", fixed=_OVERFLOW),
     Condition("weight_overflow", "As tensor_overflow.", fixed=_OVERFLOW, role=Role.WEIGHT),
     Condition("gradient_exploding", "As tensor_overflow.", fixed=_OVERFLOW, role=Role.GRADIENT),

@@ -30,11 +30,14 @@ class Seen:
         dtype: MindSpore's lower-case name of its element type.
         known: Its statistics.
         elements: Returns its elements in their own type, None where only statistics are there.
+        overflows: Returns how often the device recorded that its operator overflowed when it wrote the
+            tensor, None where it left no records; None where there can be none.
     """
 
     dtype: str
     known: Known
     elements: Callable[[], np.ndarray] | None = None
+    overflows: Callable[[], int | None] | None = None
 
 
 class Past(enum.Enum):
@@ -58,6 +61,7 @@ class Quantity:
         exact: Finds it from the elements of both; None: statistics are all that it takes.
         past: What it needs of the steps before.
         columns: Names of ``statistic_category`` that decide it without elements, none: only elements do.
+        source: What it is found by, for messages.
         below: Bounds it for tensors with an element that is not zero and none larger than a magnitude; None:
             a magnitude tells nothing of it.
     """
@@ -68,6 +72,7 @@ class Quantity:
     exact: Callable[[np.ndarray, np.ndarray | None, Settings], float] | None = None
     past: Past = Past.NOTHING
     columns: tuple[str, ...] = ()
+    source: str = "the elements"
     below: Callable[[float, Settings], Bounds] | None = None
 
     @property
@@ -84,6 +89,10 @@ _SQUARES: Final = StatisticNeed(squares=True)
 
 def _known(value: float | None) -> Bounds:
     return UNKNOWN if value is None else exactly(float(value))
+
+
+def _overflows(seen: Seen, _before: Seen | None, _settings: Settings) -> Bounds:
+    return _known(None if seen.overflows is None else seen.overflows())
 
 
 def _spread(seen: Seen, _before: Seen | None, _settings: Settings) -> Bounds:
@@ -273,4 +282,10 @@ NORM_GROWTH: Final = Quantity(
 )
 RANKS_APART: Final = Quantity(
     "the number of ranks that hold something else", NOTHING, lambda *_: UNKNOWN, past=Past.NOTHING
+)
+OVERFLOWS: Final = Quantity(
+    "the number of overflows that the device recorded of the operator",
+    NOTHING,
+    _overflows,
+    source="the device's overflow records, which op_debug_mode writes",
 )

@@ -12,7 +12,7 @@ from msdump.record import IO, lies_in
 from msdump.selector import KernelPattern, PatternKind
 from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.watch.conditions import Comparison, Role
-from msdump.watch.quantities import RANKS_APART, Quantity, Settings
+from msdump.watch.quantities import OVERFLOWS, RANKS_APART, Quantity, Settings
 from msdump.watch.subjects import WatchedTensor
 
 
@@ -100,6 +100,11 @@ class WatchRule:
     def compares_ranks(self) -> bool:
         """Whether it compares what ranks hold."""
         return any(limit.quantity is RANKS_APART for limit in self.limits)
+
+    @property
+    def needs_dump(self) -> bool:
+        """Whether a finished dump alone shows what it checks."""
+        return any(limit.quantity in {RANKS_APART, OVERFLOWS} for limit in self.limits)
 
     @property
     def keeps_elements(self) -> bool:

@@ -239,4 +239,5 @@ def _what_it_needs(limit: Limit, seen: Seen | None) -> str:
     columns = " and ".join(limit.quantity.columns)
     if limit.quantity.past is Past.TENSOR and seen is not None and seen.elements is not None:
         return f"{limit.quantity.text} needs the elements of the step before, which were not kept"
-    return f"{limit.quantity.text} needs the elements{f', or the statistics {columns}' if columns else ''}"
+    statistics_too = f", or the statistics {columns}" if columns else ""
+    return f"{limit.quantity.text} needs {limit.quantity.source}{statistics_too}"

@@ -70,7 +70,7 @@ def dumped(tmp_path):
         arguments += ["--inputs", f"{tmp_path}/x.npz", "--device-target", target, *options]
         done = CliRunner().invoke(main, arguments + (["--jit-level", level] if level else []))
         assert done.exit_code == 0, done.output
-        return f"{tmp_path}/dump"
+        return settings["path"]
 
     return dump
 
@@ -291,3 +291,21 @@ def test_captured_graphs_are_watched(watched, tmp_path):
 
     (hit,) = document["hits"]
     assert (1, 2, 1, "aten.relu.default") == (code, hit["iteration"], hit["rank"], hit["op_type"])
+
+
+@pytest.mark.parametrize("mode", ["O2 bin", "O2 npy"])
+def test_operators_that_the_device_says_overflowed(mode, dumped, watched, tmp_path, monkeypatch):
+    """Overflow records name the operators that overflowed; without records nobody can tell."""
+    rule = {"condition": "operator_overflow"}
+    code, document = watched(dumped(mode), rule, json_too=True)
+    assert (2, []) == (code, document["hits"])
+    reasons = [each["reason"] for each in document["undecided"]]
+    assert ["the device's overflow records, which op_debug_mode writes"] == [
+        each.partition(" needs ")[2] for each in reasons
+    ]
+
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
+    code, document = watched(dumped(mode, op_debug_mode=3, path=f"{tmp_path}/overflows"), rule, json_too=True)
+
+    # the operator behind it passes the infinity on, of which the device has a record as well
+    assert (1, ["Reciprocal", "TransData"]) == (code, [hit["op_type"] for hit in document["hits"]])

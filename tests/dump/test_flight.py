@@ -334,6 +334,7 @@ def test_rules_look_into_loops(door, caplog):
         ({"watch": [3]}, "$.msdump.watch[0]"),
         ({"watch": {}}, "a list of watch rules"),
         ({"watch": [{"condition": "ranks_disagree"}]}, "msdump watch checks it"),
+        ({"watch": [{"condition": "operator_overflow"}]}, "reads the device's records"),
         ({"on_hit": "sotp"}, "did you mean 'stop'?"),
         ({"history": -1}, "a whole number from 0"),
         ({"history_bytes": 0}, "a whole number of bytes from 1"),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.errors import DumpReadError
+from msdump.errors import DumpReadError, ToolError
 from msdump.plan import OperatorStatistic
 from msdump.record import IO
 from msdump.statistics.passes import is_measurable, measure
@@ -31,6 +33,7 @@ from msdump.store.read.ranks import RankGraph
 from msdump.store.read.reader import Dump
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.overflow.records import OverflowFile, faults
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
 from msdump.watch.subjects import GRADIENTS, PARAMETER, WatchedTensor, state_of, subject
@@ -107,6 +110,25 @@ class DumpedFolder:
     graph: OperatorGraph | None
     weights: frozenset[str] | None = None
     is_compiled: bool = False
+
+    @cached_property
+    def overflows(self) -> Counter[tuple[object, object]]:
+        """Number of overflow records by task and stream.
+
+        Raises:
+            DumpReadError: A record cannot be read.
+        """
+        tasks: Counter[tuple[object, object]] = Counter()
+        for overflow in self.iteration.overflows:
+            file = OverflowFile(overflow.name.timestamp, overflow.path)
+            with contextlib.suppress(ToolError):  # a record of no unit tells of no overflow
+                tasks.update(unit.task for unit in faults(file, overflow.told))
+        return tasks
+
+    @cached_property
+    def shown_side(self) -> IO:
+        """The side on which operators stand for themselves: outputs, where some were dumped."""
+        return IO.OUTPUT if any(each.io is IO.OUTPUT for each in self.iteration.tensors) else IO.INPUT
 
     @cached_property
     def has_parameters(self) -> bool:
@@ -197,8 +219,15 @@ def _of_record(folder: DumpedFolder, record: Record) -> WatchedFile:
         folder.place,
         record.path,
         "" if node is None else node.source_line,
-        functools.partial(seen, record),
+        lambda need: replace(seen(record, need), overflows=lambda: _overflows(folder, record)),
     )
+
+
+def _overflows(folder: DumpedFolder, record: Record) -> int | None:
+    if not folder.iteration.overflows:
+        return None
+    is_shown = record.io is folder.shown_side
+    return folder.overflows[record.name.task_id, record.name.stream_id] if is_shown else 0
 
 
 def _of_row(folder: DumpedFolder, operator: OperatorName, row: Row) -> WatchedFile:
