@@ -314,3 +314,21 @@ class TestDump:
 
         model.train(3, batches(), dataset_sink_mode=True, sink_size=1)
         assert [0, 1, 2] == sorted(place[0] for place in o2.places(door.path))
+
+
+@pytest.mark.parametrize("context", [{}, {"device_target": "Ascend", "jit_level": "O0"}], ids=["CPU", "O0"])
+@pytest.mark.parametrize("sinks", [False, True])
+def test_rules_and_history_watch_a_training(context, sinks, door):
+    """A batch that is no number ends the training at its step; those before it are on disk, and no others."""
+    data = batches(6)
+    data[4][0][0, 0] = np.nan
+    rule = {"condition": "tensor_overflow", "role": "loss"}
+    door.configure(watch=[rule], on_hit="stop", history=2)
+    network = trainer(**context)
+
+    with pytest.raises(msdump.errors.WatchHitError, match="in iteration 10"):
+        msdump.Model(network).train(1, [*batches(6), *data], dataset_sink_mode=sinks)
+
+    steps = {int(path.name) for path in (door.rank / "Net" / "0").iterdir() if path.name.isdigit()}
+    assert {8, 9, 10} == steps
+    assert np.isfinite(network.state()["weight"]).all()
