@@ -6,7 +6,7 @@ side computed in, which is the one that explains most of the network; what still
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -256,20 +256,26 @@ class Reexecution:
         """
         best, most = self.golden, 0.0
         for arithmetic in candidates():
-            concerned = [
-                position
-                for position in self._concerned(reruns, arithmetic)
-                if not wiring.wrong_weights(self.values, position, arithmetic)
-            ]
-            wrong = sorted({*concerned} & {*suspects})
-            right = sorted({*concerned} - {*suspects})
-            of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
+            concerned = self._concerned(reruns, arithmetic)
+            wrong = self._of_model({*concerned} & {*suspects}, arithmetic)
             explained = self._share(wrong, reruns, arithmetic) * len(wrong)
-            if explained > max(most, of_golden):
+            if explained <= most:  # mostly so: the others need not run again
+                continue
+            right = self._of_model({*concerned} - {*suspects}, arithmetic)
+            of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
+            if explained > of_golden:
                 best, most = arithmetic, explained
-                if explained == len(concerned):  # no other one explains more
+                if explained == len(wrong) + len(right):  # no other one explains more
                     break
         return best
+
+    def _of_model(self, positions: Collection[int], arithmetic: Arithmetic) -> list[int]:
+        """Return those of some operators that read the weights of the model, in their order."""
+        return [
+            position
+            for position in sorted(positions)
+            if not wiring.wrong_weights(self.values, position, arithmetic)
+        ]
 
     def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
         """Return the share of operators that an arithmetic explains, by a sample of them."""

@@ -169,8 +169,9 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
             continue
         weight = np.asarray(graph.weights[name])
         dtype = elements.narrower(elements.type_named(tensor.dtype, array), elements.type_named("", weight))
+        if elements.is_same(array, weight, dtype):
+            continue
         read_type = arithmetic.read_type(site.node, slot)
-        is_rounded = read_type in HALVES and elements.is_rounded(array, weight, read_type)
-        if not (is_rounded or elements.is_same(array, weight, dtype)):
+        if not (read_type in HALVES and elements.is_rounded(array, weight, read_type)):
             wrong[slot] = name
     return wrong
