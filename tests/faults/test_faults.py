@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.faults import dumps, kernels, lockstep, trials
+from tests.faults import dumps, kernels, lockstep, run, trials
 from tests.faults.networks import NETWORKS, network
 from tests.faults.trials import Accused, Sides
 
@@ -72,3 +72,9 @@ def test_lockstep_names_a_changed_weight(tmp_path):
     assert [] == lockstep.violations(trial, tmp_path)
     sound = replace(trial, faults=())
     assert [] == lockstep.violations(sound, tmp_path)
+
+
+@pytest.mark.parametrize("seed", [58, 98])
+def test_faults_that_put_kernels_together_otherwise(tmp_path, seed):
+    """Every fault is named, and nobody else, where it moves names and what the device inserts."""
+    assert [("model", [])] == [*run.answers(trials.draw(seed), tmp_path, checks=("model",))]

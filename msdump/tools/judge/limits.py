@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump import dtypes as element_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,30 @@ class Limits:
         """Return how many units of the last place the elements of two tensors may differ."""
         own = coarser("", *dtypes)
         return self.types[own].ulps if own else 0.0
+
+    def floor(self, dtypes: Iterable[str]) -> float:
+        """Return the largest difference of two elements that rounding explains however small they are.
+
+        Below its normal numbers a type rounds to steps of one size: as many of their halves as it may have
+        units of the last place.
+
+        >>> Limits().floor(("float32", "float16")) == 2.0**-24
+        True
+
+        Args:
+            dtypes: Types that the elements have, or were computed in.
+        """
+        own = coarser("", *dtypes)
+        return self.types[own].ulps / 2 * smallest(own) if own else 0.0
+
+
+@cache
+def smallest(dtype: str) -> float:
+    """Return the smallest subnormal number of a type that is rounded, of complex numbers of their parts."""
+    numbers = element_types.from_name(dtype).numpy
+    if numbers.kind == "c":
+        numbers = np.dtype(f"f{numbers.itemsize // 2}")
+    return float(ml_dtypes.finfo(numbers).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
 def coarser(*dtypes: str) -> str:

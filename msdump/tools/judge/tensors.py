@@ -45,9 +45,9 @@ class TensorJudge:
         # Where both sides compute in the same type they round alike.
         computed = arithmetic if arithmetic[0] != arithmetic[1] else ()
         self._coarsest = coarser(self._coarsest, *types, *computed)
-        return tuple(map(self._result, tensors))
+        return tuple(self._result(each, computed) for each in tensors)
 
-    def _result(self, evidence: TensorEvidence) -> TensorResult:
+    def _result(self, evidence: TensorEvidence, computed: tuple[str, ...]) -> TensorResult:
         error = evidence.error
         if error is None or evidence.fault is not None:
             return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
@@ -56,9 +56,12 @@ class TensorJudge:
         remarks = "; ".join(filter(None, (*_remarks(error), *_unlike(types), evidence.note)))
         if evidence.is_rounded:
             return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
-        return TensorResult(evidence, self._verdict(error, types, limit), remarks, limit)
+        verdict = self._verdict(error, types, limit, self._limits.floor((*types, *computed)))
+        return TensorResult(evidence, verdict, remarks, limit)
 
-    def _verdict(self, error: TensorError, types: tuple[str, str], limit: float | None) -> TensorVerdict:
+    def _verdict(
+        self, error: TensorError, types: tuple[str, str], limit: float | None, floor: float
+    ) -> TensorVerdict:
         if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
             return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
         if _are_of_other_kinds(*types):
@@ -70,7 +73,7 @@ class TensorJudge:
             and error.cosine >= self._limits.cosine
             and error.scaled <= limit * self._limits.peak
         )
-        is_rounding = 0 < error.ulps <= self._limits.units(types)
+        is_rounding = 0 < error.ulps <= self._limits.units(types) or 0 < error.largest <= floor
         return TensorVerdict.AGREES if is_near or is_rounding else TensorVerdict.DIFFERS
 
 

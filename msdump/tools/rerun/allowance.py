@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +14,7 @@ from msdump.execute.operators.float64.noise import SINGLE, Noise
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
-from msdump.tools.rerun.arithmetic import UNITS, Arithmetic
+from msdump.tools.rerun.arithmetic import FLOORS, UNITS, Arithmetic
 from msdump.tools.rerun.compiled_model import ModelOperator
 from msdump.tools.rerun.elements import in_type, narrower
 from msdump.tools.rerun.runners import Runners
@@ -62,11 +63,13 @@ class Allowance:
         Raises:
             MsdumpError: It cannot run in float64.
         """
-        unit = _unit(site, arithmetic)
+        types = list(_types(site, arithmetic))
+        unit = max(UNITS[name] for name in types)
+        floor = max(FLOORS[name] for name in types)
         self._unit = unit
         self._exact = runners.exact(site, given, arithmetic)
         trials = [
-            runners.exact(site, given, arithmetic, Noise(unit, min(unit, SINGLE), seed))
+            runners.exact(site, given, arithmetic, Noise(unit, min(unit, SINGLE), floor, seed))
             for seed in range(_TRIALS)
         ]
         self._noise = [_spread(exact, each) for exact, *each in zip(self._exact, *trials, strict=True)]
@@ -90,7 +93,7 @@ class Allowance:
             return Residue(error, 0.0, is_explained)
         exact = _as_held(exact, dtype)
         error = errors.measure(dumped, exact)
-        noise = noise + _gap(dtype, self._unit) * np.abs(exact)
+        noise = noise + _gap(dtype, self._unit) * np.abs(exact) + FLOORS.get(dtype.name, 0.0)
         return self._weighed(error, doubled(dumped), exact, noise)
 
     @staticmethod
@@ -123,20 +126,19 @@ def _gap(dtype: DType, unit: float) -> float:
     return own if own > unit else 0.0
 
 
-def _unit(site: ModelOperator, arithmetic: Arithmetic) -> float:
-    """Return the relative error of one rounding of an operator's results."""
+def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
+    """Yield the names of the types to which an operator rounds its results, float32 at least."""
     node, graph = site.node, site.graph
     declared = [graph.type_of(name).dtype for name in node.outputs if name]
     floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
     coarsest = floats[0] if floats else FLOAT32
     for dtype in floats[1:]:
         coarsest = narrower(coarsest, dtype)
-    unit = UNITS[coarsest.name]
+    yield coarsest.name
     roundings = arithmetic.roundings(node) or ()
-    written = [UNITS[each.writes.name] for each in roundings]
+    yield from (each.writes.name for each in roundings)
     # between the parts of a kernel what is read is rounded, too, and may fall to the other side
-    inner = [UNITS[each.reads.name] for each in roundings[1:]]
-    return max([unit, *written, *inner])
+    yield from (each.reads.name for each in roundings[1:])
 
 
 def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.ndarray | None:
@@ -152,5 +154,6 @@ def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.nda
 def faithful(error: TensorError, dtype: DType) -> Residue:
     """Return what rounding explains of an error where the operator cannot run in float64."""
     allowed = _FAITHFUL * UNITS.get(dtype.name, 0.0)
-    is_explained = error.distance <= allowed and error.ulps <= _FAITHFUL
+    is_relative = error.distance <= allowed and error.ulps <= _FAITHFUL
+    is_explained = is_relative or error.largest <= _FAITHFUL * FLOORS.get(dtype.name, 0.0)
     return Residue(error, allowed, is_explained, "cannot run in float64")

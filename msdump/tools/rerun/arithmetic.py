@@ -16,6 +16,9 @@ from msdump.plan import Context, DeviceTarget, OverflowMode, PrecisionMode
 UNITS: Final = {"float64": 2.0**-53, "float32": SINGLE, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Relative error of one rounding to a type: half the distance of its numbers around 1."""
 
+FLOORS: Final = {"float64": 0.0, "float32": 2.0**-150, "bfloat16": 2.0**-134, "float16": 2.0**-25}
+"""Absolute error of one rounding to a type, however small the number: half its smallest subnormal number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:

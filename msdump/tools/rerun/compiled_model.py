@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.tools.matching import contents, model_graph
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
+_KIND: Final = re.compile(r"([A-Za-z0-9]+?)-op[0-9]+")
 _COMPILED_MODES: Final = (
     PrecisionMode.ALLOW_FP32_TO_FP16,
     PrecisionMode.FORCE_FP16,
@@ -82,6 +84,19 @@ class CompiledModel:
         for graph in self.graph.walk():
             yield from (ModelOperator(node, graph) for node in graph.operators)
 
+    def inserted(self, graph: Graph, value: str) -> Sequence[ModelOperator]:
+        """Return the operators that the device inserted to bring a value into other forms."""
+        return self._inserted.get((self.owner(graph, value).index, value), ())
+
+    @cached_property
+    def _inserted(self) -> Mapping[tuple[int, str], list[ModelOperator]]:
+        inserted: dict[tuple[int, str], list[ModelOperator]] = {}
+        for site in self._all():
+            if site.node.is_added:
+                value = site.node.inputs[0]
+                inserted.setdefault((self.owner(site.graph, value).index, value), []).append(site)
+        return inserted
+
     def around(self, graph: Graph) -> Graph | None:
         """Return the graph around a body, None for the main graph."""
         return self._around.get(graph.index)
@@ -113,6 +128,15 @@ def file_names(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys((names.sanitize(full_name), names.sanitize(last))))
 
 
+def kinds(name: str) -> tuple[str, ...]:
+    """Return the types of operators in the name of one, of a fused one those of its parts.
+
+    >>> kinds("Default_fc1-Dense_MatMul-op0BiasAdd-op0ReLU-op2")
+    ('MatMul', 'BiasAdd', 'ReLU')
+    """
+    return tuple(_KIND.findall(name))
+
+
 def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel:
     """Return the model as the device compiled it of which a dump has the names.
 
@@ -135,7 +159,7 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
 def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
     """Return the share of the dump's operators that a graph has; Casts are told apart by what they write."""
     known = {
-        name: _written_type(inner, node) if node.is_added else ""
+        name: written_type(inner, node) if node.is_added else ""
         for inner in graph.walk()
         for node in inner.operators
         for name in file_names(node)
@@ -147,7 +171,8 @@ def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
     return fit / max(len(dumped), 1)
 
 
-def _written_type(graph: Graph, node: Node) -> str:
+def written_type(graph: Graph, node: Node) -> str:
+    """Return the name of the element type of an operator's first output, "" where it is not known."""
     dtype = graph.type_of(node.outputs[0]).dtype
     return "" if dtype is None else dtype.name
 

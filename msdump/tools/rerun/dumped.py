@@ -53,6 +53,9 @@ class RerunOperator:
         tensors: Its tensors.
         golden: Their counterparts, as far as there are some.
         partner: Name of the golden operator of its type that matching found to be the same one; "" for none.
+        sources: Names of what wrote its inputs, and the numbers of their outputs, by input; as the dump's
+            graph or the elements of its files tell.
+        is_inserted: Whether the device inserted it, and numbered it with others of its kind.
     """
 
     name: str
@@ -61,3 +64,5 @@ class RerunOperator:
     tensors: Mapping[Place, RerunTensor]
     golden: Mapping[Place, RerunTensor] = field(default_factory=dict)
     partner: str = ""
+    sources: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    is_inserted: bool = False

@@ -23,7 +23,7 @@ from msdump.tools.judge.evidence import OwnError
 from msdump.tools.rerun import allowance, elements, wiring
 from msdump.tools.rerun.allowance import Allowance, Residue
 from msdump.tools.rerun.arithmetic import Arithmetic, candidates
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds
 from msdump.tools.rerun.dumped import RerunOperator
 from msdump.tools.rerun.runners import Runners
 from msdump.tools.rerun.sites import Sites
@@ -143,7 +143,8 @@ class Reexecution:
         if self.mine == self.golden:
             self.mine = self._rounding(reruns)
         for position in suspects:
-            reruns[position] = self._judged(position, reruns[position])
+            judged = self._judged(position, reruns[position])
+            reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
         for position, rerun in enumerate(reruns):
             if rerun.is_miswired:
                 reruns[position] = self._rewired(position, rerun, self.mine)
@@ -210,6 +211,13 @@ class Reexecution:
             )
         note = "" if again else f"it is no {site.node.operator.op_type} of the model"
         return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
+
+    def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
+        """Return what is known of a kernel that is put together of other parts than the model's."""
+        operator, site = self.values.operators[position], self.values.sites[position]
+        if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
+            return rerun
+        return replace(rerun, replaces=file_names(site.node)[0])
 
     def _outputs(self, position: int, site: ModelOperator) -> Iterator[_Output]:
         """Yield what the operator wrote; of what it writes in place, the input that shows it."""

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from msdump.device.tasks import INSERTED_PREFIX
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names
+from msdump.graph.graph import Graph
+from msdump.record import IO
+from msdump.store import names
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, written_type
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 
 
@@ -42,7 +44,62 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
         replaced[strangers[0]] = ", ".join(file_names(each.node)[0] for each in unused)
         if len(strangers) == len(unused) == 1:
             found[strangers[0]] = unused[0]
+    _site_inserted(model, operators, found)
     return Sites(tuple(found), replaced)
+
+
+def _site_inserted(
+    model: CompiledModel, operators: Sequence[RerunOperator], found: list[ModelOperator | None]
+) -> None:
+    """Find the inserted operators by what wrote their inputs: a number says only how many were before.
+
+    Where nothing tells what wrote an input the number counts, unless other operators have moved it.
+    """
+    has_moved = _has_moved(model, operators, found)
+    written: dict[tuple[str, int], tuple[Graph, str]] = {
+        (names.sanitize(value.name), 0): (model.graph, value.name) for value in model.graph.inputs
+    }
+    for position, operator in enumerate(operators):
+        if operator.is_inserted:
+            forms = _forms_of(model, operator, written)
+            named = found[position]
+            if forms and named not in forms:
+                found[position] = forms[0]
+            elif not forms and has_moved:
+                found[position] = None
+        site = found[position]
+        if site is not None:
+            for slot, value in enumerate(site.node.declared_outputs):
+                written[operator.name, slot] = site.graph, value
+
+
+def _has_moved(
+    model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
+) -> bool:
+    """Tell whether inserted operators may have other numbers than the model's."""
+    own = {operator.name for operator in operators if operator.is_inserted}
+    if len(own) != sum(node.is_added for graph in model.graph.walk() for node in graph.operators):
+        return True
+    return any(
+        site is None and not (operator.is_inserted or operator.op_type in INPUTS)
+        for operator, site in zip(operators, found, strict=True)
+    )
+
+
+def _forms_of(
+    model: CompiledModel, operator: RerunOperator, written: Mapping[tuple[str, int], tuple[Graph, str]]
+) -> list[ModelOperator]:
+    """Return the model's operators that bring what an inserted one reads into the form that it writes."""
+    source = operator.sources.get(0)
+    if source is None or source not in written:
+        return []
+    tensor = operator.tensors.get((IO.OUTPUT, 0))
+    return [
+        site
+        for site in model.inserted(*written[source])
+        if site.node.operator.op_type == operator.op_type
+        and (tensor is None or written_type(site.graph, site.node) in {"", tensor.dtype})
+    ]
 
 
 def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[ModelOperator | None]:
@@ -53,10 +110,7 @@ def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[Mod
     for operator in operators:
         name = operator.partner if operator.partner in model.sites else operator.name
         is_taken = name in moved and operator.partner != name
-        # what the device adds is numbered: one more or less, and all that follow have the names of others
-        is_shifted = model.fit < 1 and name.startswith(INSERTED_PREFIX) and not operator.partner
-        is_none = operator.op_type in INPUTS or is_taken or is_shifted
-        named = () if is_none else model.sites.get(name, ())
+        named = () if operator.op_type in INPUTS or is_taken else model.sites.get(name, ())
         number = counts[name] % max(len(named), 1)
         counts[name] += 1
         found.append(named[number] if named else None)
@@ -74,7 +128,7 @@ def _gaps(
     strangers: list[int] = []
     last = -1
     for position, (operator, site) in enumerate(zip(operators, found, strict=True)):
-        if operator.op_type in INPUTS or operator.name.startswith(INSERTED_PREFIX):
+        if operator.op_type in INPUTS or operator.is_inserted:
             continue
         if site is None:
             strangers.append(position)

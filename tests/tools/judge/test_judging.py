@@ -212,6 +212,22 @@ def test_arithmetic_of_one_side_widens_the_limits():
     assert ["own", "agrees", "agrees"] == [alike.verdict, *(each.verdict for each in unlike)]
 
 
+@pytest.mark.parametrize(
+    ("arithmetic", "largest", "verdict"),
+    [
+        (("float16", "float32"), 2**-25, "agrees"),
+        (("float16", "float32"), 2**-22, "own"),
+        (("bfloat16", "float32"), 2**-25, "own"),
+        (("", ""), 2**-25, "own"),
+    ],
+)
+def test_what_small_numbers_round_to(arithmetic, largest, verdict):
+    """Half a step between subnormal numbers is rounding, however large a share of a number it is."""
+    output = replace(error(0.5), largest=largest)
+
+    assert verdict == judged(operator(inputs=[0], outputs=[output], arithmetic=arithmetic))[0].verdict
+
+
 def test_files_of_parameters_are_no_operators():
     """A parameter that differs is a weight where nothing explains it."""
     parameter = operator("fc.weight", [], [FAR], op_type="Parameter")

@@ -35,11 +35,14 @@ class Noise:
     Attributes:
         unit: Relative error of one rounding of a result: half the distance of its type's numbers around 1.
         inner: The same of the arithmetic between inputs and result.
+        floor: Absolute error of one rounding of a result, however small it is: half the type's smallest
+            subnormal number.
         seed: Of the signs.
     """
 
     unit: float = SINGLE
     inner: float = SINGLE
+    floor: float = 0.0
     seed: int = 0
     _generator: np.random.Generator = field(init=False, repr=False, compare=False)
 
@@ -59,7 +62,7 @@ class Noise:
             case Kind.EXACT:
                 return results
             case Kind.ROUNDED:
-                return tuple(self._disturbed(array, self.unit * np.abs(array)) for array in results)
+                return tuple(self._disturbed(array, self._rounding(array)) for array in results)
             case Kind.LINEAR:
                 return self._sums(definition, call, results)
             case Kind.SMOOTH:
@@ -69,7 +72,7 @@ class Noise:
         magnitudes = definition.compute(replace(call, inputs=[_magnitude(array) for array in call.inputs]))
         share = self.inner * (_ROUNDINGS + np.sqrt(definition.terms(call)))
         return tuple(
-            self._disturbed(array, share * np.abs(size) + self.unit * np.abs(array))
+            self._disturbed(array, share * np.abs(size) + self._rounding(array))
             for array, size in zip(results, magnitudes, strict=True)
         )
 
@@ -81,10 +84,14 @@ class Noise:
             *call.inputs[len(data) :],
         ]
         moved = definition.compute(replace(call, inputs=inputs))
-        own = self.unit + _APPROXIMATION * self.inner
+        own = _APPROXIMATION * self.inner
         return tuple(
-            self._disturbed(other, own * np.abs(array)) for array, other in zip(results, moved, strict=True)
+            self._disturbed(other, own * np.abs(array) + self._rounding(array))
+            for array, other in zip(results, moved, strict=True)
         )
+
+    def _rounding(self, result: Array) -> Array:
+        return np.asarray(self.unit * np.abs(result) + self.floor)
 
     def _disturbed(self, array: Array, size: Array) -> Array:
         if array.dtype.kind != "f":

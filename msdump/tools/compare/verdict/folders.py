@@ -18,7 +18,13 @@ from msdump.store.read.graphs.operator_graph import (
 )
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.matching import COMPILED, Matched, OperatorExecution
-from msdump.tools.compare.verdict.surroundings import FIXED, FolderSurroundings, described, in_its_graph
+from msdump.tools.compare.verdict.surroundings import (
+    FIXED,
+    FolderSurroundings,
+    behind_inserted,
+    described,
+    in_its_graph,
+)
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
@@ -223,7 +229,7 @@ class ComparedFolder:
             else:
                 known = number < len(operator.inputs)
                 sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
-        return tuple(sources)
+        return tuple(behind_inserted(source, graph) for source in sources)
 
     @cached_property
     def _own_outputs(self) -> Mapping[tuple[str, int], ValueSource]:

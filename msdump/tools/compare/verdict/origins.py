@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.record import IO
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder
@@ -112,6 +113,8 @@ def settle(report: Report, folders: Mapping[str, ComparedFolder]) -> None:
     first = report.first
     if first is None or first.is_accused or not first.wrong(IO.INPUT) or _has_graph(first, folders):
         return
+    if first.own:  # it ran again, and so did those before it
+        return
     search = _Search(report, folders, first)
     for tensor in first.wrong(IO.INPUT):
         if tensor.verdict is not TensorVerdict.DIFFERS:
@@ -158,7 +161,9 @@ class _Search:
         """Return the operator without a counterpart that wrote an input, accused; None where none did."""
         read = self._own_place(self._first, IO.INPUT, slot)
         strangers = {
-            finding.place.name: finding for finding in self.earlier if finding.verdict is Verdict.UNCHECKED
+            finding.place.name: finding
+            for finding in self.earlier
+            if finding.verdict is Verdict.UNCHECKED and not finding.place.name.startswith(INSERTED_PREFIX)
         }
         outputs = (
             Output(finding.place.name, tensor.slot, *place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,13 @@ from typing import Final
 import numpy as np
 
 from msdump.device.formats import FRACTAL_Z
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
+from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import content_graph, graph_matching, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
@@ -24,7 +26,7 @@ from msdump.tools.compare.verdict.matching import OperatorExecution
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.matching.sides import canonical_type
 from msdump.tools.rerun.arithmetic import Arithmetic
-from msdump.tools.rerun.compiled_model import CompiledModel, fitting
+from msdump.tools.rerun.compiled_model import CompiledModel, file_names, fitting
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator, RerunTensor
 from msdump.tools.rerun.reexecution import Reexecution, Rerun
 from msdump.tools.rerun.sites import sites
@@ -81,10 +83,15 @@ class Rerunning:
         if all(execution.files[-1].op_type in INPUTS for *_, execution in executions):
             return  # a directory of constants
         executions.sort(key=lambda each: each[2].time)
-        operators = [_operator(folder, execution) for folder, _, execution in executions]
+        graphs = {
+            folder.label: folder.mine.graph or content_graph.of_folder(folder.dumped) for folder in folders
+        }
+        operators = [
+            _operator(folder, execution, graphs[folder.label]) for folder, _, execution in executions
+        ]
         if self._model is None:
             self._model = self._fitting(operators)
-        partners = {folder.label: _partners(folder, self._model) for folder in folders}
+        partners = {folder.label: _partners(folder, graphs[folder.label], self._model) for folder in folders}
         operators = [
             replace(operator, partner=partners[folder.label].get(operator.name, operator.partner))
             for operator, (folder, _, _) in zip(operators, executions, strict=True)
@@ -159,20 +166,28 @@ class Rerunning:
         return model
 
 
-def _partners(folder: ComparedFolder, model: CompiledModel) -> Mapping[str, str]:
+def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:
     """Return the model's operators that dumped ones are, where golden was not compiled as the examined side.
 
     Names behind an operator that was left out are those of others, so the graphs are matched.
     """
-    operators = (each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS)
-    graph = folder.mine.graph
-    if graph is None or {_partner(each) for each in operators} <= {"", *model.sites}:
+    operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
+    told = {each.name: _partner(each) for each in operators}
+    is_told = any(partner not in {"", name} for name, partner in told.items())
+    is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
+    if graph is None or not is_unlike:
         return {}
     whole = model.operator_graphs[graph.number if graph.number in model.operator_graphs else 0]
     # tensors tell the graph without the slashes of names, which the model knows
     graph = content_graph.of_folder(folder.dumped, whole) or graph
     found = graph_matching.partners((folder.dumped, graph), whole, model.digest)
     return {names.sanitize(mine): names.sanitize(partner) for mine, partner in found.items()}
+
+
+def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
+    """Tell whether a dump and a model have operators that the other one lacks."""
+    lacks = any(not any(name in dumped for name in file_names(node)) for node in model.graph.operators)
+    return lacks or any(name not in model.sites for name in dumped)
 
 
 def _written_type(operator: RerunOperator) -> str:
@@ -195,7 +210,9 @@ def _models(graph: Graph) -> tuple[Graph, ...]:
     return graph, training.step
 
 
-def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOperator:
+def _operator(
+    folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None
+) -> RerunOperator:
     last = execution.files[-1]
     tensors = {(each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files)}
     golden = {
@@ -205,7 +222,23 @@ def _operator(folder: ComparedFolder, execution: OperatorExecution) -> RerunOper
     }
     number = Path(folder.dumped.path).name
     iteration = int(number) if number.isdigit() else None
-    return RerunOperator(last.op_name, last.op_type, iteration, tensors, golden, _partner(execution))
+    return RerunOperator(
+        last.op_name,
+        last.op_type,
+        iteration,
+        tensors,
+        golden,
+        _partner(execution),
+        dict(_sources(graph, last.op_name)),
+        last.op_name.startswith(INSERTED_PREFIX),
+    )
+
+
+def _sources(graph: OperatorGraph | None, name: str) -> Iterator[tuple[int, tuple[str, int]]]:
+    operator = None if graph is None else graph.find(name)
+    for slot, source in enumerate(() if operator is None else operator.inputs):
+        if source.kind in {SourceKind.OPERATOR, SourceKind.INPUT}:
+            yield slot, (names.sanitize(source.name), source.slot)
 
 
 def _partner(execution: OperatorExecution) -> str:

@@ -63,11 +63,11 @@ class FolderSurroundings:
         if operator is None or self.graph is None:
             return ()
         return tuple(
-            in_its_graph(_behind_added(source, self.graph), self.graph) for source in operator.inputs
+            in_its_graph(behind_inserted(source, self.graph), self.graph) for source in operator.inputs
         )
 
 
-def _behind_added(source: ValueSource, graph: OperatorGraph) -> ValueSource:
+def behind_inserted(source: ValueSource, graph: OperatorGraph) -> ValueSource:
     """Return where a value comes from that the device has brought into another type or format on the way."""
     while source.kind is SourceKind.OPERATOR and source.name.startswith(INSERTED_PREFIX):
         operator = graph.operators.get(source.name)
