@@ -389,7 +389,7 @@ def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: 
     told = [f"not named: {_told(trial.faults[number])}" for number, rows in named.items() if not rows]
     for number, rows in named.items():
         verdicts = set(trial.faults[number].verdicts)
-        if trial.faults[number].kind == "dropped" and any(len(each.nodes) > 1 for each in rows):
+        if trial.faults[number].kind == "dropped" and len(by_fault[number]) > 1:
             verdicts.add("own")  # the kernel that it was a part of
         if rows and not verdicts & {each.verdict for each in rows}:
             told.append(f"misnamed: {_told(trial.faults[number])} as {listed(rows)}")
