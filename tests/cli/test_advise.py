@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from onnx import parser, save
+from pydantic import TypeAdapter
 
 import msdump
 from msdump.cli import main
+from msdump.cli.documents.schemas import DOCUMENTS
 from msdump.tools.advise.search import SetSearch
 
 MODEL = """<ir_version: 10, opset_import: ["" : 20]>
@@ -175,3 +177,33 @@ def test_options_without_advice(fresh):
 
     assert result.exit_code == 2
     assert "--to belongs to --advise" in result.stderr
+
+
+def test_json_holds_the_advice(advise):
+    """--json prints the operators to keep, the errors of every input and the files, as the schema has it."""
+    result = advise(1e-2, "--inputs", "large.npz", "--inputs", "huge.npz", "-o", "advice", "--json")
+
+    document = json.loads(result.stdout)
+    TypeAdapter(DOCUMENTS["diff --advise"]).validate_json(result.stdout)
+    assert 0 == result.exit_code
+    assert (["second", "third"], "confirmed") == (
+        [each["name"] for each in document["kept"]],
+        document["outcome"],
+    )
+    errors = {each["input"]: (each["before"], each["is_unseen"]) for each in document["errors"]}
+    assert ("Infinity", True) == errors["huge.npz"]
+    assert FILES == {Path(path).name for path in document["files"]}
+    assert all(each["after"] <= 1e-2 for each in document["errors"])
+
+
+def test_json_without_a_set(advise):
+    """Where no set keeps the bound there is none in the document, and the exit code tells it."""
+    result = advise(1e-12, "--inputs", "small.npz", "--to", "bfloat16", "--json")
+
+    document = json.loads(result.stdout)
+    assert (1, None, "none", []) == (
+        result.exit_code,
+        document["kept"],
+        document["outcome"],
+        document["files"],
+    )

@@ -13,6 +13,7 @@ import click
 from msdump import dtypes
 from msdump.cli import messages
 from msdump.cli.advise import text
+from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, mark_started
 from msdump.errors import InputError
 from msdump.execute.feeds import bind
@@ -20,7 +21,8 @@ from msdump.execute.weights import WeightCopies
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, PrecisionMode
 from msdump.tools.advise import files
-from msdump.tools.advise.advice import SearchEnd, advise
+from msdump.tools.advise.advice import KeepAdvice, SearchEnd, advise
+from msdump.tools.advise.files import TypeSet
 from msdump.tools.advise.runs import Truth
 from msdump.tools.advise.variants import Values, Variants
 from msdump.tools.diff.sides import make_side
@@ -66,19 +68,32 @@ def answer(question: Question) -> None:
     variants = Variants(question.graph, mode, overflow, dtypes.from_name(question.to))
     mark_started()
     advice = advise(variants, partial(_truth, question), seen, unseen, bound=question.bound, progress=_tell)
-    for line in text.lines(advice, question.mine.text, time.perf_counter() - started):
-        print(line)
-    if advice.kept and advice.outcome is not SearchEnd.INTERRUPTED:
-        types = files.by_types(advice)
-        print(text.types(types, advice))
-        if question.output:
-            for path in files.write(advice, mode, types, question.output):
-                print(f"written: {path}")
+    seconds = time.perf_counter() - started
+    is_found = bool(advice.kept) and advice.outcome is not SearchEnd.INTERRUPTED
+    types = files.by_types(advice) if is_found else None
+    written = files.write(advice, mode, types, question.output) if types and question.output else []
+    if documents.wanted():
+        from msdump.cli.documents.advise import document
+
+        documents.put(document(advice, question.mine.text, types, written))
+    else:
+        _print(advice, question, types, written, seconds)
     if advice.outcome is SearchEnd.INTERRUPTED:
         messages.say("interrupted; the smallest set that was found until then is told")
         context.exit(INTERRUPTED)
     if not advice.is_confirmed:
         context.exit(FAILED)
+
+
+def _print(
+    advice: KeepAdvice, question: Question, types: TypeSet | None, written: Sequence[str], seconds: float
+) -> None:
+    for line in text.lines(advice, question.mine.text, seconds):
+        print(line)
+    if types is not None:
+        print(text.types(types, advice))
+    for path in written:
+        print(f"written: {path}")
 
 
 def _mode(question: Question) -> PrecisionMode:

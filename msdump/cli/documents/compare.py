@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,8 +42,8 @@ class ErrorNumbers(Part):
     scaled: Number
     """Largest difference, divided by the largest golden element."""
 
-    ulps: Number
-    """Largest difference in units of the last place of the coarser type."""
+    ulps: Number | None
+    """Largest difference in units of the last place of the coarser type; null where nobody counted them."""
 
     misplaced: int
     """Number of elements that are NaN or infinite on one side, and not the same on the other."""
@@ -301,7 +302,7 @@ def numbers(error: TensorError) -> ErrorNumbers:
         cosine=error.cosine,
         largest=error.largest,
         scaled=error.scaled,
-        ulps=error.ulps,
+        ulps=None if math.isnan(error.ulps) else error.ulps,
         misplaced=error.misplaced,
         masked=error.masked,
         changed=error.changed,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from msdump.cli.documents.advise import AdviseDocument
 from msdump.cli.documents.baseline import BaselineDocument
 from msdump.cli.documents.check import CheckDocument
 from msdump.cli.documents.compare import CompareDocument
@@ -30,18 +31,23 @@ DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "compare": CompareDocument,
     "convert": ConvertDocument,
     "diff": DiffDocument,
+    "diff --advise": AdviseDocument,
     "overflow": OverflowDocument,
     "run": RunDocument,
     "show": ShowDocument,
     "trend": TrendDocument,
     "watch": WatchDocument,
 }
-"""The document of each command that takes ``--json``."""
+"""The document of each command that takes ``--json``, and of options that give another one."""
 
 
 def file_name(command: str) -> str:
-    """Return the name of the file that holds a command's schema."""
-    return f"{command}.schema.json"
+    """Return the name of the file that holds a command's schema.
+
+    >>> file_name("diff --advise")
+    'diff_advise.schema.json'
+    """
+    return f"{command.replace(' --', '_')}.schema.json"
 
 
 def schema_text(command: str) -> str:

@@ -21,16 +21,16 @@ Unseen = Callable[[int], tuple[str, Values]]
 """Makes up the input of a number from 0: its name, and its values as they are fed."""
 
 
-class SearchEnd(enum.Enum):
+class SearchEnd(enum.StrEnum):
     """How a search ended."""
 
-    CONFIRMED = enum.auto()
+    CONFIRMED = "confirmed"
     """The set keeps the bound on an input that the search has not seen."""
-    UNCONFIRMED = enum.auto()
+    UNCONFIRMED = "unconfirmed"
     """It keeps the bound on the inputs that were looked at, and on no other, or there was none."""
-    NONE = enum.auto()
+    NONE = "none"
     """No set keeps the bound."""
-    INTERRUPTED = enum.auto()
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
