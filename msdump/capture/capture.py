@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Final
 
@@ -121,7 +120,7 @@ class Capture:
                 self._write_args(position)
             for _ in range(self._no_tensors[position]):
                 self._pipeline.skip(Reason.NO_TENSOR)
-        if self._pipeline.passes_over(operator, itertools.chain(inputs, outputs)):
+        if self._pipeline.passes_over(operator, inputs, outputs):
             return
         records = self._records.of_both(operator, position, inputs, outputs, self._now)
         self._pipeline.take(self._directory, operator, _NO_TASK, records)

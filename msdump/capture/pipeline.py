@@ -26,7 +26,7 @@ from msdump.capture.writers.writer import ArtifactWriter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.graph import Graph
-from msdump.observer import Array
+from msdump.observer import Arrays
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
@@ -124,19 +124,21 @@ class Pipeline:
         if self._watch is not None:
             self._watch.begin(iteration)
 
-    def passes_over(self, operator: OperatorRef, arrays: Iterable[Array]) -> bool:
+    def passes_over(self, operator: OperatorRef, inputs: Arrays, outputs: Arrays) -> bool:
         """Tell whether rules say at once that nothing of an operator is dumped, and count its tensors then.
 
         Args:
             operator: The operator.
-            arrays: What ``take`` would be given records of.
+            inputs: The inputs that ``take`` would be given records of, None for what is no tensor.
+            outputs: The outputs.
         """
         if self._watch is None:
             return False
-        tensors = [array for array in arrays if array is not None]
-        if not self._watch.passes_over(operator, tensors):
+        read = [array for array in inputs if array is not None]
+        written = [array for array in outputs if array is not None]
+        if not self._watch.passes_over(operator, read, written):
             return False
-        for _ in tensors:
+        for _ in range(len(read) + len(written)):
             self.skip(Reason.NO_HIT)
         return True
 

@@ -75,8 +75,9 @@ class GraphWatch:
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
         self._weights = {graph.index: _weights(graph) for graph in watched}
         self._watched: dict[OperatorRef, dict[tuple[bool, int], _Watched]] = {}
-        # what ``passes_over`` looks up: the tensors of operators of which screens decide everything
-        self._screened: dict[OperatorRef, tuple[_Watched, ...]] = {}
+        # what ``passes_over`` looks up by operator and number of inputs (a collective's outputs come after
+        # them): the tensors of operators of which screens decide everything
+        self._screened: dict[tuple[OperatorRef, int], tuple[_Watched, ...]] = {}
         self._iteration = -1  # before the first one
         self._rank = 0
         self._hit: Hit | None = None
@@ -87,17 +88,21 @@ class GraphWatch:
             self._iteration = iteration
             self._rank = current().identity.rank
 
-    def passes_over(self, operator: OperatorRef, arrays: Sequence[np.ndarray]) -> bool:
+    def passes_over(
+        self, operator: OperatorRef, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+    ) -> bool:
         """Tell at once whether no rule hits at an operator seen before, so that nothing is written.
 
         Args:
             operator: The operator.
-            arrays: Its tensors, in the order of their records.
+            inputs: Its inputs that are there, in the order of their records.
+            outputs: Its outputs that are there.
 
         Returns:
             False where that is not so, or not known without records.
         """
-        screened = self._screened.get(operator)
+        screened = self._screened.get((operator, len(inputs)))
+        arrays = (*inputs, *outputs)
         if screened is None or len(screened) != len(arrays):
             return False
         for watched, array in zip(screened, arrays, strict=True):
@@ -123,7 +128,7 @@ class GraphWatch:
             findings += self._check(
                 record, watched.get(key) or watched.setdefault(key, self._look_up(record))
             )
-        if self._plan.writes_hits_alone and tensors and tensors[0].operator not in self._screened:
+        if self._plan.writes_hits_alone and tensors:
             self._screen(tensors, watched)
         self._hit = self._hits.take(findings) if findings else None
         return self._hit is not None or not self._plan.writes_hits_alone
@@ -160,10 +165,13 @@ class GraphWatch:
 
     def _screen(self, tensors: Sequence[TensorRecord], watched: Mapping[tuple[bool, int], _Watched]) -> None:
         """Let screens decide of an operator from now on, where they decide everything of all its tensors."""
+        key = (tensors[0].operator, sum(each.io is IO.INPUT for each in tensors))
+        if key in self._screened:
+            return
         in_order = tuple(watched[each.io is IO.INPUT, each.slot] for each in tensors)
         is_host_type = all(held_in(each) is each.dtype for each in tensors)
         if is_host_type and all(not each.rules or each.is_screened for each in in_order):
-            self._screened[tensors[0].operator] = in_order
+            self._screened[key] = in_order
 
     def _look_up(self, record: TensorRecord) -> _Watched:
         tensor = self._subject(record)
