@@ -159,7 +159,11 @@ def _comparison(
         )
     second = sharing_weights(mindspore.load_graph(other), graph)
     golden = make_side(second, sides[1], copies, trains=trains)
-    pairing = pair_compiled(pair_models(mine.model, golden.model), mine.graph, golden.graph)
+    models = pair_models(mine.model, golden.model)
+    pairing = pair_compiled(models, mine.graph, golden.graph)
+    if any(node.parts for graph in mine.graph.walk() for node in graph.nodes):
+        alike = make_side(second, sides[0], copies, trains=trains).graph
+        pairing = replace(pairing, alike=(alike, pair_compiled(models, mine.graph, alike)))
     return LockstepComparison(mine, golden, pairing, limits, trains=trains)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from msdump.graph.order import reads
 from msdump.observer import Array
 from msdump.tools.diff.evidence import distance
 from msdump.tools.diff.lockstep import Ran
-from msdump.tools.diff.pairing import GraphPairing
+from msdump.tools.diff.pairing import GraphPairing, Pairing
 from msdump.tools.diff.sides import Side
 from msdump.tools.diff.variants import Engine
 from msdump.tools.judge.evidence import OwnError, TensorEvidence
@@ -47,13 +47,13 @@ class GoldenOperators:
         mine: The leading side.
         golden: The side whose arithmetic and weights count.
         limits: What counts as agreement.
-        is_one_model: Whether both sides are forms of one model.
+        pairing: What belongs together in their graphs.
     """
 
     mine: Side
     golden: Side
     limits: Limits
-    is_one_model: bool
+    pairing: Pairing
 
     def of(self, mine: Ran, golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence]) -> OwnErrors:
         """Return the own errors of an operator.
@@ -64,10 +64,8 @@ class GoldenOperators:
             pair: What belongs together in their graphs.
             outputs: The evidence of its outputs.
         """
-        # of one model the operator itself where its counterpart does more or less: kernels are fused
-        is_same = not self.is_one_model or _members(mine.node) == _members(golden.node)
-        ran = golden if is_same else mine
-        given = self._given(mine, ran, pair)
+        ran, theirs = self._runs_again(mine, golden, pair)
+        given = self._given(mine, ran, theirs)
         if given is None or not is_repeatable(ran.node):
             return OwnErrors()
         try:
@@ -76,6 +74,23 @@ class GoldenOperators:
             return OwnErrors()
         own = tuple(self._errors(mine, outputs, results))
         return OwnErrors(own, _propagated(golden, pair, outputs, results))
+
+    def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
+        """Return the operator that runs again, and what belongs together in its graph and the leading one.
+
+        Where the counterpart does more or less, as kernels are fused, it is the operator itself of one model,
+        and of two the golden one that is compiled as it is.
+        """
+        if self.pairing.is_one_model:
+            return (golden if _members(mine.node) == _members(golden.node) else mine), pair
+        graph, pairing = self.pairing.alike or (None, self.pairing)
+        alike = pairing.graphs.get(mine.graph.index)
+        name = None if alike is None else alike.partners.get(mine.node.name)
+        if graph is None or alike is None or name is None or not mine.node.parts:
+            return golden, pair
+        found = ((inner, node) for inner in graph.walk() for node in inner.nodes if node.name == name)
+        inner, node = next(found)
+        return replace(golden, graph=inner, node=node), alike
 
     def _results(self, ran: Ran, given: Mapping[str, np.ndarray]) -> tuple[Array, ...]:
         """Run an operator in the golden side's arithmetic.

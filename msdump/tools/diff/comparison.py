@@ -99,7 +99,7 @@ class _Run:
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
         self._again = GoldenOperators(
-            comparison.mine, comparison.golden, comparison.limits, comparison.pairing.is_one_model
+            comparison.mine, comparison.golden, comparison.limits, comparison.pairing
         )
         self._follower = _following(comparison, inputs)
         self._ran: Counter[str] = Counter()

@@ -46,12 +46,15 @@ class Pairing:
         missing: Golden operators that have no counterpart, and are no part of one.
         is_one_model: Whether both sides are forms of one model: weights of one name are one array, and
             operators without a counterpart were fused, folded or added.
+        alike: Of two models, where kernels are fused: the golden model compiled as the leading side is, and
+            what belongs together in that and in the leading side's graph.
     """
 
     graphs: Mapping[int, GraphPairing]
     bodies: Mapping[int, int]
     missing: tuple[Node, ...] = ()
     is_one_model: bool = True
+    alike: tuple[Graph, Pairing] | None = None
 
     @property
     def wanted(self) -> frozenset[str]:
