@@ -64,3 +64,24 @@ def test_half_of_the_bytes(copied, options):
     assert "unreadable" == found["MatMul-op0"]["verdict"]
     assert "the device held float32 by the graph, the file is named float16" in found["MatMul-op0"]["note"]
     assert {"equal", "unreadable", "agrees"} >= {each["verdict"] for each in report["operators"]}
+
+
+@pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
+def test_memory_that_nothing_reads(door, is_with_model):
+    """Outputs of an optimizer that hold leftover memory are no fault; the variable that it writes is one."""
+    step = str(door.folder / "step.onnx")
+    CliRunner().invoke(main, ["train-graph", str(LENET), "-o", step, "--optimizer", "adam:0.01"])
+    command = ["run", step, "--train", "--steps", "2", "--config", str(door.configure(naming="2.7"))]
+    assert 0 == CliRunner().invoke(main, command).exit_code
+    mine, options = door.path, ("--model", step) if is_with_model else ()
+    golden = shutil.copytree(mine, door.folder / "copy")
+    for path in mine.rglob("Adam.*.output.*.npy"):
+        np.save(path, np.full_like(np.load(path), np.nan))
+
+    assert 0 == document(mine, golden, *options)[0]
+
+    (path,) = [each for each in mine.rglob("Adam.*Adam-op1.*.input.0.*.npy") if each.parent.name == "0"]
+    np.save(path, np.load(path) * 1.02)
+    _, report = document(mine, golden, *options)
+    accused = [each for each in report["operators"] if each["verdict"] in {"own", "weight", "nonfinite"}]
+    assert {"Adam-op1"} == {each["operator"].rpartition("/")[2] for each in accused}

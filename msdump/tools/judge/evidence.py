@@ -91,6 +91,7 @@ class OwnError:
         is_explained: Whether the error is no more than that.
         arithmetic: What it ran again in: ``float32``, ``Ascend:force_fp16``, ``float64``.
         note: What the numbers do not tell, "" for nothing.
+        io: Whether it is an output, or an input that the operator writes.
     """
 
     slot: int
@@ -99,6 +100,7 @@ class OwnError:
     is_explained: bool
     arithmetic: str
     note: str = ""
+    io: IO = IO.OUTPUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class OperatorEvidence:
         retyped: In words, that the examined side's graph lets it write another element type than golden's;
             "" where it does not, or where what it reads has another type already.
         wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
+        unread: Numbers of the outputs that nothing reads, of an operator that has effects besides them.
     """
 
     operator: OperatorPlace
@@ -136,3 +139,4 @@ class OperatorEvidence:
     is_state: bool = False
     retyped: str = ""
     wrong_weights: Mapping[int, str] = field(default_factory=dict)
+    unread: frozenset[int] = frozenset()

@@ -10,7 +10,7 @@ from typing import Final
 from msdump.record import IO
 from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
-from msdump.tools.judge.evidence import OperatorEvidence
+from msdump.tools.judge.evidence import OperatorEvidence, OwnError
 from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.limits import DECIDING, NONEXPANSIVE, TIED, Limits
 from msdump.tools.judge.tensors import TensorJudge
@@ -84,10 +84,12 @@ class Judge:
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
         place = evidence.operator
+        evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
+        results = self._tensors.results(evidence.tensors, evidence.arithmetic)
         finding = Finding(
             place,
             Verdict.UNCHECKED,
-            self._tensors.results(evidence.tensors, evidence.arithmetic),
+            tuple(each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results),
             own=evidence.own,
             replaces=evidence.replaces,
         )
@@ -323,6 +325,19 @@ class Judge:
         if source.kind is SourceKind.INPUT:
             return f"input {slot}: the network's input {source.name}"
         return f"input {slot}{f', {source.name}' if source.name else ''}"
+
+
+def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
+    return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
+
+
+def _left(tensor: TensorResult) -> TensorResult:
+    """Return a tensor that differs and matters to nobody.
+
+    vendor: kernels of MindSpore leave outputs that nothing reads as the memory was.
+    """
+    note = "; ".join(filter(None, ("nothing reads it", tensor.note)))
+    return replace(tensor, verdict=TensorVerdict.UNCHECKED, note=note)
 
 
 def _named(tensor: TensorResult) -> str:

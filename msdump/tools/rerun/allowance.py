@@ -154,6 +154,7 @@ def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.nda
 def faithful(error: TensorError, dtype: DType) -> Residue:
     """Return what rounding explains of an error where the operator cannot run in float64."""
     allowed = _FAITHFUL * UNITS.get(dtype.name, 0.0)
-    is_relative = error.distance <= allowed and error.ulps <= _FAITHFUL
+    is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # sums may cancel
+    is_relative = error.distance <= allowed and is_near
     is_explained = is_relative or error.largest <= _FAITHFUL * FLOORS.get(dtype.name, 0.0)
     return Residue(error, allowed, is_explained, "cannot run in float64")

@@ -91,6 +91,10 @@ class _Output:
     io: IO
     place: int
 
+    def near(self, error: TensorError, arithmetic: Arithmetic | None) -> OwnError:
+        """Return an error that is explained where it is a few units of the last place."""
+        return OwnError(self.place, error, 0.0, _is_near(error), str(arithmetic), io=self.io)
+
 
 class Reexecution:
     """Runs the operators of one run of a network again.
@@ -157,10 +161,9 @@ class Reexecution:
         weights = wiring.wrong_weights(self.values, position, mine)
         if text.endswith(wiring.SWAPPED):
             again = self._again(position, mine, as_written=True)
-            if again and all(
-                _is_near(error) for _, error in again
-            ):  # the order of its inputs does not matter
-                own = tuple(OwnError(each.place, error, 0.0, True, str(mine)) for each, error in again)
+            # the order of its inputs does not matter
+            if again and all(_is_near(error) for _, error in again):
+                own = tuple(each.near(error, mine) for each, error in again)
                 return replace(rerun, own=own, wiring="", weights=weights)
         return replace(rerun, wiring=text, weights=weights)
 
@@ -197,7 +200,7 @@ class Reexecution:
             if result is None or result.size != output.dumped.size:
                 continue
             error = _error(output, result)
-            own.append(OwnError(output.place, error, 0.0, _is_near(error), str(self.golden)))
+            own.append(output.near(error, self.golden))
             if not error.is_same:
                 propagated = max(propagated, self._propagated(position, site, output, result))
         return replace(rerun, own=tuple(own), propagated=propagated or None)
@@ -206,9 +209,7 @@ class Reexecution:
         """Return what is wrong with an operator that stands in the place of one of the model's."""
         again = self._again(position, self.golden, as_written=True)
         if again and all(_is_near(error) for _, error in again):  # another name for the same
-            return Rerun(
-                tuple(OwnError(each.place, error, 0.0, True, str(self.golden)) for each, error in again)
-            )
+            return Rerun(tuple(each.near(error, self.golden) for each, error in again))
         note = "" if again else f"it is no {site.node.operator.op_type} of the model"
         return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
 
@@ -346,7 +347,7 @@ class Reexecution:
         if not again:
             return rerun
         if all(_is_near(error) for _, error in again):
-            own = (OwnError(each.place, error, 0.0, True, str(self.mine)) for each, error in again)
+            own = (each.near(error, self.mine) for each, error in again)
             return replace(rerun, own=tuple(own))
         site = self.values.sites[position]
         assert site is not None
@@ -362,7 +363,7 @@ class Reexecution:
 
     def _explained(self, output: _Output, error: TensorError, exact: Allowance | None) -> OwnError:
         if _is_near(error):
-            return OwnError(output.place, error, 0.0, True, str(self.mine))
+            return output.near(error, self.mine)
         explanation = None if exact is None else exact.explain(output.slot, output.dumped, output.dtype)
         if explanation is None:
             return _own(output, allowance.faithful(error, output.dtype), str(self.mine))
@@ -377,14 +378,8 @@ def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
 
 
 def _own(output: _Output, explanation: Residue, arithmetic: str) -> OwnError:
-    return OwnError(
-        output.place,
-        explanation.error,
-        explanation.allowed,
-        explanation.is_explained,
-        arithmetic,
-        explanation.note,
-    )
+    error, allowed, is_explained = explanation.error, explanation.allowed, explanation.is_explained
+    return OwnError(output.place, error, allowed, is_explained, arithmetic, explanation.note, output.io)
 
 
 def _error(output: _Output, again: np.ndarray) -> TensorError:

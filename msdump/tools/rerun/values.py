@@ -91,9 +91,13 @@ class DumpedValues:
 
     def _note_outputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
         node = site.node
+        # vendor: MindSpore's kernels leave the outputs of what they write in place as the memory was
+        shown = {
+            output for slot, output in node.update.new_values.items() if (IO.INPUT, slot) in operator.tensors
+        }
         for slot, name in enumerate(node.declared_outputs):
             tensor = operator.tensors.get((IO.OUTPUT, slot))
-            if name and tensor is not None:
+            if name and tensor is not None and slot not in shown:
                 self._written.setdefault(self._key(site.graph, name), []).append(
                     Holder(tensor, position, node)
                 )

@@ -83,6 +83,8 @@ SINGLE = {
     "within the limit": ([0], [NEAR], {}, "agrees"),
     "its own": ([0], [FAR], {}, "own"),
     "inputs agree": ([NEAR / 10], [FAR], {}, "own"),
+    "an output that nothing reads": ([0], [0, FAR], {"unread": frozenset({1})}, "equal"),
+    "another one that is read": ([0], [FAR, FAR], {"unread": frozenset({1})}, "own"),
     "inherited": ([FAR], [FAR], {}, "inherited"),
     "amplified": ([1e-3], [0.5], {}, "amplified"),
     "drift": ([1.1e-4], [1.3e-4], {}, "accumulated"),

@@ -219,6 +219,11 @@ class OperatorGraph:
         """Tell whether the graph returns an output of an operator."""
         return any(each.kind is SourceKind.OPERATOR and each.name == full_name for each in self.outputs)
 
+    def is_read(self, full_name: str, slot: int) -> bool:
+        """Tell whether an operator reads an output of an operator, or the graph returns it."""
+        read = any(output == slot for _, output in self._readers.get(full_name, ()))
+        return read or ValueSource(SourceKind.OPERATOR, full_name, slot) in self.outputs
+
     @cached_property
     def _readers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
         """Full name of the reader and number of the output, by full name of the operator that is read."""

@@ -108,6 +108,7 @@ class ComparedFolder:
             ),
             is_state=self.is_training,
             retyped=self._retyped(execution),
+            unread=self.mine.unread(execution.name),
         )
 
     @property

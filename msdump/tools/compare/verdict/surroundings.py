@@ -10,6 +10,7 @@ from typing import Final
 
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError
+from msdump.graph.updates import written_inputs
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
     GraphOperator,
@@ -65,6 +66,16 @@ class FolderSurroundings:
         return tuple(
             in_its_graph(behind_inserted(source, self.graph), self.graph) for source in operator.inputs
         )
+
+    def unread(self, name: str) -> frozenset[int]:
+        """Return the outputs of an operator that nothing reads, where others are read or it writes inputs."""
+        operator, graph = self.operator(name), self.graph
+        if operator is None or graph is None or any(each.bodies for each in graph.operators.values()):
+            return frozenset()  # a branch or a body may read values of the graph around it
+        slots = range(len(operator.outputs))
+        unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
+        has_effects = len(unread) < len(slots) or bool(written_inputs(operator.op_type))
+        return unread if has_effects else frozenset()
 
 
 def behind_inserted(source: ValueSource, graph: OperatorGraph) -> ValueSource:
