@@ -61,6 +61,9 @@ def violations(trial: Trial, folder: Path) -> list[str]:
     sides = Sides(_compiled(mine, text, trial.net), _compiled(golden, FLOAT32, trial.net))
     with kernels.injected(trial.wrong, str(mine)):
         document = diff(trial.net, folder, str(mine), str(golden), "--mine", text)
+    if text != FLOAT32 and not any("nonfinite" in fault.verdicts for fault in trial.faults):
+        # where another fault makes large numbers, the device's float16 overflows in truth
+        document["operators"] = [row for row in document["operators"] if not _overflows(row)]
     return trials.violations(trial, trials.accused(document, sides), sides, all_faults=True)
 
 
