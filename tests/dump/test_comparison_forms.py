@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from msdump.cli import main
 from tests.dump.test_comparison import FEEDS, LENET
 
+ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "replaced", "unchecked"}
+
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
@@ -64,6 +66,26 @@ def test_half_of_the_bytes(copied, options):
     assert "unreadable" == found["MatMul-op0"]["verdict"]
     assert "the device held float32 by the graph, the file is named float16" in found["MatMul-op0"]["note"]
     assert {"equal", "unreadable", "agrees"} >= {each["verdict"] for each in report["operators"]}
+
+
+@pytest.mark.parametrize(
+    ("scale", "options", "verdicts"),
+    [(1, (), []), (1, ("--model", LENET), []), (1.5, (), ["own"])],
+    ids=["files", "model", "fault"],
+)
+def test_other_numbers_than_the_graph(copied, scale, options, verdicts):
+    """Files whose numbers are not those of the graph beside them go with the operators of their sizes."""
+    mine, golden = copied
+    for path in mine.rglob("MatMul.*.output.0.*.npy"):
+        np.save(path, np.load(path) * (scale if np.load(path).shape[-1] == 10 else 1))
+    for path in [*mine.rglob("MatMul.*.npy")]:
+        path.rename(re.sub(r"-op(\d+)", lambda number: f"-op{int(number[1]) + 1}", str(path)))
+
+    _, report = document(mine, golden, *options)
+
+    accused = [each["verdict"] for each in report["operators"] if each["verdict"] in ACCUSING]
+    assert verdicts == accused
+    assert [] == report.get("missing", [])
 
 
 @pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])

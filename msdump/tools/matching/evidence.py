@@ -10,7 +10,7 @@ from msdump.store.read.graphs.operator_graph import ValueForm
 from msdump.tools.matching import alignment
 from msdump.tools.matching.colours import Colouring, Colours
 from msdump.tools.matching.labels import UNKNOWN
-from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative, is_weight
+from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative, is_weight, passes_on
 
 # How sure each kind of evidence makes, if it is all there is: each one takes away that share of the doubt.
 _UNIQUE_SIDE: Final = 0.9
@@ -35,6 +35,8 @@ _LIKE_ELEMENTS: Final = 0.5
 _OTHER_INPUTS: Final = 0.6
 _OTHER_READERS: Final = 0.7
 _OTHER_FORM: Final = 0.5
+_OTHER_CAST: Final = 0.8
+"""Casts to other types: of two in a row, one side's first is not the other side's second."""
 _OTHER_ELEMENTS: Final = 0.7
 
 _LIKE: Final = 0.85
@@ -69,6 +71,8 @@ class PairEvidence:
         forms = self._forms(mine, golden)
         if forms is False:
             against *= _OTHER_FORM
+        if self._are_other_casts(mine, golden):
+            against *= _OTHER_CAST
         likeness = self.likeness(mine, golden) if self.reads_contents else None
         if likeness is not None:
             doubt *= 1 - _of_content(likeness)
@@ -95,6 +99,14 @@ class PairEvidence:
         """Tell whether the first outputs of two operators are alike, or not known."""
         likeness = self.likeness(mine, golden) if self.reads_contents else None
         return likeness is None or likeness >= _LIKE
+
+    def _are_other_casts(self, mine: int, golden: int) -> bool:
+        """Tell whether two operators that pass values on are declared to write other element types."""
+        if not passes_on(self.mine.types[mine]):
+            return False
+        outputs = self.mine.operators[mine].outputs, self.golden.operators[golden].outputs
+        types = {each[0].dtype for each in outputs if each} - {""}
+        return len(types) > 1
 
     def _forms(self, mine: int, golden: int) -> bool | None:
         return _forms(self.mine.operators[mine].outputs, self.golden.operators[golden].outputs)

@@ -301,3 +301,22 @@ def test_empty_graphs():
     empty = GraphSide(OperatorGraph({}))
 
     assert [0, 43] == [len(match(empty, empty).pairs), len(match(TRANSFORMER_SIDE, empty).mine_alone)]
+
+
+def test_casts_in_a_row():
+    """Of two casts in a row, the first belongs to the first, whatever the numbers in their names."""
+
+    def casts(first, second):
+        weight = ValueSource(SourceKind.WEIGHT, "w")
+        half, whole = (ValueForm(dtype, (4, 6)) for dtype in ("float16", "float32"))
+        operators = (
+            GraphOperator(first, "Cast", (weight,), (half,)),
+            GraphOperator(second, "Cast", (ValueSource(SourceKind.OPERATOR, first),), (whole,)),
+            GraphOperator("fc/ReLU-op0", "ReLU", (ValueSource(SourceKind.OPERATOR, second),), (whole,)),
+        )
+        return GraphSide(OperatorGraph({each.full_name: each for each in operators}, {}, {"w": whole}))
+
+    found = match(casts("fc/Cast-op1", "fc/Cast-op0"), casts("fc/Cast-op0", "fc/Cast-op1"))
+
+    assert ("fc/Cast-op0",) == found.of_mine["fc/Cast-op1"].golden
+    assert ("fc/Cast-op1",) == found.of_mine["fc/Cast-op0"].golden

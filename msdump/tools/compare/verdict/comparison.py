@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
-from msdump.tools.compare.pairing import content_graph, dump_folder, graph_matching
+from msdump.tools.compare.pairing import content_graph, dump_folder, graph_matching, numbering
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
@@ -66,7 +66,8 @@ class DumpComparison:
         """
         dumped = dump_folder.read(pair.dumped, execution=self.execution)
         golden = dump_folder.read(pair.golden, execution=self.golden_execution)
-        mine, theirs = self._mine.of(pair.dumped), self._theirs.of(pair.golden)
+        mine = _numbered(self._mine.of(pair.dumped), dumped)
+        theirs = _numbered(self._theirs.of(pair.golden), golden)
         if self.graph:
             identities = identity.read(self.graph, dumped.kind, golden.kind)
         else:
@@ -120,6 +121,11 @@ class DumpComparison:
         for folder in self.folders:
             runs.setdefault(folder.run, []).append(folder)
         yield from runs.values()
+
+
+def _numbered(known: FolderSurroundings, folder: Folder) -> FolderSurroundings:
+    graph = numbering.as_files(known.graph, folder)
+    return known if graph is known.graph else known.with_graph(graph)
 
 
 def _with_graphs(
