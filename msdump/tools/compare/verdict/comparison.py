@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
@@ -111,9 +111,12 @@ class DumpComparison:
 
     def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
         """Yield what is known of the operators of two directories that were measured, in order."""
+        # an evaluation reads the weights that the training step of the same dump wrote
+        is_trained = any(each.is_training for each in self.folders)
         measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
         for number, (execution, tensors) in enumerate(measured):
-            yield self.explain(folder.evidence(number, execution, tensors))
+            known = folder.evidence(number, execution, tensors)
+            yield self.explain(replace(known, is_state=known.is_state or is_trained))
 
     def runs(self) -> Iterator[list[ComparedFolder]]:
         """Yield the directories of each run; those of branches and loops belong to that of their graph."""
