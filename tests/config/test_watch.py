@@ -72,7 +72,7 @@ def test_target_is_what_the_keys_say(rule, expected, read):
     ("rule", "expected"),
     [
         ({"condition": "tensor_too_larg"}, "(did you mean 'tensor_too_large'?)"),
-        ({}, "is missing: there are tensor_overflow, weight_overflow"),
+        ({}, "is missing: there are operator_overflow, tensor_overflow"),
         (7, "must be an object with a condition"),
         ({"condition": ["x"]}, "is no condition"),
         ({"condition": "tensor_too_large"}, "give abs_mean_gt, max_gt, min_gt or mean_gt"),

@@ -395,6 +395,7 @@ def test_end_of_a_process(way, number, expected, reason, is_synchronous, python,
     assert ([] if reason is None else [reason]) == reasons
 
 
+@pytest.mark.usefixtures("door")
 def test_ranks_hear_of_a_hit_where_they_wait(tmp_path):
     """A hit that ends the run of one rank fails the other where it waits for it, and both write."""
     for rank in range(2):

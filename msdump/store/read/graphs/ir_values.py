@@ -19,7 +19,7 @@ _TUPLE: Final = re.compile(
 )
 _TYPE: Final = re.compile(r"(?:Tensor\[(?P<tensor>\w+)\]|(?P<other>\w+))(?:\*(?P<count>\d+))?$")
 _DEVICE: Final = re.compile(
-    r"<(?P<dtype>[A-Z]\w*?)x(?P<format>[A-Z]\w*)\[const vector\][\[{](?P<dims>[-0-9, ]*)[\]}]>"
+    r"<(?P<dtype>[A-Z]\w*?)x(?P<format>[A-Z]\w*)(?:\[const vector\][\[{](?P<dims>[-0-9, ]*)[\]}])?>"
 )
 """``<Float16xFRACTAL_NZ[const vector][4, 1, 16, 16]>``"""
 _HELD: Final = re.compile(r".+[0-9]|Bool")
@@ -121,7 +121,7 @@ def device_forms(text: str) -> tuple[ValueForm, ...]:
     return tuple(
         ValueForm(
             each["dtype"].lower() if _HELD.fullmatch(each["dtype"]) else "",
-            _shape(each["dims"]) if each["format"] == DEFAULT_FORMAT else None,
+            _shape(each["dims"]) if each["format"] == DEFAULT_FORMAT and each["dims"] is not None else None,
         )
         for each in _DEVICE.finditer(text)
     )
