@@ -83,7 +83,7 @@ class Bisection:
         """
         self.probes = 0
         self._mine, self._golden, self._probed = mine, golden, probed
-        self._values = pairing.graphs[mine.index].values
+        self._values = _shared(pairing.graphs[mine.index].values, golden)
         self._inputs = inputs
         self._fed = golden_inputs(mine, golden, inputs)
         self._copies = WeightCopies()
@@ -166,6 +166,13 @@ class Bisection:
             name: item for name, item in self._fed.items() if name in names and isinstance(item, np.ndarray)
         }
         return {**{name: array for name, array in self._golden.weights.items() if name in names}, **fed}
+
+
+def _shared(values: Mapping[str, str], golden: Graph) -> dict[str, str]:
+    """Return golden's value for each value that has one there; others stand for themselves in a pairing."""
+    known = {value.name for value in golden.inputs} | {*golden.weights}
+    known |= {name for node in golden.nodes for name in node.outputs}
+    return {name: common for name, common in values.items() if common in known}
 
 
 def _edges(spliced: Spliced) -> frozenset[str]:
