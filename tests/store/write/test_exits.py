@@ -150,8 +150,10 @@ def write_large(sink, folder):
 
 
 @pytest.fixture
-def default_handler():
-    """Set SIGTERM to its default action for the time of the test."""
+def default_handler(monkeypatch):
+    """Set SIGTERM to its default action for the time of the test, in which others have nothing to write."""
+    monkeypatch.setattr(exits, "_active", {})
+    monkeypatch.setattr(exits, "_last", [])
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, before)
