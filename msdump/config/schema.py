@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any, Final
 
 from msdump.config import watch
 from msdump.config.models import DumpConfig
+
+_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 
 
 def schema_text() -> str:
@@ -19,7 +22,20 @@ def schema_text() -> str:
     # a rule takes what its condition takes: its models derive from the table of conditions
     schema["$defs"]["MsdumpSettings"]["properties"]["watch"]["items"] = watch.rule_schema()
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-    return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_with_whole_bounds(described), indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_whole_bounds(value: Any) -> Any:
+    """Return a schema whose whole bounds stand without a point, whichever version of pydantic wrote it."""
+    if isinstance(value, list):
+        return [_with_whole_bounds(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _whole(item) if key in _BOUNDS else _with_whole_bounds(item) for key, item in value.items()}
+
+
+def _whole(bound: Any) -> Any:
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
 def main(arguments: list[str]) -> None:
