@@ -28,8 +28,8 @@ class Surroundings(Protocol):
     def operator_graph(self) -> OperatorGraph | None:
         """The operators of its graph, None where the dump does not tell them."""
 
-    def tensors_of(self, op_name: str) -> Sequence[Record]:
-        """Return the tensors of an operator, or of a parameter, by its name as files spell it."""
+    def tensors_of(self, full_name: str) -> Sequence[Record]:
+        """Return the tensors of an operator, or of a parameter, by its full name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,7 @@ class DumpedOperator:
     @property
     def records(self) -> tuple[Record, ...]:
         """Its tensors that were dumped, inputs first; of a parameter without files what operators read."""
-        last_component = names.sanitize(self.full_name.rpartition("/")[2])
-        tensors = self._directory.tensors_of(names.sanitize(self.full_name)) or (
-            self._directory.tensors_of(last_component)
-        )
+        tensors = self._directory.tensors_of(self.full_name)
         own = tuple(sorted(filter(self._is_of_run, tensors), key=lambda each: (each.io, each.slot)))
         return own if own or self.node is not None else tuple(self._read_by_others())
 

@@ -220,9 +220,11 @@ class Iteration:
         """The operators of its graph, None where the dump does not tell them; may DumpReadError."""
         return self._graph()
 
-    def tensors_of(self, op_name: str) -> Sequence[Record]:
-        """Return the tensors of an operator, or of a parameter, by its name as files spell it."""
-        return self._tensors_by_name.get(op_name, ())
+    def tensors_of(self, full_name: str) -> Sequence[Record]:
+        """Return the tensors of an operator or a parameter; ``classic`` files have the last component alone."""
+        by_name = self._tensors_by_name
+        names_in_files = map(names.sanitize, (full_name, full_name.rpartition("/")[2]))
+        return next((by_name[name] for name in names_in_files if name in by_name), ())
 
     @cached_property
     def _tensors_by_name(self) -> Mapping[str, list[Record]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from msdump.errors import ToolError
 from msdump.record import IO
-from msdump.store import names
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.reader import Dump
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
-from msdump.tools.overflow.records import OverflowFile, faults
+from msdump.tools.overflow.records import Task, overflowed_tasks
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +33,12 @@ class DumpedGraph:
     name: str
     iterations: Mapping[int, Iteration] = field(repr=False)
     operators: OperatorGraph | None = field(repr=False)
+    _overflowed: dict[int, Counter[Task]] = field(default_factory=dict, init=False, repr=False)
 
     def records(self, name: str, iteration: int) -> Sequence[Record]:
         """Return the tensors of an operator or a parameter in an iteration."""
         directory = self.iterations.get(iteration)
-        if directory is None:
-            return ()
-        last_component = names.sanitize(name.rpartition("/")[2])
-        return directory.tensors_of(names.sanitize(name)) or directory.tensors_of(last_component)
+        return () if directory is None else directory.tensors_of(name)
 
     def record(self, name: str, iteration: int, io: IO, slot: int) -> Record | None:
         """Return a tensor of an operator, that of the last pass of a loop; None where it was not dumped."""
@@ -51,16 +47,10 @@ class DumpedGraph:
 
     def has_overflowed(self, record: Record) -> bool:
         """Tell whether the dump says that an operator overflowed when it wrote a tensor."""
-        return (record.name.task_id, record.name.stream_id) in self._overflowed(record.iteration)
-
-    def _overflowed(self, iteration: int) -> set[tuple[object, object]]:
-        """Return the tasks of which an iteration holds overflow records."""
-        tasks: set[tuple[object, object]] = set()
-        for overflow in self.iterations[iteration].overflows:
-            file = OverflowFile(overflow.name.timestamp, overflow.path)
-            with contextlib.suppress(ToolError):  # a record of no unit tells of no overflow
-                tasks |= {unit.task for unit in faults(file, overflow.told)}
-        return tasks
+        number = record.iteration
+        if number not in self._overflowed:
+            self._overflowed[number] = overflowed_tasks(self.iterations[number].overflows)
+        return (record.name.task_id, record.name.stream_id) in self._overflowed[number]
 
 
 def graphs(dump: Dump) -> Iterator[DumpedGraph]:

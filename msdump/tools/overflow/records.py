@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +17,12 @@ from msdump.errors import DumpReadError, ToolError
 from msdump.record import IO
 from msdump.store import operator_names
 from msdump.store.read import mapped, texts
+from msdump.store.read.tensor_directories import Overflow
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.return_codes import ReturnCode
+
+Task = tuple[Any, Any]
+"""Number of a task, and of its stream."""
 
 _UNITS: Final = frozenset(unit.name for unit in Unit)
 
@@ -73,7 +79,7 @@ class OverflowUnit:
     fields: Mapping[str, Any]
 
     @property
-    def task(self) -> tuple[Any, Any]:
+    def task(self) -> Task:
         """Task and stream of the operator."""
         return self.fields.get("task_id"), self.fields.get("stream_id")
 
@@ -81,6 +87,20 @@ class OverflowUnit:
         """Return the line of a report."""
         task, stream = self.task
         return f"[{self.unit}][TaskId:{task}][StreamId:{stream}][Status:{self.fields.get('status')}]"
+
+
+def overflowed_tasks(overflows: Iterable[Overflow]) -> Counter[Task]:
+    """Return how many overflow records tell of each task; a record that names no unit tells of none.
+
+    Args:
+        overflows: The records of an iteration.
+    """
+    tasks: Counter[Task] = Counter()
+    for overflow in overflows:
+        file = OverflowFile(overflow.name.timestamp, overflow.path)
+        with contextlib.suppress(ToolError):
+            tasks.update(unit.task for unit in faults(file, overflow.told))
+    return tasks
 
 
 def find(directory: str) -> list[OverflowFile]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -17,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.errors import DumpReadError, ToolError
+from msdump.errors import DumpReadError
 from msdump.plan import OperatorStatistic
 from msdump.record import IO
 from msdump.statistics.passes import is_measurable, measure
@@ -33,7 +32,7 @@ from msdump.store.read.ranks import RankGraph
 from msdump.store.read.reader import Dump
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
-from msdump.tools.overflow.records import OverflowFile, faults
+from msdump.tools.overflow.records import Task, overflowed_tasks
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
 from msdump.watch.subjects import GRADIENTS, PARAMETER, WatchedTensor, state_of, subject
@@ -112,18 +111,13 @@ class DumpedFolder:
     is_compiled: bool = False
 
     @cached_property
-    def overflows(self) -> Counter[tuple[object, object]]:
+    def overflows(self) -> Counter[Task]:
         """Number of overflow records by task and stream.
 
         Raises:
             DumpReadError: A record cannot be read.
         """
-        tasks: Counter[tuple[object, object]] = Counter()
-        for overflow in self.iteration.overflows:
-            file = OverflowFile(overflow.name.timestamp, overflow.path)
-            with contextlib.suppress(ToolError):  # a record of no unit tells of no overflow
-                tasks.update(unit.task for unit in faults(file, overflow.told))
-        return tasks
+        return overflowed_tasks(self.iteration.overflows)
 
     @cached_property
     def shown_side(self) -> IO:
