@@ -221,7 +221,7 @@ class Iteration:
         return self._graph()
 
     def tensors_of(self, full_name: str) -> Sequence[Record]:
-        """Return the tensors of an operator or a parameter; ``classic`` files have the last component alone."""
+        """Return the tensors of an operator or parameter; ``classic`` files have the last component alone."""
         by_name = self._tensors_by_name
         names_in_files = map(names.sanitize, (full_name, full_name.rpartition("/")[2]))
         return next((by_name[name] for name in names_in_files if name in by_name), ())
