@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,18 @@ class TrainingState:
         values: What they hold now.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, held: Callable[[np.ndarray], np.ndarray] = np.asarray) -> None:
         """Let every variable hold what the model's file says.
 
         Args:
             graph: The model's graph, with its training.
+            held: Gives an array in the element type in which a variable holds it, as a run in float64 does.
         """
+        self._held = held
         self._training = graph.training or Training()
         self._has_begun = self._training.initialization is None
         whole = graph.step
-        self._arrays = {name: whole.weights[name] for name in whole.weights if name in whole.variables}
+        self._arrays = {name: held(array) for name, array in whole.weights.items() if name in whole.variables}
         store = WeightStore(self._arrays)
         self.values: Values = {name: store.value(name) for name in self._arrays}
         # the arrays that the first values read must live as long as these
@@ -82,7 +84,9 @@ class TrainingState:
         assert graph is not None
         results = zip((value.name for value in graph.outputs), Program(graph).run({}), strict=True)
         by_output = dict(results)
-        initial = {name: by_output[output] for name, output in self._training.initial_values.items()}
+        initial = {
+            name: self._held(by_output[output]) for name, output in self._training.initial_values.items()
+        }
         faults = list(self._faults({**self._arrays, **initial}))
         if faults:
             raise GraphError(f"{graph.source}: initialization_binding: {'; '.join(faults)}")
@@ -96,7 +100,7 @@ class TrainingState:
             InputError: A variable is missing or unknown, or an array has another type or shape; every
                 fault is told, and nothing is changed.
         """
-        arrays = {name: np.asarray(item) for name, item in state.items()}
+        arrays = {name: self._held(np.asarray(item)) for name, item in state.items()}
         faults = list(self._faults(arrays))
         if faults:
             raise InputError(f"load_state: {'; '.join(faults)}")

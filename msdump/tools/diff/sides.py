@@ -14,6 +14,7 @@ from msdump.device.precision import rounding
 from msdump.errors import InputError
 from msdump.execute.compilation import emulated
 from msdump.execute.kernels import KernelFactory, RoundingsOf, as_the_model_says
+from msdump.execute.operators.float64.conversions import doubled
 from msdump.execute.program import Program
 from msdump.execute.runtime import Runtime, cuda_runtime, runtime
 from msdump.execute.training.runs import Runs
@@ -102,7 +103,8 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
     """
     if variant.engine is Engine.OPTIMISED:
         return _optimised_side(graph, variant, copies, trains=trains)
-    state = TrainingState(graph)
+    is_wide = variant.engine is Engine.FLOAT64
+    state = TrainingState(graph, doubled) if is_wide else TrainingState(graph)
     if trains:
         graph = graph.training_step()
         state.begin()
@@ -111,7 +113,7 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
     status = float_status_of(graph, variant.context)
     on = _runtime(variant)
     roundings = as_the_model_says if device is None else device.roundings
-    kernels = Float64Kernels if variant.engine is Engine.FLOAT64 else KernelFactory
+    kernels = Float64Kernels if is_wide else KernelFactory
     program = Program(compiled, roundings, copies, on=on, float_status=status, kernels=kernels)
     return Side(variant, graph, compiled, state, copies, on, Runs(program, state, joins=False))
 

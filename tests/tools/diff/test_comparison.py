@@ -237,6 +237,21 @@ def test_steps_of_training_go_on_from_their_own_variables(compared):
     assert 0.25 == both.mine.variables()["w"][0, 0]
 
 
+@pytest.mark.parametrize(("mine", "golden"), [("CPU", "float64"), ("Ascend", "float64"), ("float64", "CPU")])
+def test_training_in_float64_holds_its_variables_in_float64(compared, mine, golden):
+    """What a step writes stays in float64 until the next step reads it, and agrees with the other side's."""
+    fed = [{"x": np.ones((4, 3), np.float32)}] * 3
+    both = compared(STEP, mine, golden, *fed, trains=True, update_binding={"w": "new"})
+
+    assert [] == both.failures
+    assert both.report.agrees
+    assert 3 == both.runs
+    held = {side.variant.text: side.variables()["w"] for side in (both.mine, both.golden)}
+    assert "float64" == held.pop("float64").dtype.name
+    assert ["float32"] == [array.dtype.name for array in held.values()]
+    assert [0.125, 0.125] == [side.variables()["w"][0, 0] for side in (both.mine, both.golden)]
+
+
 def test_inputs_take_over_what_was_measured_of_outputs(compared):
     """An operator's input shows the error of the output that it reads."""
     both = compared("lenet")
