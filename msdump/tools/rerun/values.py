@@ -26,6 +26,19 @@ class NotDumpedError(MsdumpError):
     """A value that an operator reads, and that no file of the dump holds."""
 
 
+class UnfitError(FormatError):
+    """A tensor that has not as many elements as the model declares of the value that it should hold.
+
+    Attributes:
+        tensor: The tensor.
+    """
+
+    def __init__(self, tensor: RerunTensor, message: str) -> None:
+        """Say what was found and what the model declares."""
+        super().__init__(message)
+        self.tensor = tensor
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A dumped tensor that holds a value.
@@ -223,6 +236,7 @@ class DumpedValues:
 
         Raises:
             DumpReadError: Its file cannot be read.
+            UnfitError: It has not as many elements as the model declares.
             FormatError: Its memory format has no conversion, or its shape is not known.
         """
         declared = graph.type_of(value)
@@ -230,7 +244,7 @@ class DumpedValues:
         array = tensor.load(_host_shape(graph, value, tensor, operator), groups)
         if declared.is_settled and declared.shape != array.shape and declared.shape is not None:
             if int(np.prod(declared.shape)) != array.size:  # type: ignore[arg-type]  # settled
-                raise FormatError(f"{value!r} has shape {array.shape}, by the model {declared.shape}")
+                raise UnfitError(tensor, f"{value!r} has shape {array.shape}, by the model {declared.shape}")
             array = array.reshape(declared.shape)  # type: ignore[arg-type]
         return in_declared_type(array, declared.dtype)
 

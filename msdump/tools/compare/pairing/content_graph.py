@@ -102,7 +102,7 @@ class _Writer:
         """Add an input of the network, or a weight that has a file of its own."""
         for tensor in tensors:
             self._inputs[name] = _form(tensor)
-            key = _key(tensor)
+            key = tensor_key(tensor)
             if tensor.io is IO.OUTPUT and key is not None:
                 self._written[key] = ValueSource(SourceKind.INPUT, name)
 
@@ -121,7 +121,7 @@ class _Writer:
         )
         self._operators[name] = GraphOperator(name, op_type, reads, forms)
         for slot, tensor in outputs.items():
-            key = _key(tensor)
+            key = tensor_key(tensor)
             if key is not None:
                 self._written[key] = ValueSource(SourceKind.OPERATOR, name, slot)
 
@@ -131,7 +131,7 @@ class _Writer:
         Compiled networks have no files of what cuts tensors and puts them together (Split, Concat): who reads
         nothing that was written reads what those made.
         """
-        keys = {slot: _key(tensor) for slot, tensor in inputs.items()}
+        keys = {slot: tensor_key(tensor) for slot, tensor in inputs.items()}
         has_written = any(_is_written(self._written.get(key, ABSENT)) for key in keys.values())
         sources = [ABSENT] * (max(inputs, default=-1) + 1)
         for slot, key in keys.items():
@@ -185,7 +185,7 @@ def _form(tensor: DumpedOperand) -> ValueForm:
     return ValueForm(shape=shape or None)
 
 
-def _key(tensor: DumpedOperand) -> Hashable | None:
+def tensor_key(tensor: DumpedOperand) -> Hashable | None:
     """Return what tensors of the same bits and type have in common, None where they cannot be read.
 
     Two sums over all words, and some elements that show their order: that costs less than to read the tensor.

@@ -6,6 +6,7 @@ behind them moved because one operator was dropped.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -157,7 +158,7 @@ class _Identified:
         """
         own, other = mine.inputs, golden.inputs
         slots = list(range(max(len(own), len(other))))
-        golden_slots = slots[::-1] if self._is_turned(mine, golden) else slots
+        golden_slots = self._turned(mine, golden) or slots
         is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
         for slot, golden_slot in zip(slots, golden_slots, strict=True):
             if is_sure:
@@ -176,13 +177,21 @@ class _Identified:
             for source in operator.inputs
         )
 
-    def _is_turned(self, mine: GraphOperator, golden: GraphOperator) -> bool:
-        """Tell whether two operators whose inputs may change places read the same, in another order."""
+    def _turned(self, mine: GraphOperator, golden: GraphOperator) -> list[int]:
+        """Return the golden inputs in the order of the same ones of mine, where they may change places.
+
+        Where one side reads what the other one does not, no order is known; the list is empty then.
+        """
         if not is_commutative(_type(mine)) or len(mine.inputs) != len(golden.inputs):
-            return False
+            return []
         own = [self._of_source(0, source) for source in mine.inputs]
         other = [self._of_source(1, source) for source in golden.inputs]
-        return own != other and own[::-1] == other and None not in own
+        if None in own or Counter(own) != Counter(other):
+            return []
+        places: dict[Identity | None, list[int]] = defaultdict(list)
+        for slot, origin in enumerate(other):
+            places[origin].append(slot)
+        return [places[origin].pop(0) for origin in own]
 
     def _of_source(self, side: int, source: ValueSource) -> Identity | None:
         if source.kind is SourceKind.OPERATOR:

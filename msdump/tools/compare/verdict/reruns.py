@@ -154,7 +154,10 @@ class Rerunning:
 
     def _fitting(self, operators: Sequence[RerunOperator]) -> CompiledModel:
         dumped = [each for each in operators if each.op_type not in INPUTS]
-        model = fitting(_models(self._graph), {each.name: _written_type(each) for each in dumped})
+        models = _models(self._graph)
+        model = fitting(models, {each.name: _written_type(each) for each in dumped})
+        if model.fit < _LEAST_FIT:  # another compiler may number operators otherwise
+            model = fitting(models, {each.partner or each.name: _written_type(each) for each in dumped})
         if dumped and model.fit < _LEAST_FIT:
             first = next((each for each in dumped if each.name not in model.sites), None)
             stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
@@ -167,17 +170,20 @@ class Rerunning:
 
 
 def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:
-    """Return the model's operators that dumped ones are, where golden was not compiled as the examined side.
+    """Return the model's operators that dumped ones are, where names do not tell them.
 
-    Names behind an operator that was left out are those of others, so the graphs are matched.
+    Names behind an operator that was left out are those of others, and another compiler may number operators
+    of one scope in another order, so the graphs are matched.
     """
     operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
     told = {each.name: _partner(each) for each in operators}
     is_told = any(partner not in {"", name} for name, partner in told.items())
     is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
-    if graph is None or not is_unlike:
+    if graph is None:
         return {}
     whole = model.operator_graphs[graph.number if graph.number in model.operator_graphs else 0]
+    if not is_unlike and _reads_alike(graph, whole, told):
+        return {}
     # tensors tell the graph without the slashes of names, which the model knows
     graph = content_graph.of_folder(folder.dumped, whole) or graph
     found = graph_matching.partners((folder.dumped, graph), whole, model.digest)
@@ -188,6 +194,24 @@ def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
     """Tell whether a dump and a model have operators that the other one lacks."""
     lacks = any(not any(name in dumped for name in file_names(node)) for node in model.graph.operators)
     return lacks or any(name not in model.sites for name in dumped)
+
+
+def _reads_alike(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> bool:
+    """Tell whether the operators of a dump read what those of a model read that are taken for them."""
+
+    def partner(name: str) -> str:
+        return told.get(names.sanitize(name)) or names.sanitize(name)
+
+    for operator in graph.operators.values():
+        counterpart = model.find(partner(operator.full_name))
+        own = [each for each in operator.inputs if each.kind is SourceKind.OPERATOR]
+        other = () if counterpart is None else counterpart.inputs
+        given = [each for each in other if each.kind is SourceKind.OPERATOR]
+        if counterpart is not None and [(partner(each.name), each.slot) for each in own] != [
+            (names.sanitize(each.name), each.slot) for each in given
+        ]:
+            return False
+    return True
 
 
 def _written_type(operator: RerunOperator) -> str:

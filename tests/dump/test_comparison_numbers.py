@@ -1,0 +1,113 @@
+"""Operators of one scope and type whose numbers are not those of the graph beside them, or of the model."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+from tests.dump.nets import model, node, value
+
+ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "replaced", "unchecked"}
+FEEDS = {"x": np.random.default_rng(0).standard_normal((4, 4)).astype("f4")}
+WEIGHTS = {
+    name: np.random.default_rng(number).standard_normal((4, 4)).astype("f4")
+    for number, name in enumerate("abcd", 1)
+}
+NODES = {
+    "p": node("MatMul", "x a", "p"),
+    "q": node("MatMul", "p b", "q"),
+    "r": node("MatMul", "x c", "r"),
+    "s": node("MatMul", "r d", "s"),
+}
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture
+def dump(door):
+    """Return a function that dumps a network of the nodes in an order, and of a sum of their values."""
+
+    def run(name, order, addends):
+        network = model(
+            [*(NODES[each] for each in order), node("Sum", addends, "y")],
+            [value("x", [4, 4])],
+            ["y"],
+            WEIGHTS,
+        )
+        onnx.save(network, door.folder / f"{name}.onnx")
+        door.dump(door.folder / f"{name}.onnx", FEEDS, path=str(door.folder / name), naming="2.7")
+        door.again()
+        return door.folder / name
+
+    return run
+
+
+def accused(mine, golden, *options):
+    """Return verdict and last component of the name of each operator that is accused or not compared."""
+    command = ["compare", str(mine), str(golden), "-out", str(mine.parent / "out"), "--json", *options]
+    operators = json.loads(CliRunner().invoke(main, command).stdout)["operators"]
+    return [
+        (each["verdict"], each["operator"].replace("_", "/").rpartition("/")[2])
+        for each in operators
+        if each["verdict"] in ACCUSING
+    ]
+
+
+def renumbered(path, numbers):
+    """Give the MatMul files of a dump other numbers."""
+    moved = [
+        (file, re.sub(r"-op(\d+)", lambda found: f"-op{numbers[int(found[1])]}", file.name))
+        for file in path.rglob("MatMul.*.npy")
+    ]
+    for file, name in moved:
+        file.rename(file.with_name(f"{name}.moved"))
+    for file, name in moved:
+        file.with_name(f"{name}.moved").rename(file.with_name(name))
+
+
+@pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
+@pytest.mark.parametrize("numbers", [(4, 5, 6, 7), (6, 4, 3, 2), (3, 1, 5, 2)])
+def test_operators_of_one_size(dump, numbers, is_with_model):
+    """Files of one size go with the operators whose contents they hold, and what is wrong keeps its place."""
+    golden = dump("golden", "pqrs", "p q s x")
+    mine = shutil.copytree(golden, golden.parent / "mine")
+    options = ("--model", f"{golden}.onnx") if is_with_model else ()
+    renumbered(mine, numbers)
+
+    assert [] == accused(mine, golden, *options)
+
+    (path,) = mine.rglob(f"MatMul.*-op{numbers[3]}.*.output.0.*.npy")
+    np.save(path, np.load(path) * 1.5)
+    assert ("own", f"MatMul-op{numbers[3]}") == accused(mine, golden, *options)[0]
+
+
+def test_other_order_of_nodes(dump):
+    """A model that lists the same operators in another order numbers them so, and nobody is accused."""
+    golden, other = dump("golden", "pqrs", "p q s x"), dump("other", "rspq", "x s p q")
+    mine = shutil.copytree(other, other.parent / "mine")
+
+    assert [] == accused(mine, golden)
+    assert [] == accused(mine, golden, "--model", f"{golden}.onnx")
+    assert [] == accused(mine, other, "--model", f"{golden}.onnx")
+
+
+def test_addend_of_another_operator(dump):
+    """A sum that reads one value twice in the place of another one is accused, in whatever order it reads."""
+    golden = dump("golden", "pqrs", "p q s x")
+    mine = shutil.copytree(golden, golden.parent / "mine")
+    files = {slot: next(mine.rglob(f"AddN.*.input.{slot}.*.npy")) for slot in range(3)}
+    tensors = {slot: np.load(file) for slot, file in files.items()}
+    for slot, other in {0: 1, 1: 2, 2: 0}.items():
+        np.save(files[slot], tensors[other])
+
+    assert [] == accused(mine, mine, "--model", f"{golden}.onnx")
+
+    np.save(files[2], tensors[1])
+    assert [("own", "AddN-op0")] == accused(mine, mine, "--model", f"{golden}.onnx")
