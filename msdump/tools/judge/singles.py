@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from msdump.statistics.elements import total_of_products, total_of_squares
 from msdump.tools.judge.lanes import MASK, Scale
 from msdump.tools.judge.sums import LastPlace, PairTotals
-from msdump.tools.scores.passes import BLOCK, Findings
+from msdump.tools.scores.blocks import BLOCK
+from msdump.tools.scores.sums import Findings
 
 _EXPONENT: Final = np.uint32(0x7F80_0000)  # a float32 without sign and fraction
 _HELD: Final = frozenset({"float32", "float16", "bfloat16"})
@@ -42,15 +42,11 @@ class SingleSums(PairTotals):
         """Tell whether float32 holds the elements of types."""
         return all(kind.name in _HELD for kind in kinds)
 
-    def add_doubles(self, dumped: np.ndarray, golden: np.ndarray) -> None:
-        """Add norms and products of elements, which are overwritten."""
-        self._dumped += total_of_squares(dumped)
-        self._golden += total_of_squares(golden)
-        self._product += total_of_products(dumped, golden)
-        self._difference += total_of_squares(np.subtract(dumped, golden, out=dumped))
-
-    def has_second_pass(self, findings: Findings) -> bool:
-        """Take the scale of the golden tensor; tell whether it is one that these sums are for."""
+    def has_pass(self, findings: Findings) -> bool:
+        """Take what the first pass found; tell whether these sums are for such tensors."""
+        self._dumped, self._golden = findings.dumped.squares, findings.golden.squares
+        self._product, self._difference = findings.products, findings.squares
+        self._largest = findings.farthest
         # An element that is NaN or infinite on either side has a distance that is.
         self.is_whole = 0 < float(findings.largest) < math.inf and float(findings.golden.low) > MASK
         if self.is_whole:
@@ -60,11 +56,9 @@ class SingleSums(PairTotals):
             self._least_powers = np.full(min(findings.count, BLOCK), self._least, np.float32)
         return self.is_whole
 
-    def add_singles(self, dumped: np.ndarray, golden: np.ndarray, spare: np.ndarray) -> None:
-        """Find the largest differences of elements, as they are and in units of the last place."""
+    def add(self, dumped: np.ndarray, golden: np.ndarray, spare: np.ndarray) -> None:
+        """Find the largest difference of elements in units of the last place."""
         distances = np.abs(np.subtract(dumped, golden, out=spare[0]), out=spare[0])
-        place = int(distances.argmax())
-        self._largest = max(self._largest, _distance(dumped, golden, place))
         # Without sign and fraction what stays is the power of two at or below the magnitude.
         powers = spare[1]
         np.bitwise_and(golden.view(np.uint32), _EXPONENT, out=powers.view(np.uint32))
@@ -74,11 +68,9 @@ class SingleSums(PairTotals):
         # float32 tells which element it is, and rounds its number
         self.is_whole &= bool(np.isfinite(ratios[place]))
         power = max(_power_of_two(float(golden[place])), self._least)
-        self.ulps = max(self.ulps, _distance(dumped, golden, place) / power / self._unit.epsilon)
-
-
-def _distance(dumped: np.ndarray, golden: np.ndarray, place: int) -> float:
-    return abs(float(dumped[place]) - float(golden[place]))
+        self.ulps = max(
+            self.ulps, abs(float(dumped[place]) - float(golden[place])) / power / self._unit.epsilon
+        )
 
 
 def _power_of_two(number: float) -> float:

@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 
 from msdump.errors import FormatError
-from msdump.tools.scores.passes import ALMOST_ZERO, Findings, FurtherSums, ScoreNeed, TensorFacts, examine
+from msdump.tools.scores.passes import ALMOST_ZERO, examine
+from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts
 
 NAN: Final = "NaN"
 """What stands where there is no number."""
@@ -72,13 +73,13 @@ def _cosine(findings: Findings) -> Score:
         if math.sqrt(norm) <= ALMOST_ZERO:
             return Score(NAN, f"CosineSimilarity: all elements of {side} are zero")
     # The float32 products of equal vectors may add up to slightly more than 1.
-    return _number(min(findings.product, 1.0))
+    return _number(min(findings.cosine, 1.0))
 
 
 def _euclidean(findings: Findings) -> Score:
     if findings.golden.norm <= ALMOST_ZERO:
         return _number(0)
-    return _number(np.sqrt(np.float32(findings.squares) / np.float32(findings.golden.squares)))
+    return _number(np.sqrt(findings.rounded_squares / findings.golden.rounded_squares))
 
 
 def _divergence(findings: Findings) -> Score:
@@ -115,7 +116,7 @@ ALGORITHMS: Final = (
     Algorithm(
         "MaxAbsoluteError",
         "max(abs(x - y))",
-        ScoreNeed.DIFFERENCES,
+        ScoreNeed.DISTANCES,
         lambda findings: _number(findings.largest),
     ),
     Algorithm(
@@ -146,14 +147,14 @@ ALGORITHMS: Final = (
     Algorithm(
         "MeanAbsoluteError",
         "mean(abs(x - y))",
-        ScoreNeed.DIFFERENCES,
+        ScoreNeed.DISTANCES,
         lambda findings: _number(_mean(findings.distances, findings)),
     ),
     Algorithm(
         "RootMeanSquareError",
         "sqrt(mean((x - y)^2))",
         ScoreNeed.DIFFERENCES,
-        lambda findings: _number(np.sqrt(_mean(findings.squares, findings))),
+        lambda findings: _number(np.sqrt(_mean(float(findings.rounded_squares), findings))),
     ),
     Algorithm(
         "MaxRelativeError",

@@ -1,143 +1,26 @@
-"""Sums over two tensors from which the algorithms compute their scores, taken block by block.
+"""Passes over two tensors, block by block, that take the sums from which scores are computed.
 
-The elements are cast to float32 and the arithmetic is float32, as CANN's comparison
-tool defines it; the sums of blocks are added in float64. Three passes suffice: the
-second needs norms and ranges, the third the sums of the densities.
+The elements are cast to float32, as CANN's comparison tool defines it. Of tensors of one block all
+arithmetic is that tool's, operation by operation, so that each digit is. Sums of longer ones depend
+on the order of their terms anyway: they are float64 where that is as fast, and two passes suffice, the
+second of which needs the ranges.
 """
 
 from __future__ import annotations
 
-import enum
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from msdump.statistics.elements import HALVES, total, total_of_squares
-
-BLOCK: Final = 1 << 16
-"""Elements that are looked at together; a few float32 blocks fit into a core's cache."""
-
-_PART: Final = 1 << 15  # elements of a block that are cast to float64 together
-_MOST_CAST: Final = 1 << 24  # elements; larger tensors of other types are cast once for each pass
+from msdump.statistics.elements import total, total_of_products, total_of_squares
+from msdump.tools.scores.blocks import BLOCK, BlockPair, BlockPairs
+from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts
 
 ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
 """What counts as zero: the float64 machine epsilon."""
 
-FLOOR: Final = np.finfo(np.float32).eps
-"""Least density of a Kullback-Leibler divergence."""
-
-
-class ScoreNeed(enum.Flag):
-    """The sums and extremes that algorithms need; a combined member holds those of one algorithm."""
-
-    NORMS = enum.auto()
-    DIFFERENCES = enum.auto()
-    RATIOS = enum.auto()
-    RANGES = enum.auto()
-    DEVIATIONS = enum.auto()
-    PRODUCT = enum.auto()
-    DENSITIES = enum.auto()
-    LOGARITHMS = enum.auto()
-    COSINE = NORMS | PRODUCT
-    DIVERGENCE = RANGES | DENSITIES | LOGARITHMS
-
-
-@dataclass(slots=True)
-class TensorFacts:
-    """Sums and extremes of one of the two tensors, as float32.
-
-    Attributes:
-        squares: Sum of the squares.
-        low: Smallest element.
-        high: Largest element.
-        total: Sum of the elements.
-        densities: Sum of the elements moved to 0..1 and raised to ``FLOOR``.
-        deviations: Sum of the squared distances from the mean.
-        counted: Number of elements whose total and deviations were added.
-    """
-
-    squares: float = 0.0
-    low: np.float32 = field(default_factory=lambda: np.float32(math.inf))
-    high: np.float32 = field(default_factory=lambda: np.float32(-math.inf))
-    total: float = 0.0
-    densities: float = 0.0
-    deviations: float = 0.0
-    counted: int = 0
-
-    def add_deviations(self, values: np.ndarray, spare: np.ndarray) -> None:
-        """Add total and deviations of float64 elements.
-
-        Args:
-            values: The elements.
-            spare: Memory for as many.
-        """
-        total_of_part, count = total(values), len(values)
-        mean = total_of_part / count
-        distances = np.subtract(values, mean, out=spare)
-        self.deviations += total_of_squares(distances)
-        if self.counted:  # the means of the parts differ: Chan, Golub, LeVeque, "Updating Formulae", 1979
-            shift = mean - self.total / self.counted
-            self.deviations += shift * shift * self.counted * count / (self.counted + count)
-        self.total += total_of_part
-        self.counted += count
-
-    @property
-    def norm(self) -> np.float32:
-        """Euclidean norm."""
-        return np.float32(math.sqrt(np.float32(self.squares)))
-
-
-@dataclass(slots=True)
-class Findings:
-    """Sums and extremes of a pair of tensors; a number that was not asked for has no meaning.
-
-    Attributes:
-        count: Number of elements of each; a complex one counts twice.
-        is_scalar: All dimensions are 1.
-        dumped: Numbers of the tensor that is examined.
-        golden: Numbers of the tensor that it is compared with.
-        largest: Largest distance of two elements.
-        distances: Sum of the distances.
-        squares: Sum of the squared distances.
-        largest_ratio: Largest ``|dumped / golden - 1|``, 0 where golden is almost zero.
-        ratios: Sum of these ratios.
-        product: Sum of the products of the elements, each divided by its tensor's norm.
-        divergence: Sum of ``p * log(p / q)`` over the densities.
-    """
-
-    count: int
-    is_scalar: bool = False
-    dumped: TensorFacts = field(default_factory=TensorFacts)
-    golden: TensorFacts = field(default_factory=TensorFacts)
-    largest: np.float32 = field(default_factory=lambda: np.float32(0))
-    distances: float = 0.0
-    squares: float = 0.0
-    largest_ratio: np.float32 = field(default_factory=lambda: np.float32(0))
-    ratios: float = 0.0
-    product: float = 0.0
-    divergence: float = 0.0
-
-
-class FurtherSums(Protocol):
-    """Sums over the same blocks that somebody else takes, while these are in the core's cache."""
-
-    def add_doubles(self, dumped: np.ndarray, golden: np.ndarray) -> None:
-        """Add elements in the first pass, as float64; the arrays may be overwritten."""
-
-    def has_second_pass(self, findings: Findings) -> bool:
-        """Tell whether elements are needed a second time, now that the sums of the first pass are known."""
-
-    def add_singles(self, dumped: np.ndarray, golden: np.ndarray, spare: np.ndarray) -> None:
-        """Add elements in the second pass, as float32.
-
-        Args:
-            dumped: Elements of the tensor that is examined.
-            golden: Those of the other one.
-            spare: Memory for twice as many elements.
-        """
+_OF_DOUBLES: Final = ScoreNeed.NORMS | ScoreNeed.DIFFERENCES | ScoreNeed.DEVIATIONS | ScoreNeed.PRODUCT
+_OF_FIRST_PASS: Final = _OF_DOUBLES | ScoreNeed.DISTANCES | ScoreNeed.RATIOS | ScoreNeed.RANGES
 
 
 def examine(
@@ -145,7 +28,7 @@ def examine(
 ) -> Findings:
     """Return sums and extremes of two tensors.
 
-    >>> need = ScoreNeed.NORMS | ScoreNeed.DIFFERENCES
+    >>> need = ScoreNeed.NORMS | ScoreNeed.DISTANCES | ScoreNeed.DIFFERENCES
     >>> findings = examine(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 6]]), need)
     >>> float(findings.dumped.norm), float(findings.largest), findings.squares
     (5.0, 2.0, 4.0)
@@ -156,138 +39,58 @@ def examine(
         need: Which numbers are needed.
         further: Gets the blocks, too; None: nobody does.
     """
-    pairs = _Pairs(dumped, golden)
+    pairs = BlockPairs(dumped, golden)
     findings = Findings(pairs.count)
+    is_long = pairs.count > BLOCK
+    blocks = pairs if is_long else tuple(pairs)  # cast once
     # NaN and infinities are results here, no reason for warnings.
     with np.errstate(all="ignore"):
-        if further is not None or need & _OF_FIRST_PASS:
-            for block in pairs:
-                _add_first_pass(block, need, findings, further)
-        if further is not None and not further.has_second_pass(findings):
+        if need & _OF_FIRST_PASS:
+            for block in blocks:
+                _add_first_pass(block, need, findings)
+        _round_sums(findings)
+        if not is_long:
+            for block in blocks:
+                _add_as_vendor(block, need, findings)
+        if further is not None and not further.has_pass(findings):
             further = None
-        if further is not None or need & _OF_SECOND_PASS:  # else left out: each pass reads both tensors again
-            for block in pairs:
-                _add_second_pass(block, need, findings, further)
-        if ScoreNeed.LOGARITHMS in need:
-            for block in pairs:
-                _add_third_pass(block, findings)
+        has_densities = is_long and ScoreNeed.DENSITIES in need
+        if further is not None or has_densities:  # else left out: each pass reads both tensors again
+            for block in blocks:
+                _add_second_pass(block, findings, further, has_densities=has_densities)
+        if has_densities:
+            findings.divergence = _divergence(findings)
     return findings
 
 
-class _Pairs:
-    """Blocks of two tensors as float32 vectors."""
-
-    def __init__(self, dumped: np.ndarray, golden: np.ndarray) -> None:
-        self._sides = (_vector(dumped), _vector(golden))
-        self.count = len(self._sides[0])
-        self._length = min(BLOCK, self.count)
-        self._cast = np.empty((2, self._length), np.float32)
-        self._spare = _Spare(self._length)
-
-    def __iter__(self) -> Iterator[_Block]:
-        dumped, golden = self._sides
-        for start in range(0, self.count, self._length):
-            part = slice(start, start + self._length)
-            yield _Block(self._float32(dumped[part], 0), self._float32(golden[part], 1), self._spare)
-
-    def _float32(self, block: np.ndarray, side: int) -> np.ndarray:
-        if block.dtype == np.float32 and block.flags.aligned:
-            return block
-        cast = self._cast[side, : len(block)]
-        _cast(block, cast)
-        return cast
-
-
-def _vector(array: np.ndarray) -> np.ndarray:
-    """Return the elements as a vector, cast unless there are many; complex numbers as pairs of real ones."""
-    flat = array.reshape(-1)
-    if flat.dtype.kind == "c":
-        flat = flat.view(flat.real.dtype)
-    # A cast at once for all passes costs memory, a cast in each pass costs time: large tensors save memory.
-    is_ready = flat.dtype == np.float32 and flat.flags.aligned  # in dump files they are not
-    if is_ready or len(flat) > _MOST_CAST:
-        return flat
-    cast = np.empty(len(flat), np.float32)
-    for start in range(0, len(flat), BLOCK):
-        _cast(flat[start : start + BLOCK], cast[start : start + BLOCK])
-    return cast
-
-
-def _cast(block: np.ndarray, out: np.ndarray) -> None:
-    """Cast elements to float32."""
-    if block.dtype == out.dtype and block.flags.c_contiguous:  # not aligned: bytes are copied faster
-        out.view(np.uint8)[:] = block.view(np.uint8)
-        return
-    # Finite float16 and bfloat16 are cast by integer arithmetic, three times faster than numpy casts them.
-    halves = HALVES.get(block.dtype.name)
-    if halves is not None and all(map(math.isfinite, halves.bounds(block))):
-        block = halves.values(block)
-    np.copyto(out, block, casting="unsafe")
-
-
-class _Spare:
-    """Memory for intermediate results, used again for every block."""
-
-    def __init__(self, length: int) -> None:
-        self.floats = np.empty((2, length), np.float32)
-        self.doubles = np.empty((3, min(length, _PART)))
-        self.truths = np.empty(length, np.bool_)
-        self.floors = np.full(length, FLOOR)  # numpy takes the larger of two arrays faster than with a scalar
-
-
-class _Block:
-    """Two vectors of the same length, and memory for intermediate results."""
-
-    def __init__(self, x: np.ndarray, y: np.ndarray, spare: _Spare) -> None:
-        self.x, self.y = x, y
-        self.both = spare.floats[:, : len(x)]
-        self.s, self.t = self.both
-        self.truths = spare.truths[: len(x)]
-        self.floors = spare.floors[: len(x)]
-        self._doubles = spare.doubles
-
-    def doubles(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield parts of the two vectors as float64, and memory for as many elements."""
-        for start in range(0, len(self.x), _PART):
-            x, y = (side[start : start + _PART] for side in (self.x, self.y))
-            doubles = self._doubles[:, : len(x)]
-            np.copyto(doubles[0], x)
-            np.copyto(doubles[1], y)
-            yield doubles[0], doubles[1], doubles[2]
-
-
-def _add_first_pass(block: _Block, need: ScoreNeed, findings: Findings, further: FurtherSums | None) -> None:
-    """Add norms, ranges, deviations, differences and ratios of a block."""
-    for side, values in ((findings.dumped, block.x), (findings.golden, block.y)):
-        if ScoreNeed.NORMS in need:
-            side.squares += _total(np.multiply(values, values, out=block.s))
-        if ScoreNeed.RANGES in need:
+def _add_first_pass(block: BlockPair, need: ScoreNeed, findings: Findings) -> None:
+    """Add ranges, distances, ratios and all float64 sums of a block."""
+    if ScoreNeed.RANGES in need:
+        for side, values in ((findings.dumped, block.x), (findings.golden, block.y)):
             side.low = np.minimum(side.low, values.min())
             side.high = np.maximum(side.high, values.max())
-    if ScoreNeed.DIFFERENCES in need:
-        _add_differences(block, findings)
+    if ScoreNeed.DISTANCES in need:
+        _add_distances(block, findings)
     if ScoreNeed.RATIOS in need:
         _add_ratios(block, findings)
-    if further is None and ScoreNeed.DEVIATIONS not in need:
-        return
-    for x, y, spare in block.doubles():
-        if ScoreNeed.DEVIATIONS in need:
-            # vendor: means and deviations are float64, all other algorithms float32.
-            findings.dumped.add_deviations(x, spare)
-            findings.golden.add_deviations(y, spare)
-        if further is not None:
-            further.add_doubles(x, y)
+    if need & _OF_DOUBLES:
+        for x, y, spare in block.doubles():
+            findings.dumped.add(x, spare)
+            findings.golden.add(y, spare)
+            findings.products += total_of_products(x, y)
+            findings.squares += total_of_squares(np.subtract(x, y, out=x))
 
 
-def _add_differences(block: _Block, findings: Findings) -> None:
+def _add_distances(block: BlockPair, findings: Findings) -> None:
     distances = np.subtract(block.x, block.y, out=block.s)
     np.abs(distances, out=distances)
-    findings.largest = np.maximum(findings.largest, distances.max())
+    place = int(distances.argmax())
+    findings.largest = np.maximum(findings.largest, distances[place])
+    findings.farthest = max(findings.farthest, abs(float(block.x[place]) - float(block.y[place])))
     findings.distances += _total(distances)
-    findings.squares += _total(np.multiply(distances, distances, out=distances))
 
 
-def _add_ratios(block: _Block, findings: Findings) -> None:
+def _add_ratios(block: BlockPair, findings: Findings) -> None:
     ratios = np.divide(block.x, block.y, out=block.s)
     np.subtract(ratios, np.float32(1), out=ratios)
     np.abs(ratios, out=ratios)
@@ -300,34 +103,65 @@ def _add_ratios(block: _Block, findings: Findings) -> None:
     findings.ratios += _total(ratios)
 
 
-def _add_second_pass(block: _Block, need: ScoreNeed, findings: Findings, further: FurtherSums | None) -> None:
-    """Add the products and the densities of a block, for which the first pass is complete."""
-    if ScoreNeed.COSINE in need:
+def _add_as_vendor(block: BlockPair, need: ScoreNeed, findings: Findings) -> None:
+    """Take the sums of a short tensor whose digits depend on rounding as the vendor's tool takes them."""
+    sides = ((findings.dumped, block.x, block.s), (findings.golden, block.y, block.t))
+    if ScoreNeed.NORMS in need:
+        for side, values, out in sides:
+            side.rounded_squares = np.add.reduce(np.multiply(values, values, out=out))
+    if ScoreNeed.DIFFERENCES in need:
+        distances = np.subtract(block.x, block.y, out=block.s)
+        findings.rounded_squares = np.add.reduce(np.multiply(distances, distances, out=distances))
+    if ScoreNeed.PRODUCT in need:
         # vendor: each element is divided by its norm before the products are added, not their sum at the end.
-        units = np.divide(block.x, findings.dumped.norm, out=block.s)
-        others = np.divide(block.y, findings.golden.norm, out=block.t)
-        findings.product += _total(np.multiply(units, others, out=units))
-    for side, values in ((findings.dumped, block.x), (findings.golden, block.y)):
-        if ScoreNeed.DIVERGENCE in need:
-            side.densities += _total(_raised(values, side, block.floors, block.s))
+        units, others = (np.divide(values, side.norm, out=out) for side, values, out in sides)
+        findings.cosine = _total(np.multiply(units, others, out=units))
+    if ScoreNeed.DENSITIES in need:
+        for side, values, out in sides:
+            raised = _raised(values, side, block.floors, out)
+            np.divide(raised, np.add.reduce(raised), out=out)
+        p, logarithms = block.s, np.divide(block.s, block.t, out=block.t)
+        np.log(logarithms, out=logarithms)
+        findings.divergence = _total(np.multiply(p, logarithms, out=p))
+
+
+def _round_sums(findings: Findings) -> None:
+    """Take what the vendor's tool has as float32 from the float64 sums."""
+    for side in (findings.dumped, findings.golden, findings):
+        side.rounded_squares = np.float32(side.squares)
+    findings.cosine = np.float64(findings.products) / (
+        np.float64(findings.dumped.norm) * np.float64(findings.golden.norm)
+    )
+
+
+def _add_second_pass(
+    block: BlockPair, findings: Findings, further: FurtherSums | None, *, has_densities: bool
+) -> None:
+    """Add what needs the ranges of both tensors."""
+    if has_densities:
+        p = _raised(block.x, findings.dumped, block.floors, block.s)
+        q = _raised(block.y, findings.golden, block.floors, block.t)
+        findings.dumped.densities += total(p)
+        findings.golden.densities += total(q)
+        logarithms = np.log(np.divide(p, q, out=q), out=q)
+        findings.logarithms += total_of_products(p, logarithms)
     if further is not None:
-        further.add_singles(block.x, block.y, block.both)
+        further.add(block.x, block.y, block.both)
 
 
-def _add_third_pass(block: _Block, findings: Findings) -> None:
-    """Add ``p * log(p / q)`` of a block, for which the sums of the densities are complete."""
-    dumped, golden = findings.dumped, findings.golden
-    p = np.divide(_raised(block.x, dumped, block.floors, block.s), np.float32(dumped.densities), out=block.s)
-    q = np.divide(_raised(block.y, golden, block.floors, block.t), np.float32(golden.densities), out=block.t)
-    logarithms = np.log(np.divide(p, q, out=q), out=q)
-    findings.divergence += _total(np.multiply(p, logarithms, out=p))
+def _divergence(findings: Findings) -> float:
+    """Return ``sum(p * log(p / q))`` from the sum before p and q were divided by their own sums."""
+    # float64 of float32: the sums are rounded as the vendor's, what follows is not
+    dumped, golden = (np.float64(np.float32(side.densities)) for side in (findings.dumped, findings.golden))
+    return float((findings.logarithms + findings.dumped.densities * np.log(golden / dumped)) / dumped)
 
 
 def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Return the elements moved to 0..1, at least ``FLOOR``; equal elements are not moved.
 
     >>> side = TensorFacts(low=np.float32(1), high=np.float32(3))
-    >>> _raised(np.array([1, 2, 3], np.float32), side, np.full(3, FLOOR), np.empty(3, np.float32)).round(3)
+    >>> floors = np.full(3, 1e-7, np.float32)
+    >>> _raised(np.array([1, 2, 3], np.float32), side, floors, np.empty(3, np.float32)).round(3)
     array([0. , 0.5, 1. ], dtype=float32)
     """
     extent = side.high - side.low
@@ -341,9 +175,3 @@ def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.n
 
 def _total(values: np.ndarray) -> float:
     return float(np.add.reduce(values))
-
-
-_OF_FIRST_PASS: Final = (
-    ScoreNeed.NORMS | ScoreNeed.DIFFERENCES | ScoreNeed.RATIOS | ScoreNeed.RANGES | ScoreNeed.DEVIATIONS
-)
-_OF_SECOND_PASS: Final = ScoreNeed.PRODUCT | ScoreNeed.DENSITIES

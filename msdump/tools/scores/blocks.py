@@ -1,0 +1,109 @@
+"""Two tensors as blocks of float32 elements, with memory for intermediate results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from msdump.statistics.elements import HALVES
+
+BLOCK: Final = 1 << 16
+"""Elements that are looked at together; a few float32 blocks fit into a core's cache."""
+
+FLOOR: Final = np.finfo(np.float32).eps
+"""Least density of a Kullback-Leibler divergence."""
+
+_PART: Final = 1 << 15  # elements of a block that are cast to float64 together
+
+
+class BlockPair:
+    """A block of each of two tensors, and memory for intermediate results.
+
+    Attributes:
+        x: Elements of the tensor that is examined, as float32.
+        y: Those of the other one.
+        both: Memory for twice as many elements.
+        s: The first half of it.
+        t: The second half.
+        truths: Memory for as many truth values.
+        floors: ``FLOOR`` as many times.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, spare: _Spare) -> None:
+        """Put two vectors of the same length side by side."""
+        self.x, self.y = x, y
+        self.both = spare.floats[:, : len(x)]
+        self.s, self.t = self.both
+        self.truths = spare.truths[: len(x)]
+        self.floors = spare.floors[: len(x)]
+        self._doubles = spare.doubles
+
+    def doubles(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield parts of the two vectors as float64, and memory for as many elements."""
+        for start in range(0, len(self.x), _PART):
+            x, y = (side[start : start + _PART] for side in (self.x, self.y))
+            doubles = self._doubles[:, : len(x)]
+            np.copyto(doubles[0], x)
+            np.copyto(doubles[1], y)
+            yield doubles[0], doubles[1], doubles[2]
+
+
+class BlockPairs:
+    """Blocks of two tensors as float32 vectors; iterating casts them.
+
+    Attributes:
+        count: Number of elements of each tensor; a complex one counts twice.
+    """
+
+    def __init__(self, dumped: np.ndarray, golden: np.ndarray) -> None:
+        """Take two arrays of as many elements, at least one."""
+        self._sides = (_vector(dumped), _vector(golden))
+        self.count = len(self._sides[0])
+        self._length = min(BLOCK, self.count)
+        self._cast = np.empty((2, self._length), np.float32)
+        self._spare = _Spare(self._length)
+
+    def __iter__(self) -> Iterator[BlockPair]:
+        """Yield the blocks; the memory of one is used again for the next."""
+        dumped, golden = self._sides
+        for start in range(0, self.count, self._length):
+            part = slice(start, start + self._length)
+            yield BlockPair(self._float32(dumped[part], 0), self._float32(golden[part], 1), self._spare)
+
+    def _float32(self, block: np.ndarray, side: int) -> np.ndarray:
+        if block.dtype == np.float32 and block.flags.aligned:
+            return block
+        cast = self._cast[side, : len(block)]
+        _cast(block, cast)
+        return cast
+
+
+class _Spare:
+    """Memory for intermediate results, used again for every block."""
+
+    def __init__(self, length: int) -> None:
+        self.floats = np.empty((2, length), np.float32)
+        self.doubles = np.empty((3, min(length, _PART)))
+        self.truths = np.empty(length, np.bool_)
+        self.floors = np.full(length, FLOOR)  # numpy takes the larger of two arrays faster than with a scalar
+
+
+def _vector(array: np.ndarray) -> np.ndarray:
+    """Return the elements as a vector; complex numbers as pairs of real ones."""
+    flat = array.reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def _cast(block: np.ndarray, out: np.ndarray) -> None:
+    """Cast elements to float32."""
+    if block.dtype == out.dtype and block.flags.c_contiguous:  # not aligned: bytes are copied faster
+        out.view(np.uint8)[:] = block.view(np.uint8)
+        return
+    # Finite float16 and bfloat16 are cast by integer arithmetic, three times faster than numpy casts them.
+    halves = HALVES.get(block.dtype.name)
+    if halves is not None and all(map(math.isfinite, halves.bounds(block))):
+        block = halves.values(block)
+    np.copyto(out, block, casting="unsafe")
