@@ -6,10 +6,10 @@ heavy library.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own costs more to import than everything else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from msdump import communication, training
     from msdump.cli.monitors import LossMonitor, ProgressBar
     from msdump.frontends import acl, torchair
@@ -83,6 +83,8 @@ _DOORS = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name, or the module that it stands for, from where it lives."""
+    import importlib
+
     if name in _DOORS:
         return importlib.import_module(_DOORS[name])
     if name not in _HOMES:

@@ -13,6 +13,7 @@ have values:
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,8 +69,13 @@ class Template:
         self.fields = tuple(_FIELD.findall(text))
         self._optional = tuple(name for part in _OPTIONAL.findall(text) for name in _FIELD.findall(part))
         self._readers = tuple((name, read) for name in self.fields if (read := fields[name].read))
-        self._pattern = re.compile(_pattern(text, fields), re.DOTALL)
+        self._text, self._fields = text, fields
         self._parts = tuple(_part(part, fields) for part in _OPTIONAL.split(text) if part)
+
+    @functools.cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        # compiled when a name is first parsed: programs that only write need none of them
+        return re.compile(_pattern(self._text, self._fields), re.DOTALL)
 
     def format(self, values: object) -> str:
         """Return the name.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.callees import callees
@@ -27,6 +26,9 @@ class ReferenceNode:
         Raises:
             Exception: The reference has no implementation of the operator.
         """
+        # its schemas take 20 ms to read, which most networks need not pay
+        from onnx.reference import ReferenceEvaluator
+
         outputs = [name for name in node.outputs if name]
         protos = [part.proto for part in node.members]
         message = helper.make_graph(
