@@ -205,6 +205,7 @@ class Builder:
         domain = canonical_domain(proto.domain)
         primitive = primitive_name(proto.op_type, domain, self._use(proto, attributes))
         self._producers |= dict.fromkeys(proto.output, proto.op_type)
+        metadata = _metadata(proto)
         return Node(
             name=proto.name,
             op_type=proto.op_type,
@@ -213,9 +214,9 @@ class Builder:
             outputs=tuple(proto.output),
             attributes=attributes,
             operator=OperatorRef(primitive, self._shared.full_names.next(scope, primitive)),
-            source=names.source_of(_metadata(proto)),
+            source=names.source_of(metadata),
             proto=proto,
-            forward=_metadata(proto).get(names.FORWARD, ""),
+            forward=metadata.get(names.FORWARD, ""),
             update=update_of(proto.op_type, domain),
         )
 

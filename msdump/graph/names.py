@@ -195,6 +195,8 @@ def _onnxscript_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _string_list(text: str) -> list[str]:
+    if not text:
+        return []
     try:
         with _PARSING:
             value: Any = ast.literal_eval(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msdump.errors import GraphError
@@ -88,34 +88,38 @@ def reads(node: Node) -> tuple[str, ...]:
 
     Outer values of its bodies count; what only the parts of a fused operator hand to each other does not.
     """
+    if not node.parts:
+        return tuple(used_values(node.proto))
     inner = {name for part in node.parts for name in part.outputs}
     names = (name for part in node.members for name in used_values(part.proto))
     return tuple(dict.fromkeys(name for name in names if name not in inner))
 
 
-def used_values(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the values that a node reads, outer-scope names of its subgraphs included, without repeats."""
-    seen: set[str] = set()
-    for name in (*node.input, *outer_values(node)):
-        if name and name not in seen:
-            seen.add(name)
-            yield name
+def used_values(node: onnx.NodeProto) -> dict[str, None]:
+    """Return the values that a node reads as keys in order; outer-scope names of its subgraphs count."""
+    names: dict[str, None] = dict.fromkeys(node.input)
+    for graph in subgraphs(node):
+        names.update(dict.fromkeys(free_names(graph)))
+    names.pop("", None)
+    return names
 
 
 def outer_values(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node's subgraphs take from outside, in order of appearance."""
-    names: dict[str, None] = {}
-    for graph in subgraphs(node):
-        names.update(dict.fromkeys(free_names(graph)))
-    return list(names)
+    return list(dict.fromkeys(name for graph in subgraphs(node) for name in free_names(graph)))
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs in a node's attributes."""
+def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
+    """Return the graphs in a node's attributes."""
+    # asked of every node many times over, and nearly none has any
+    if not node.attribute:
+        return ()
+    graphs: list[onnx.GraphProto] = []
     for attribute in node.attribute:
-        yield from attribute.graphs
+        graphs.extend(attribute.graphs)
         if attribute.HasField("g"):
-            yield attribute.g
+            graphs.append(attribute.g)
+    return graphs
 
 
 def free_names(graph: onnx.GraphProto) -> Iterator[str]:
