@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -203,7 +204,7 @@ class Builder:
     def _node(self, proto: onnx.NodeProto, scope: str) -> Node:
         attributes = {attribute.name: _attribute(attribute) for attribute in proto.attribute}
         domain = canonical_domain(proto.domain)
-        primitive = primitive_name(proto.op_type, domain, self._use(proto, attributes))
+        primitive = primitive_name(proto.op_type, domain, partial(self._use, proto, attributes))
         self._producers |= dict.fromkeys(proto.output, proto.op_type)
         metadata = _metadata(proto)
         return Node(

@@ -103,6 +103,8 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
         metadata: The node's metadata_props.
         keeps_classes: Append the class of each module (``reserve_class_name_in_scope``).
     """
+    if not metadata and "/" not in name:
+        return None
     modules = _torch_modules(metadata) or _onnxscript_modules(metadata)
     components = [_component(module, cell if keeps_classes else "") for module, cell in modules]
     if not components and not _tells_scopes(metadata) and "/" not in name:

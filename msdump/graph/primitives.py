@@ -52,11 +52,16 @@ class Use:
 Rule = Callable[[Use], str]
 
 
-def primitive_name(op_type: str, domain: str, use: Use) -> str:
+def primitive_name(op_type: str, domain: str, use: Use | Callable[[], Use]) -> str:
     """Return MindSpore's name of an operator, ``Conv2D`` for a Conv of four dimensions.
 
     An operator without an entry in the table keeps its ONNX name. Unknown ranks give the
     commonest form (``Conv2D``, ``MatMul``).
+
+    Args:
+        op_type: ONNX operator.
+        domain: ONNX domain.
+        use: How the operator is used, or what tells it: most names do not depend on it.
 
     >>> primitive_name("Conv", "", Use()), primitive_name("Conv", "", Use(input_ranks=(5,)))
     ('Conv2D', 'Conv3D')
@@ -72,7 +77,9 @@ def primitive_name(op_type: str, domain: str, use: Use) -> str:
     if domain == GE_DOMAIN:
         op_type, domain = op_type.removeprefix(GE_PREFIX), ""
     entry = PRIMITIVES.get(f"{domain}::{op_type}" if domain else op_type, op_type)
-    return entry if isinstance(entry, str) else entry(use)
+    if isinstance(entry, str):
+        return entry
+    return entry(use if isinstance(use, Use) else use())
 
 
 PASSING: Final = frozenset({"Cast", "TransData"})

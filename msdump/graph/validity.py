@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -170,11 +171,10 @@ def _check_versions(model: onnx.ModelProto) -> None:
 
 
 def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
+    if not node.attribute:
+        return
     domain = canonical_domain(node.domain)
-    schema: Mapping[str, Any] = {}
-    # operators of other domains have no schema here
-    with contextlib.suppress(defs.SchemaError):
-        schema = defs.get_schema(node.op_type, versions.get(domain, 1), domain).attributes
+    schema = _attributes_of(node.op_type, versions.get(domain, 1), domain)
     for attribute in node.attribute:
         # inside a function: each call brings the value
         if attribute.ref_attr_name:
@@ -193,6 +193,14 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
             raise GraphError(
                 _attribute_message(node, attribute, f"is of type {actual}, {expected.type.name} is expected")
             )
+
+
+@functools.lru_cache(maxsize=1024)
+def _attributes_of(op_type: str, version: int, domain: str) -> Mapping[str, Any]:
+    """Return the attributes of an operator's schema by name; nothing for one of another domain."""
+    with contextlib.suppress(defs.SchemaError):
+        return dict(defs.get_schema(op_type, version, domain).attributes)
+    return {}
 
 
 # the libraries below cast most attributes to 32 bits without looking
