@@ -16,6 +16,7 @@ from msdump.graph.kernel.emulation import HALVES
 from msdump.graph.order import reads
 from msdump.record import IO
 from msdump.store import names
+from msdump.tools.matching.sides import canonical_type
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator, RerunTensor
 from msdump.tools.rerun.elements import in_type, is_rounded, is_same
@@ -242,11 +243,41 @@ class DumpedValues:
         declared = graph.type_of(value)
         groups: Any = 1 if node is None else node.members[0].attributes.get("group", 1)
         array = tensor.load(_host_shape(graph, value, tensor, operator), groups)
+        if node is not None and _is_turned(array, declared.shape, tensor, operator, node):
+            array = array.swapaxes(-1, -2)
         if declared.is_settled and declared.shape != array.shape and declared.shape is not None:
             if int(np.prod(declared.shape)) != array.size:  # type: ignore[arg-type]  # settled
                 raise UnfitError(tensor, f"{value!r} has shape {array.shape}, by the model {declared.shape}")
             array = array.reshape(declared.shape)  # type: ignore[arg-type]
         return in_declared_type(array, declared.dtype)
+
+
+def _is_turned(
+    array: np.ndarray,
+    declared: Sequence[object] | None,
+    tensor: RerunTensor,
+    operator: RerunOperator,
+    node: Node,
+) -> bool:
+    """Tell whether a dumped matrix is the transposed one of what the model's operator reads.
+
+    MindSpore's products have arguments that say so, which newer dumps hold as inputs behind the matrices.
+    """
+    is_product = tensor.io is IO.INPUT and tensor.slot < len(_TURNING) and array.ndim > 1
+    if not is_product or canonical_type(operator.op_type) != canonical_type("BatchMatMul"):
+        return False
+    *batch, rows, columns = array.shape
+    if rows != columns:
+        return declared is not None and (*declared,) == (*batch, columns, rows)
+    argument = operator.tensors.get((IO.INPUT, tensor.slot + len(_TURNING)))
+    if argument is None or argument.dtype != "bool":
+        return False
+    attributes = node.members[0].attributes
+    return bool(argument.load((), 1).any()) != any(attributes.get(name) for name in _TURNING[tensor.slot])
+
+
+_TURNING: Final = (("transA", "transpose_a"), ("transB", "transpose_b"))
+"""Arguments of ONNX, and of MindSpore's operators as functions, that read a matrix transposed."""
 
 
 def _may_be_rounded(array: np.ndarray, weight: np.ndarray) -> bool:

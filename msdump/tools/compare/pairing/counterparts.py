@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from msdump.errors import FormatError, ToolError
+from msdump.record import IO
+from msdump.store import names
 from msdump.tools.compare.pairing.operands import DumpedOperand, host_layout, in_layout
 from msdump.tools.convert.format import LAYOUTS
+from msdump.tools.matching.sides import canonical_type
 from msdump.tools.return_codes import ReturnCode
+
+_OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
 
 
 def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
@@ -95,6 +101,33 @@ def _host_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
     return () if operand.is_converted else operand.shape
+
+
+def may_be_transposed(op_type: str, io: IO) -> bool:
+    """Tell whether one network may hold a tensor transposed beside another one's that computes the same.
+
+    MindSpore's dense layers read their weights transposed, as an argument of the operator says; the operators
+    of other exporters have no such argument.
+    """
+    return op_type == names.PARAMETER or (io is IO.INPUT and canonical_type(op_type) in _OF_MATRICES)
+
+
+def is_transposed(dumped: DumpedOperand, golden: DumpedOperand) -> bool:
+    """Tell whether two tensors have the same shape but for the order of the last two axes."""
+    if dumped.is_converted or golden.is_converted or len(dumped.shape) <= 1:
+        return False
+    *batch, rows, columns = dumped.shape
+    return rows != columns and golden.shape == (*batch, columns, rows)
+
+
+def is_square(dumped: DumpedOperand) -> bool:
+    """Tell whether a tensor has as many columns as rows, so that its shape does not tell what it is."""
+    return not dumped.is_converted and len(dumped.shape) > 1 and len({*dumped.shape[-2:]}) == 1
+
+
+def transposed(array: np.ndarray) -> np.ndarray:
+    """Return an array with its last two axes in the other order."""
+    return np.ascontiguousarray(array.swapaxes(-1, -2))
 
 
 def _checked(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from msdump.tools.judge.limits import Limits, coarser
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.return_codes import ReturnCode
+
+_FAR: Final = 0.1
+"""Relative distance of a matrix from golden's from which on it may be the transposed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,8 @@ def _compared_tensor(dumped: DumpedOperand, folder: Folder, measured: MeasuredEx
         return replace(compared, fault=TensorVerdict.UNCHECKED)
     try:
         golden = _golden(folder, place)
-        dumped_array, golden_array = _in_one_layout(dumped, golden, folder)
         compared = replace(compared, golden_dtype=golden.dtype)
-        return _measured(compared, dumped_array, golden_array, measured.held)
+        return _straight_or_turned(compared, dumped, golden, folder, measured)
     except DumpReadError as error:
         return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
     except (FormatError, ToolError) as error:
@@ -150,6 +153,34 @@ def _compared_tensor(dumped: DumpedOperand, folder: Folder, measured: MeasuredEx
         # Layouts that do not fit are a ToolError, elements that cannot be read a FormatError.
         fault = TensorVerdict.SHAPE if isinstance(error, ToolError) else TensorVerdict.UNREADABLE
         return replace(compared, fault=fault, note=str(error))
+
+
+def _straight_or_turned(
+    compared: TensorEvidence,
+    dumped: DumpedOperand,
+    golden: DumpedOperand,
+    folder: Folder,
+    measured: MeasuredExecution,
+) -> TensorEvidence:
+    """Return a tensor beside its counterpart, or a matrix beside the transposed one."""
+    may_turn = counterparts.may_be_transposed(measured.execution.files[-1].op_type, dumped.io)
+    if may_turn and counterparts.is_transposed(dumped, golden):
+        return _of_transposed(compared, dumped, golden, measured)
+    straight = _measured(compared, *_in_one_layout(dumped, golden, folder), measured.held)
+    is_far = straight.error is not None and straight.error.distance > _FAR
+    if may_turn and is_far and counterparts.is_square(dumped):
+        turned = _of_transposed(compared, dumped, golden, measured)
+        if turned.is_rounded or (turned.error is not None and turned.error.is_same):
+            return turned
+    return straight
+
+
+def _of_transposed(
+    compared: TensorEvidence, dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
+) -> TensorEvidence:
+    """Return a matrix beside the transposed one that golden holds."""
+    turned = _measured(compared, dumped.array, counterparts.transposed(golden.array), measured.held)
+    return replace(turned, note="; ".join(filter(None, ("golden is transposed", turned.note))))
 
 
 def _golden(folder: Folder, place: Place) -> DumpedOperand:

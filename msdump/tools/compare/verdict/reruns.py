@@ -64,6 +64,7 @@ class Rerunning:
         self.runs: list[Reexecution] = []
         self._model: CompiledModel | None = None
         self._reruns: dict[tuple[str, int], Rerun] = {}
+        self._strangers: list[tuple[RerunOperator, str]] = []
 
     def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
         """Run the operators of one run of the network again.
@@ -90,7 +91,11 @@ class Rerunning:
             _operator(folder, execution, graphs[folder.label]) for folder, _, execution in executions
         ]
         if self._model is None:
-            self._model = self._fitting(operators)
+            self._model = self._fitting(operators, [folder.label for folder, *_ in executions])
+        kept = self._of_model(executions, operators)
+        executions = [executions[place] for place in kept]
+        operators = [operators[place] for place in kept]
+        folders = [folder for folder in folders if any(each is folder for each, *_ in executions)]
         partners = {folder.label: _partners(folder, graphs[folder.label], self._model) for folder in folders}
         operators = [
             replace(operator, partner=partners[folder.label].get(operator.name, operator.partner))
@@ -147,26 +152,58 @@ class Rerunning:
         """Return the operators that did not run again, and why."""
         reruns = (pair for run in self.runs for pair in zip(run.values.operators, run.reruns, strict=True))
         return [
-            (operator, rerun.note)
-            for operator, rerun in reruns
-            if rerun.note and operator.op_type not in INPUTS
+            *((each, rerun.note) for each, rerun in reruns if rerun.note and each.op_type not in INPUTS),
+            *self._strangers,
         ]
 
-    def _fitting(self, operators: Sequence[RerunOperator]) -> CompiledModel:
-        dumped = [each for each in operators if each.op_type not in INPUTS]
+    def _of_model(self, executions: Sequence[_Execution], operators: Sequence[RerunOperator]) -> list[int]:
+        """Return the places of the operators whose graph the model has: a dump may hold others, too."""
+        assert self._model is not None
+        places: dict[str, list[int]] = {}
+        for place, (folder, *_) in enumerate(executions):
+            places.setdefault(folder.label, []).append(place)
+        kept: list[int] = []
+        for of_folder in places.values():
+            dumped = [operators[place] for place in of_folder if operators[place].op_type not in INPUTS]
+            if not dumped or _fit(self._model, dumped) >= _LEAST_FIT:
+                kept += of_folder
+            else:
+                note = "the model has hardly any operator of its graph"
+                self._strangers += [(each, note) for each in dumped]
+        return sorted(kept)
+
+    def _fitting(self, operators: Sequence[RerunOperator], labels: Sequence[str]) -> CompiledModel:
+        """Return the model in the form whose names the dump has, or the best of its graphs."""
         models = _models(self._graph)
-        model = fitting(models, {each.name: _written_type(each) for each in dumped})
-        if model.fit < _LEAST_FIT:  # another compiler may number operators otherwise
-            model = fitting(models, {each.partner or each.name: _written_type(each) for each in dumped})
-        if dumped and model.fit < _LEAST_FIT:
-            first = next((each for each in dumped if each.name not in model.sites), None)
-            stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
-            raise ToolError(
-                ReturnCode.PARAMETER,
-                f"{self.source} is not the model of the dump: it has {model.fit:.0%} of the operators that"
-                f" were dumped{stranger}",
-            )
-        return model
+        groups: dict[str, list[RerunOperator]] = {}
+        for operator, label in zip(operators, labels, strict=True):
+            if operator.op_type not in INPUTS:
+                groups.setdefault(label, []).append(operator)
+        dumped = [each for group in groups.values() for each in group]
+        tried: list[CompiledModel] = []
+        for group in [dumped, *groups.values()]:
+            for is_by_partner in (False, True):  # another compiler may number operators otherwise
+                names = {(is_by_partner and each.partner) or each.name: _written_type(each) for each in group}
+                tried.append(fitting(models, names))
+                if not dumped or tried[-1].fit >= _LEAST_FIT:
+                    return tried[-1]
+        model = tried[0]
+        first = next((each for each in dumped if each.name not in model.sites), None)
+        stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{self.source} is not the model of the dump: it has {model.fit:.0%} of the operators that"
+            f" were dumped{stranger}",
+        )
+
+
+_Execution = tuple[ComparedFolder, int, OperatorExecution]
+"""A directory, the place of an execution in it, and the execution."""
+
+
+def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
+    """Return the share of operators that a model has, by their names or by those that golden has for them."""
+    return sum(not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped) / len(dumped)
 
 
 def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:
