@@ -18,7 +18,7 @@ from msdump.tools.judge.limits import coarser
 from msdump.tools.matching import contents
 from msdump.tools.matching.matching import Matching, OperatorPair, match
 from msdump.tools.matching.model_graph import operator_graphs
-from msdump.tools.matching.sides import DigestOf, GraphSide
+from msdump.tools.matching.sides import CAST, DigestOf, GraphSide
 
 _FLOAT: Final = "f"  # numpy's kind of floating point types
 
@@ -60,6 +60,7 @@ class _GraphPairing:
         self._nodes, self._golden_nodes = _by_name(mine), _by_name(golden)
         self._makers = {name: node for node in mine.nodes for name in node.outputs if name}
         self._alone = frozenset(matching.mine_alone)
+        self._cast_of = {node.outputs[0]: node.inputs[0] for node in mine.nodes if self._is_cast_alone(node)}
         self._partners: dict[str, str] = {}
         self._kernels: dict[str, str] = {}
         self._values: dict[str, str] = {}
@@ -81,17 +82,40 @@ class _GraphPairing:
         """Return the pairs."""
         names = {name: name for name in self._values.values()}
         weights = frozenset(self._golden.weights)
+        casts = {name: self._values.get(self._before_casts(name)) for name in self._cast_of}
         return GraphPairing(
-            self._partners, self._values, names, weights, self._kernels, self._weights(), self._retyped()
+            self._partners,
+            self._values,
+            names,
+            weights,
+            self._kernels,
+            self._weights(),
+            self._retyped(),
+            {name: counterpart for name, counterpart in casts.items() if counterpart is not None},
         )
 
     def _weights(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         own, other = self._mine.weights, self._golden.weights
+        forms = {name: name for name in own}
+        forms |= {name: self._before_casts(name) for name in self._cast_of}
+        pairs = ((form, name, self._values.get(name, "")) for form, name in forms.items())
         return {
-            name: (own[name], other[counterpart])
-            for name, counterpart in self._values.items()
-            if name in own and counterpart in other
+            form: (own[name], other[counterpart])
+            for form, name, counterpart in pairs
+            if counterpart in other and name in own and (form == name or name not in self._mine.variables)
         }
+
+    def _is_cast_alone(self, node: Node) -> bool:
+        """Tell whether an operator brings floating point numbers into another type, where golden does not."""
+        if node.op_type != CAST or node.domain or node.operator.full_name not in self._alone:
+            return False
+        return all(self._kind(name, self._mine) == _FLOAT for name in (*node.inputs, *node.outputs))
+
+    def _before_casts(self, name: str) -> str:
+        """Return the value that casts which golden lacks bring into other types."""
+        while name in self._cast_of:
+            name = self._cast_of[name]
+        return name
 
     def _retyped(self) -> dict[str, str]:
         """Return which operators write another type of floats than golden's, unless most of them do."""
@@ -158,7 +182,7 @@ class _GraphPairing:
     def _add_inputs(self, node: Node, golden: Node) -> None:
         """Pair what two operators read: weights of the same shape, and values that are in no other pair."""
         taken = set(self._values.values())
-        for name, other in zip(node.inputs, golden.inputs, strict=False):
+        for name, other in zip(map(self._before_casts, node.inputs), golden.inputs, strict=False):
             if not name or not other or name in self._values or other in taken:
                 continue
             array, golden_array = self._mine.weights.get(name), self._golden.weights.get(other)

@@ -25,6 +25,8 @@ class GraphPairing:
             that of the other side, as the models have them.
         retyped: Of two models, in words, that an operator writes another type of floating point numbers than
             its counterpart does, by name; of several in a row the first.
+        casts: Of two models, the common name of what a cast reads that the other model lacks, by the name of
+            what it writes.
     """
 
     partners: Mapping[str, str]
@@ -34,6 +36,12 @@ class GraphPairing:
     kernels: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     retyped: Mapping[str, str] = field(default_factory=dict)
+    casts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def forms(self) -> Mapping[str, str]:
+        """The common name of each value of the leading side in any element type."""
+        return {**self.values, **self.casts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +113,9 @@ class _CompiledPairing:
         names, golden_names = model_names(mine), model_names(golden)
         model = None if self._models is None else self._models.graphs.get(mine.index)
         common = names
+        known = names if model is None else model.forms
         if model is not None:
-            common = {form: model.values.get(name, name) for form, name in names.items()}
+            common = {form: known.get(name, name) for form, name in names.items()}
         own = [node for node in golden.nodes if not node.is_added]
         by_name = {node.name: node for node in own}
         makers = {golden_names[name]: node for node in own for name in node.outputs if name}
@@ -116,7 +125,7 @@ class _CompiledPairing:
             written = [
                 common[name]
                 for name in node.outputs
-                if name and not node.is_added and (model is None or names[name] in model.values)
+                if name and names[name] in known and not _only_casts(node, model)
             ]
             partner = next((makers[name] for name in written if name in makers), None)
             kernel = next((hidden[name].operator.full_name for name in written if name in hidden), None)
@@ -134,6 +143,13 @@ class _CompiledPairing:
         weights = frozenset(golden_names[name] for name in golden.weights)
         pair = GraphPairing(partners, common, golden_names, weights, kernels)
         self._graphs[mine.index] = pair if model is None else _with_models(pair, mine, names, model)
+
+
+def _only_casts(node: Node, model: GraphPairing | None) -> bool:
+    """Tell whether a kernel only casts, for the device or as the other model does not."""
+    if model is None or node.is_added:
+        return node.is_added
+    return all(model.casts.keys() >= set(part.outputs) for part in node.members)
 
 
 def _with_models(

@@ -14,9 +14,9 @@ from msdump.graph.cutting.region import RegionModel, ValueShape
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store.names import PARAMETER
+from msdump.store.read.graphs import arguments
 from msdump.store.read.graphs.operator_graph import SourceKind, ValueForm, ValueSource
 from msdump.store.read.records import Record
-from msdump.tools.extract import arguments
 from msdump.tools.extract.dumped_operator import OperatorRun, sibling
 from msdump.tools.extract.tensors import host_array
 

@@ -166,7 +166,9 @@ class Judge:
             if each.is_bad or not (is_same or case.evidence.is_state):
                 # what training has made of a weight is compared where it was made
                 is_trained = case.evidence.is_state and (
-                    self.is_continued or bool(case.evidence.operator.iteration)
+                    self.is_continued
+                    or bool(case.evidence.operator.iteration)
+                    or (case.evidence.is_evaluation and self._has_differed)
                 )
                 note = f"{_named(each)} differs (distance {tensor.error.distance:.2g})"
                 return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
@@ -287,9 +289,9 @@ class Judge:
             return self._passed_on(case, Verdict.ACCUMULATED), ""
         if case.evidence.replaces:
             return Verdict.REPLACED, f"in the place of {case.evidence.replaces}"
-        if self._is_drift(case):
+        if not case.evidence.arguments and self._is_drift(case):
             return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
-        return Verdict.OWN, ""
+        return Verdict.OWN, case.evidence.arguments
 
     def _passed_on(self, case: _Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
         """Return whether an operator's error is what its inputs' errors become, or more than that."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.tools.matching.sides import CAST
 
 _PART: Final = re.compile(r"[^/]+?-op\d+")
 
@@ -102,11 +103,21 @@ def _by_names(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
 
 
 def _chain(fused: GraphOperator, graph: OperatorGraph) -> tuple[GraphOperator, ...]:
-    """Return the operators whose names a fused one joins; each part reads the one before it."""
+    """Return the operators whose names a fused one joins, without its casts where the graph has none such."""
     last = fused.full_name.rpartition("/")[2]
     components = _PART.findall(last)
     if len(components) < 2 or "".join(components) != last:  # noqa: PLR2004 - one part is not fused
         return ()
+    computing = [each for each in components if not each.startswith(f"{CAST}-op")]
+    return _reading_in_row(components, fused, graph) or (
+        _reading_in_row(computing, fused, graph) if 1 < len(computing) < len(components) else ()
+    )
+
+
+def _reading_in_row(
+    components: Sequence[str], fused: GraphOperator, graph: OperatorGraph
+) -> tuple[GraphOperator, ...]:
+    """Return operators by the last components of names, each reading the one before; none of several."""
     chains: list[tuple[GraphOperator, ...]] = [
         (operator,)
         for operator in graph.operators.values()

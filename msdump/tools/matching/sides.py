@@ -20,8 +20,14 @@ ContentOf = Callable[[str, int], TensorContent | None]
 WEIGHTS: Final = frozenset({"name", "elements"})
 """First part of the labels of weights: known by their name, or by their elements."""
 
+CAST: Final = "Cast"
+
+_PART: Final = re.compile(r"([^/_\-]+?)-op\d+")
+_JOINED: Final = re.compile(r"(?:[^/_\-]+?-op\d+)+$")
+"""Components of names, as the name of a fused operator joins those of its parts."""
+
 _PASSING: Final = frozenset(
-    {"Identity", "Cast", "TransData", "QuantizeLinear", "DequantizeLinear", "StopGradient"}
+    {"Identity", CAST, "TransData", "QuantizeLinear", "DequantizeLinear", "StopGradient"}
 )
 """Operators that another network may lack without computing something else."""
 
@@ -140,6 +146,34 @@ def canonical_type(op_type: str) -> str:
     return _SAME.get(name, name)
 
 
+def part_types(operator: GraphOperator) -> tuple[str, ...]:
+    """Return the types of the operators that a fused one was made of, as its name joins theirs.
+
+    >>> part_types(GraphOperator("Default/Cast-op0ReLU-op1", "CastReLU"))
+    ('Cast', 'ReLU')
+    >>> part_types(GraphOperator("Default/relu-ReLU/ReLU-op1", "ReLU"))
+    ('ReLU',)
+    """
+    types = _PART.findall(operator.full_name)
+    if "".join(types) != operator.op_type:  # it is called after one of its parts
+        joined = _JOINED.search(operator.full_name)
+        types = _PART.findall(joined[0]) if joined else []
+    return tuple(types) if len(types) > 1 else (operator.op_type,)
+
+
+def type_of(operator: GraphOperator) -> str:
+    """Return the type of an operator under the name that it has in all worlds.
+
+    A fused one may hold casts where another network computes in one type: its type tells of its other parts.
+
+    >>> type_of(GraphOperator("Default/Cast-op0ReLU-op1", "CastReLU"))
+    'ReLU'
+    """
+    types = part_types(operator)
+    computing = "".join(each for each in types if each != CAST)
+    return canonical_type(computing if computing and "".join(types) == operator.op_type else operator.op_type)
+
+
 def is_commutative(op_type: str) -> bool:
     """Tell whether the inputs of a type may change places."""
     return op_type in _COMMUTATIVE
@@ -193,7 +227,7 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
 def _type(operator: GraphOperator) -> str:
     # a fused operator is called after one of its parts, and does more than that one
     parts = len(operator.onnx_names)
-    return canonical_type(operator.op_type) + (f" of {parts} parts" if parts > 1 else "")
+    return type_of(operator) + (f" of {parts} parts" if parts > 1 else "")
 
 
 def _read(operator: GraphOperator) -> tuple[ValueSource, ...]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import parser
 
+from msdump.cli import main
 from msdump.errors import InputError
 from msdump.execute import feeds
 from msdump.execute.weights import WeightCopies
@@ -139,3 +143,20 @@ def test_an_input_that_only_golden_has_is_refused():
 
     with pytest.raises(InputError, match="nothing is fed to input 'mask'"):
         compared(net(), more)
+
+
+@pytest.mark.parametrize("level", ["CPU", "Ascend", "Ascend:O1", "Ascend:O2"])
+def test_a_part_in_float16_is_named_on_every_level(tmp_path, level):
+    """Operators between two casts that golden lacks are named, inside of a kernel, too."""
+    narrow = ("active = Relu(sum)", "h = Cast <to = 10> (sum) r = Relu(h) active = Cast <to = 1> (r)")
+    for name, graph in (("mine", net(narrow=narrow)), ("golden", net())):
+        onnx.save(graph, tmp_path / f"{name}.onnx")
+    paths = [str(tmp_path / f"{name}.onnx") for name in ("mine", "golden")]
+
+    done = CliRunner().invoke(main, ["diff", *paths, "--mine", level, "--json"])
+
+    rows = json.loads(done.stdout)["operators"]
+    named = [row["operator"] for row in rows if row["verdict"] == "dtype"]
+    assert [1, 1] == [done.exit_code, len(named)]
+    assert "ReLU" in named[0]
+    assert {"equal", "agrees", "unchecked", "dtype"} >= {row["verdict"] for row in rows}

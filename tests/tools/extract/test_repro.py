@@ -17,8 +17,8 @@ from msdump.capture.process import Process
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.frontends import mindspore
 from msdump.graph import loader
+from msdump.store.read.graphs import arguments
 from msdump.store.read.reader import open_dump
-from msdump.tools.extract import arguments
 from msdump.tools.extract.dumped_operator import Wanted, find
 from msdump.tools.extract.folder import write_folder
 from msdump.tools.extract.repro import reproduce

@@ -7,7 +7,7 @@ behind them moved because one operator was dropped.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -21,7 +21,16 @@ from msdump.tools.compare.pairing.identities import Identify, Identities, Identi
 from msdump.tools.matching import contents, matching
 from msdump.tools.matching.contents import TensorContent
 from msdump.tools.matching.matching import Matching, OperatorPair
-from msdump.tools.matching.sides import DigestOf, GraphSide, canonical_type, is_commutative, passes_on
+from msdump.tools.matching.sides import (
+    CAST,
+    DigestOf,
+    GraphSide,
+    canonical_type,
+    is_commutative,
+    part_types,
+    passes_on,
+    type_of,
+)
 
 _SURE: Final = 0.9
 """A pair that is less sure than this is told."""
@@ -147,6 +156,23 @@ class _Identified:
                     origin = self._of_source(side, source)
                     if origin is not None:
                         self._tables[side][operator.full_name, IO.INPUT, slot] = origin
+        if _computes_in_row(mine, golden):
+            self._add_weights(mine, golden, number)
+
+    def _add_weights(
+        self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
+    ) -> None:
+        """Pair the weights that a kernel and its parts read, by their order: a dump may not name them."""
+        own, other = _read_from_outside(mine), _read_from_outside(golden)
+        if len(own) != len(other):
+            return
+        for place, ((tensor, kind), (golden_tensor, golden_kind)) in enumerate(zip(own, other, strict=True)):
+            # without a graph file nothing tells of what the first operators read
+            is_weight = golden_kind is SourceKind.WEIGHT and kind in {SourceKind.WEIGHT, SourceKind.ABSENT}
+            names = self._tables[0].get(tensor), self._tables[1].get(golden_tensor)
+            if is_weight and (names[0] is None or names[0] != names[1]):
+                identity: Identity = ("weight", str(number), str(place))
+                self._tables[0][tensor] = self._tables[1][golden_tensor] = identity
 
     def _slots(
         self, mine: GraphOperator, golden: GraphOperator, *, is_sure: bool
@@ -182,7 +208,7 @@ class _Identified:
 
         Where one side reads what the other one does not, no order is known; the list is empty then.
         """
-        if not is_commutative(_type(mine)) or len(mine.inputs) != len(golden.inputs):
+        if not is_commutative(type_of(mine)) or len(mine.inputs) != len(golden.inputs):
             return []
         own = [self._of_source(0, source) for source in mine.inputs]
         other = [self._of_source(1, source) for source in golden.inputs]
@@ -205,18 +231,45 @@ class _Identified:
         return None
 
     def _names(self) -> MatchedNames:
+        casts = self._casts(0, self._found.mine_alone), self._casts(1, self._found.golden_alone)
+        recast = {pair.mine[-1]: self._recast(pair, casts) for pair in self._found.pairs}
         single = [pair for pair in self._found.pairs if pair.is_single]
         return MatchedNames(
             partners={dump_folder.key(pair.mine[0]): dump_folder.key(pair.golden[0]) for pair in single},
             replaced={
                 dump_folder.key(pair.mine[0]): dump_folder.key(pair.golden[0])
                 for pair in single
-                if _type(self._graphs[0].operators[pair.mine[0]])
-                != _type(self._graphs[1].operators[pair.golden[0]])
+                if type_of(self._graphs[0].operators[pair.mine[0]])
+                != type_of(self._graphs[1].operators[pair.golden[0]])
             },
             golden=frozenset(dump_folder.key(name) for name in self._found.of_golden),
             notes={dump_folder.key(name): _note(pair) for name, pair in self._found.of_mine.items()},
+            recast={dump_folder.key(name): text for name, text in recast.items() if text},
+            casts=casts,
         )
+
+    def _casts(self, side: int, alone: Iterable[str]) -> frozenset[str]:
+        operators = self._graphs[side].operators
+        return frozenset(name for name in alone if {CAST} == {*part_types(operators[name])})
+
+    def _recast(self, pair: OperatorPair, casts: Sequence[frozenset[str]]) -> str:
+        """Return in words that a kernel holds casts which the other side has nowhere, "" for none."""
+        sides = list(enumerate((pair.mine, pair.golden)))
+        held = [self._casts_of(side, names) for side, names in sides]
+        beside = [len(casts[side] & self._neighbours(side, names)) for side, names in sides]
+        if held[0] > held[1] + beside[1]:
+            return "casts inside of the kernel, golden does not"
+        return "golden casts inside of its kernel" if held[1] > held[0] + beside[0] else ""
+
+    def _casts_of(self, side: int, names: Iterable[str]) -> int:
+        operators = self._graphs[side].operators
+        return sum(part_types(operators[name]).count(CAST) for name in names)
+
+    def _neighbours(self, side: int, names: Iterable[str]) -> frozenset[str]:
+        """Return the full names of the operators whose values operators read, and that read theirs."""
+        graph = self._graphs[side]
+        readers = (reader.full_name for name in names for reader in graph.used_by(name))
+        return frozenset((*readers, *(each.name for name in names for each in graph.operators[name].inputs)))
 
 
 _Tensor = tuple[str, IO, int]
@@ -225,11 +278,31 @@ _Tensor = tuple[str, IO, int]
 
 def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
     """Tell whether the inputs of two operators have the same meanings: those of a quantized one have not."""
-    return _type(mine) == _type(golden) and len(mine.inputs) == len(golden.inputs)
+    return type_of(mine) == type_of(golden) and len(mine.inputs) == len(golden.inputs)
 
 
-def _type(operator: GraphOperator) -> str:
-    return canonical_type(operator.op_type)
+def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:
+    """Tell whether one operator on either side does what those of the other side do in their order."""
+    own, other = (
+        [canonical_type(part) for each in operators for part in part_types(each) if part != CAST]
+        for operators in (mine, golden)
+    )
+    return own == other and 1 in {len(mine), len(golden)}
+
+
+def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, SourceKind]]:
+    """Return what operators read, once each and in order, but for what they read of each other."""
+    inside = {each.full_name for each in operators}
+    read: dict[Hashable, tuple[_Tensor, SourceKind]] = {}
+    for each in operators:
+        for slot, source in enumerate(each.inputs):
+            is_unknown = source.kind is SourceKind.ABSENT
+            if is_unknown and len(operators) > 1:  # an optional input that is not there
+                continue
+            if source.kind is not SourceKind.OPERATOR or source.name not in inside:
+                tensor = (each.full_name, IO.INPUT, slot)
+                read.setdefault(tensor if is_unknown else source, (tensor, source.kind))
+    return list(read.values())
 
 
 def _note(pair: OperatorPair) -> str:

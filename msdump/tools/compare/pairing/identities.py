@@ -9,7 +9,7 @@ the model's nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from msdump.record import IO
@@ -48,12 +48,16 @@ class MatchedNames:
         replaced: Those of them that do something else.
         golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
         notes: How the partner of an examined operator was found, where its name does not tell.
+        recast: In words, that one of the two sides casts inside of a kernel, by the examined operator.
+        casts: Full names of the casts that the other side lacks, of the examined side and of golden.
     """
 
     partners: Mapping[str, str]
     replaced: Mapping[str, str]
     golden: frozenset[str]
     notes: Mapping[str, str]
+    recast: Mapping[str, str] = field(default_factory=dict)
+    casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
 
 @dataclass(frozen=True)

@@ -113,10 +113,14 @@ class DumpComparison:
         """Yield what is known of the operators of two directories that were measured, in order."""
         # an evaluation reads the weights that the training step of the same dump wrote
         is_trained = any(each.is_training for each in self.folders)
+        is_inner = folder.mine.graph is not None and bool(folder.mine.graph.caller)
+        is_evaluation = is_trained and not folder.is_training and not is_inner
         measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
         for number, (execution, tensors) in enumerate(measured):
             known = folder.evidence(number, execution, tensors)
-            yield self.explain(replace(known, is_state=known.is_state or is_trained))
+            yield self.explain(
+                replace(known, is_state=known.is_state or is_trained, is_evaluation=is_evaluation)
+            )
 
     def runs(self) -> Iterator[list[ComparedFolder]]:
         """Yield the directories of each run; those of branches and loops belong to that of their graph."""

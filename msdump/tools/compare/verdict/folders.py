@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store import names
+from msdump.store.read.graphs import arguments
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
     GraphOperator,
@@ -21,13 +24,16 @@ from msdump.tools.compare.verdict.matching import COMPILED, Matched, OperatorExe
 from msdump.tools.compare.verdict.surroundings import (
     FIXED,
     FolderSurroundings,
-    behind_inserted,
+    behind,
     described,
     in_its_graph,
 )
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
+
+_SAME_NUMBER: Final = 1e-6
+"""Relative difference of two numbers in graph files that may be float32's next to one text."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ class ComparedFolder:
             ),
             is_state=self.is_training,
             retyped=self._retyped(execution),
+            arguments=self._other_arguments(execution),
             unread=self.mine.unread(execution.name),
         )
 
@@ -175,38 +182,64 @@ class ComparedFolder:
 
     def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
         """Return where the inputs of an execution come from, by the examined side's graph."""
-        return self.mine.reads(execution.name)
+        return self.mine.reads(execution.name, self._casts[0])
 
     def _retyped(self, execution: OperatorExecution) -> str:
-        types = self._written_types.get(execution.name)
-        if types is None or self._has_other_types:
-            return ""
+        text = self._retypings.get(execution.name, "")
         sources = (source for source in self._reads(execution) if source.kind is SourceKind.OPERATOR)
         # Only the first of several in a row. A Cast that only the examined side has is not among them.
-        if any(names.sanitize(source.name) in self._written_types for source in sources):
-            return ""
-        return f"writes {types[0]}, in golden {types[1]}"
+        is_first = not any(names.sanitize(source.name) in self._retypings for source in sources)
+        return text if is_first else ""
 
     @cached_property
-    def _written_types(self) -> Mapping[str, tuple[str, str]]:
-        """The operators, as files call them, that write another float type than in golden; both types."""
+    def _retypings(self) -> Mapping[str, str]:
+        """In words how operators, as files call them, compute in another float type than golden's.
+
+        None where most of the network does: it was converted as a whole.
+        """
         types = {each.name: self._types(each) for each in self.matched.executions}
-        return {name: both for name, both in types.items() if both[0] != both[1] and all(map(coarser, both))}
+        texts = {
+            name: f"writes {mine}, in golden {golden}"
+            for name, (mine, golden) in types.items()
+            if mine != golden and coarser(mine) and coarser(golden)
+        }
+        if self.matched.by_graphs is not None:
+            texts = {**self.matched.by_graphs.recast, **texts}
+        return texts if len(texts) * 2 <= len(types) else {}
 
     def _types(self, execution: OperatorExecution) -> tuple[str, str]:
         """Return the types of the first output that both graphs declare, "" where devices hold the same."""
         mine, golden = self.mine.operator(execution.name), self._golden_operator(execution)
         if mine is None or golden is None or not (mine.outputs and golden.outputs):
             return ("", "")
+        known = self.matched.by_graphs
+        is_single = known is None or execution.name in known.partners
+        if not (is_single or any(io is IO.OUTPUT for io, _ in execution.counterparts)):
+            return ("", "")  # a part of a kernel, whose output is none of the kernel's
         held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
         if len(held) == len(set(held)) + 1:  # two graphs may declare what a device holds in one type
             return ("", "")
         return mine.outputs[0].dtype, golden.outputs[0].dtype
 
-    @cached_property
-    def _has_other_types(self) -> bool:
-        """Whether most of the network has other types than golden: it was converted as a whole."""
-        return len(self._written_types) * 2 > len(self.matched.executions)
+    @property
+    def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Full names of the casts that the other side lacks, of the examined side and of golden."""
+        known = self.matched.by_graphs
+        return (frozenset(), frozenset()) if known is None else known.casts
+
+    def _other_arguments(self, execution: OperatorExecution) -> str:
+        """Return in words which numbers among an operator's arguments are others than golden's."""
+        mine, golden = self.mine.operator(execution.name), self._golden_operator(execution)
+        if mine is None or golden is None or mine.attributes == golden.attributes:
+            return ""
+        own, other = (arguments.attributes(each.attributes) for each in (mine, golden))
+        pairs = [(name, own[name], other[name]) for name in own if name in other]
+        numbers = (pair for pair in pairs if all(type(each) in {int, float} for each in pair[1:]))
+        return ", ".join(
+            f"{name} {number:g}, in golden {theirs:g}"
+            for name, number, theirs in numbers
+            if not math.isclose(number, theirs, rel_tol=_SAME_NUMBER)
+        )
 
     def _golden_operator(self, execution: OperatorExecution) -> GraphOperator | None:
         for io in (IO.OUTPUT, IO.INPUT):
@@ -232,7 +265,7 @@ class ComparedFolder:
             else:
                 known = number < len(operator.inputs)
                 sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
-        return tuple(behind_inserted(source, graph) for source in sources)
+        return tuple(behind(source, graph, self._casts[1]) for source in sources)
 
     @cached_property
     def _own_outputs(self) -> Mapping[tuple[str, int], ValueSource]:
@@ -256,8 +289,8 @@ class ComparedFolder:
 
     @cached_property
     def _own_names(self) -> Mapping[str, str] | None:
-        partners = self.matched.partners
-        return None if partners is None else {golden: own for own, golden in partners.items()}
+        known = self.matched.by_graphs
+        return None if known is None else {golden: own for own, golden in known.partners.items()}
 
     def _translated(self, source: ValueSource) -> ValueSource:
         """Return a golden source under the examined side's name; what it lacks is absent, under golden's."""

@@ -62,15 +62,15 @@ class Matched:
         missing: Golden operators of which no tensor is a counterpart, in the order of execution.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
-        partners: Golden operators by the names of the examined ones that belong to them, where the graphs of
-            both dumps tell; None: they have the same names.
+        by_graphs: What the graphs of both dumps tell of operators that belong together; None: they have the
+            same names.
     """
 
     executions: tuple[OperatorExecution, ...]
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     uneven: tuple[Uneven, ...] = ()
-    partners: Mapping[str, str] | None = None
+    by_graphs: MatchedNames | None = None
 
 
 def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
@@ -114,7 +114,7 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
         tuple(missing),
         tuple(run.fault for run in golden_runs if run.fault),
         uneven,
-        None if matched is None else matched.partners,
+        matched,
     )
 
 

@@ -58,13 +58,18 @@ class FolderSurroundings:
         """Return an operator by its name in files, None where no graph tells of it."""
         return None if self.graph is None else self.graph.find(name)
 
-    def reads(self, name: str) -> tuple[ValueSource, ...]:
-        """Return where the inputs of an operator come from; nothing where no graph tells."""
+    def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
+        """Return where the inputs of an operator come from; nothing where no graph tells.
+
+        Args:
+            name: The operator, as files call it.
+            casts: Full names of operators that are looked through, as ``behind`` does.
+        """
         operator = self.operator(name)
         if operator is None or self.graph is None:
             return ()
         return tuple(
-            in_its_graph(behind_inserted(source, self.graph), self.graph) for source in operator.inputs
+            in_its_graph(behind(source, self.graph, casts), self.graph) for source in operator.inputs
         )
 
     def unread(self, name: str) -> frozenset[int]:
@@ -78,9 +83,17 @@ class FolderSurroundings:
         return unread if has_effects else frozenset()
 
 
-def behind_inserted(source: ValueSource, graph: OperatorGraph) -> ValueSource:
-    """Return where a value comes from that the device has brought into another type or format on the way."""
-    while source.kind is SourceKind.OPERATOR and source.name.startswith(INSERTED_PREFIX):
+def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
+    """Return where a value comes from that was brought into another type or format on the way.
+
+    Args:
+        source: Where the value as it is read comes from.
+        graph: The graph around it.
+        casts: Full names of the casts that the other side lacks; what the device inserts it lacks anyway.
+    """
+    while source.kind is SourceKind.OPERATOR and (
+        source.name.startswith(INSERTED_PREFIX) or source.name in casts
+    ):
         operator = graph.operators.get(source.name)
         if operator is None or not operator.inputs:
             break

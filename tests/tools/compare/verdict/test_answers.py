@@ -24,7 +24,7 @@ subgraph @kernel_graph0() {
       : (<HELDxDefaultFormat[const vector][12]>) -> (<Float32xDefaultFormat[const vector][12]>)
       : full_name_with_scope: (Default/h-CellList/0-Dense/Mul-op0)
       # In file net.py(7)/        x = self.dense(x)/
-  %1(b) = Sub(SUB) {instance name: b} primitive_attrs: {}
+  %1(b) = Sub(SUB) {instance name: b} primitive_attrs: {ARGUMENTS}
       : (<Tensor[Float32], (12)>, <Tensor[Float32], (12)>) -> (<Tensor[Float32], (12)>)
       : full_name_with_scope: (Default/h-CellList/1-Dense/Sub-op0)
       # In file net.py(9)/        x = x - y/
@@ -36,7 +36,19 @@ subgraph @kernel_graph0() {
 MUL, SUB = "Mul.Default_h-CellList_0-Dense_Mul-op0", "Sub.Default_h-CellList_1-Dense_Sub-op0"
 
 
-def network(root, *, weight=1.0, iterations=1, rank=0, swapped=False, held="Float32", noise=0.0, wrong=()):
+def network(
+    root,
+    *,
+    weight=1.0,
+    iterations=1,
+    rank=0,
+    swapped=False,
+    held="Float32",
+    noise=0.0,
+    wrong=(),
+    factor=1.5,
+    arguments="",
+):
     """Write the dump of ``y = x * w - x`` as MindSpore does.
 
     Args:
@@ -48,11 +60,13 @@ def network(root, *, weight=1.0, iterations=1, rank=0, swapped=False, held="Floa
         held: What the multiplication is computed in, as the graph file has it.
         noise: Relative error of the multiplication.
         wrong: Iterations in which the subtraction is wrong.
+        factor: How wrong it is.
+        arguments: The arguments of the subtraction.
     """
     folder = root / f"rank_{rank}"
     (folder / "graphs").mkdir(parents=True)
     operands = "%para1_x, %0" if swapped else "%0, %para1_x"
-    text = IR.replace("(SUB)", f"({operands})").replace("HELD", held)
+    text = IR.replace("(SUB)", f"({operands})").replace("HELD", held).replace("ARGUMENTS", arguments)
     (folder / "graphs" / "ms_output_trace_code_graph_0.ir").write_text(text, encoding="utf-8")
     for iteration in range(iterations):
         place = folder / "Net" / "0" / str(iteration)
@@ -60,7 +74,7 @@ def network(root, *, weight=1.0, iterations=1, rank=0, swapped=False, held="Floa
         w = LONG * np.float32(weight)
         product = LONG * w * np.float32(1 + noise)
         inputs = (LONG, product) if swapped else (product, LONG)
-        result = (inputs[0] - inputs[1]) * np.float32(1.5 if iteration in wrong else 1)
+        result = (inputs[0] - inputs[1]) * np.float32(factor if iteration in wrong else 1)
         tensors = ((MUL, "input", (LONG, w)), (MUL, "output", (product,)))
         tensors += ((SUB, "input", inputs), (SUB, "output", (result,)))
         time = START + 1000 * iteration
@@ -107,6 +121,27 @@ def test_swapped_inputs(tmp_path, run):
     done = run(network(tmp_path / "mine", swapped=True), network(tmp_path / "golden"))
 
     assert ["Default/h-CellList/1-Dense/Sub-op0 (Sub): own, inputs 0 and 1 are swapped"] == faults(done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("epsilon: F32(1e-05)", []),
+        ("epsilon: 9.99999975e-06, mode: 1", []),
+        ("epsilon: 0.01", ["Default/h-CellList/1-Dense/Sub-op0 (Sub): own, epsilon 0.01, in golden 1e-05"]),
+    ],
+)
+def test_arguments_tell_an_error_from_a_drift(tmp_path, run, arguments, told):
+    """Inputs that are a little off explain an output beyond the limit, but not of another operator."""
+    mine = {"held": "Float16", "noise": 1e-3, "wrong": (0,), "factor": 1.005, "arguments": arguments}
+
+    done = run(
+        network(tmp_path / "mine", **mine), network(tmp_path / "golden", arguments="epsilon: 1e-05, mode: 1")
+    )
+
+    assert told == faults(done)
+    assert "2 differ" not in done.stdout
+    assert 1 == done.exit_code
 
 
 def test_what_one_side_computes_in(tmp_path, run):
