@@ -7,7 +7,8 @@ that was written before, or else a weight or an input of the network.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,11 @@ _LOOSE: Final = 0.1
 """Share of the operators that may read nothing that was written before, where all of them were dumped."""
 
 _WORD: Final = 8  # bytes
+_PARTS: Final = 64
 _SOME: Final = 1021  # bytes that are taken as they are
+_LARGE: Final = 1 << 16  # bytes, from which on a sample costs less than the tensor
+_SAMPLES: Final = 16  # stretches of a large tensor
+_STRETCH: Final = 64  # bytes of each
 _INPUT: Final = (
     "/input"  # behind an operator's name, and in front of a number: the weight that it reads there
 )
@@ -58,10 +63,11 @@ def of_folder(folder: Folder, like: OperatorGraph | None = None) -> OperatorGrap
             tensors = operands.read(folder, files)
         except DumpReadError:  # said where the tensors themselves are compared
             continue
+        values = _values(folder, files, tensors)
         if files[0].op_type in _NO_OPERATORS:
-            writer.add_input(name, tensors)
+            writer.add_input(name, values)
         else:
-            writer.add(name, files[0].op_type, tensors)
+            writer.add(name, files[0].op_type, values)
     return writer.graph()
 
 
@@ -87,6 +93,82 @@ def _time(files: Sequence[NamedFile]) -> tuple[int, str]:
     return files[-1].timestamp, files[-1].name
 
 
+class _Value:
+    """A dumped tensor as what its elements are; its file is not kept open.
+
+    Attributes:
+        io: Input or output.
+        index: Its number among the operator's inputs or outputs.
+        form: Its shape on the host.
+        sample: What tensors of the same elements have in common, and few others; None where it is unreadable.
+    """
+
+    def __init__(self, tensor: DumpedOperand, load: Callable[[], DumpedOperand | None]) -> None:
+        """Take a sample of a tensor, which can be loaded again."""
+        self.io, self.index, self.form = tensor.io, tensor.index, _form(tensor)
+        self._load = load
+        data = _bytes(tensor)
+        if data is None or data.size < _LARGE:
+            self.sample: Hashable | None = tensor_key(tensor)
+            self.key = self.sample
+        else:
+            starts = range(0, data.size, data.size // _SAMPLES)
+            stretches = b"".join(data[start : start + _STRETCH].tobytes() for start in starts)
+            self.sample = tensor.dtype, data.size, stretches
+
+    @cached_property
+    def key(self) -> Hashable | None:
+        """What tensors of the same elements have in common, and no others; all elements are read."""
+        tensor = self._load()
+        return None if tensor is None else tensor_key(tensor)
+
+
+def _values(folder: Folder, files: Sequence[NamedFile], tensors: Sequence[DumpedOperand]) -> list[_Value]:
+    def load(place: int) -> DumpedOperand | None:
+        try:
+            return operands.read(folder, files)[place]
+        except DumpReadError:
+            return None
+
+    return [_Value(tensor, partial(load, place)) for place, tensor in enumerate(tensors)]
+
+
+class _Written:
+    """Where values were written. Of those whose samples no other value shares, not all elements are read."""
+
+    def __init__(self) -> None:
+        self._alone: dict[Hashable, tuple[_Value, ValueSource]] = {}
+        self._by_key: dict[Hashable, ValueSource] = {}
+        self._samples: set[Hashable] = set()
+
+    def add(self, value: _Value, source: ValueSource) -> None:
+        """Note where a value was written last."""
+        if value.sample is None:
+            return
+        if value.sample in self._samples:
+            self._part(value.sample)
+            self._know(value, source)
+        else:
+            self._samples.add(value.sample)
+            self._alone[value.sample] = value, source
+
+    def source(self, value: _Value) -> ValueSource | None:
+        """Return where a value was written, None if it was not."""
+        if value.sample is None or value.sample not in self._samples:
+            return None
+        self._part(value.sample)
+        return self._by_key.get(value.key)
+
+    def _part(self, sample: Hashable) -> None:
+        """Know the one value of a sample by all of its elements."""
+        if sample in self._alone:
+            self._know(*self._alone.pop(sample))
+
+    def _know(self, value: _Value, source: ValueSource) -> None:
+        if value.key is not None:
+            self._by_key[value.key] = source
+
+
 class _Writer:
     """Lists operators in the order in which they ran."""
 
@@ -95,51 +177,49 @@ class _Writer:
         self._operators: dict[str, GraphOperator] = {}
         self._inputs: dict[str, ValueForm] = {}
         self._weights: dict[str, ValueForm] = {}
-        self._written: dict[Hashable, ValueSource] = {}
+        self._written = _Written()
         self._read: set[ValueSource] = set()
 
-    def add_input(self, name: str, tensors: Iterable[DumpedOperand]) -> None:
+    def add_input(self, name: str, values: Iterable[_Value]) -> None:
         """Add an input of the network, or a weight that has a file of its own."""
-        for tensor in tensors:
-            self._inputs[name] = _form(tensor)
-            key = tensor_key(tensor)
-            if tensor.io is IO.OUTPUT and key is not None:
-                self._written[key] = ValueSource(SourceKind.INPUT, name)
+        for value in values:
+            self._inputs[name] = value.form
+            if value.io is IO.OUTPUT:
+                self._written.add(value, ValueSource(SourceKind.INPUT, name))
 
-    def add(self, name: str, op_type: str, tensors: Sequence[DumpedOperand]) -> None:
+    def add(self, name: str, op_type: str, values: Sequence[_Value]) -> None:
         """Add an operator."""
         name = _spelled(name, self._like)
-        sides: Mapping[IO, dict[int, DumpedOperand]] = {io: {} for io in IO}
-        for tensor in tensors:
-            sides[tensor.io][tensor.index] = tensor
+        sides: Mapping[IO, dict[int, _Value]] = {io: {} for io in IO}
+        for value in values:
+            sides[value.io][value.index] = value
         inputs, outputs = sides[IO.INPUT], sides[IO.OUTPUT]
         reads = self._sources(name, inputs)
         self._read |= {*reads}
         forms = tuple(
-            _form(outputs[slot]) if slot in outputs else ValueForm()
+            outputs[slot].form if slot in outputs else ValueForm()
             for slot in range(max(outputs, default=-1) + 1)
         )
         self._operators[name] = GraphOperator(name, op_type, reads, forms)
-        for slot, tensor in outputs.items():
-            key = tensor_key(tensor)
-            if key is not None:
-                self._written[key] = ValueSource(SourceKind.OPERATOR, name, slot)
+        for slot, value in outputs.items():
+            self._written.add(value, ValueSource(SourceKind.OPERATOR, name, slot))
 
-    def _sources(self, reader: str, inputs: Mapping[int, DumpedOperand]) -> tuple[ValueSource, ...]:
+    def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
         """Return what an operator reads; what nobody wrote is a weight, beside an input that was written.
 
         Compiled networks have no files of what cuts tensors and puts them together (Split, Concat): who reads
         nothing that was written reads what those made.
         """
-        keys = {slot: tensor_key(tensor) for slot, tensor in inputs.items()}
-        has_written = any(_is_written(self._written.get(key, ABSENT)) for key in keys.values())
+        has_written = any(_is_written(self._written.source(value) or ABSENT) for value in inputs.values())
         sources = [ABSENT] * (max(inputs, default=-1) + 1)
-        for slot, key in keys.items():
-            if key is not None and key not in self._written and has_written:
+        for slot, value in inputs.items():
+            source = self._written.source(value)
+            if source is None and value.sample is not None and has_written:
                 weight = f"{reader}{_INPUT}{slot}"
-                self._weights[weight] = _form(inputs[slot])
-                self._written[key] = ValueSource(SourceKind.WEIGHT, weight)
-            sources[slot] = self._written.get(key, ABSENT)
+                self._weights[weight] = value.form
+                source = ValueSource(SourceKind.WEIGHT, weight)
+                self._written.add(value, source)
+            sources[slot] = source or ABSENT
         return tuple(sources)
 
     def graph(self) -> OperatorGraph | None:
@@ -188,14 +268,23 @@ def _form(tensor: DumpedOperand) -> ValueForm:
 def tensor_key(tensor: DumpedOperand) -> Hashable | None:
     """Return what tensors of the same bits and type have in common, None where they cannot be read.
 
-    Two sums over all words, and some elements that show their order: that costs less than to read the tensor.
+    Sums over the words of each part, one over all, and some elements, that show their order: that costs less
+    than to read the tensor.
     """
+    data = _bytes(tensor)
+    if data is None:
+        return None
+    whole = data.size - data.size % _WORD
+    words = data[:whole].view(np.uint64)
+    starts = range(0, words.size, -(-words.size // _PARTS) or 1)
+    sums = np.add.reduceat(words, starts).tobytes() if words.size else b""
+    some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
+    return tensor.dtype, data.size, sums, int(np.bitwise_xor.reduce(words)), some
+
+
+def _bytes(tensor: DumpedOperand) -> np.ndarray | None:
     try:
         array = np.ascontiguousarray(tensor.array)
     except (DumpReadError, FormatError):
         return None
-    data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-    whole = data.size - data.size % _WORD
-    words = data[:whole].view(np.uint64)
-    some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
-    return tensor.dtype, data.size, int(words.sum()), int(np.bitwise_xor.reduce(words)), some
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
