@@ -1,7 +1,7 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench faults soak demo conformance schema check
+.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -13,7 +13,12 @@ test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest
 faults: ; $(PYTHON) -m tests.faults.run --count $(or $(COUNT),200)
-bench: ; $(PYTHON) -m tests.bench.run; missed=$$?; for each in async diff convert o2 compare rerun reader training ranks advise watch; do $(PYTHON) -m tests.bench.bench_$$each || missed=1; done; exit $$missed
+# Goals of speed and memory; make bench ONLY=run,sync JSON=table.json
+bench: ; $(PYTHON) -m tests.bench.run $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")
+# Two commits in turns: make bench-ab A=main~5 B=main ONLY=run
+bench-ab: ; $(PYTHON) -m tests.bench.ab $(A) $(B) $(if $(ONLY),--only "$(ONLY)")
+# The table of docs/performance.md from a measured one: make bench-page JSON=table.json
+bench-page: ; $(PYTHON) -m tests.bench.page $(JSON) docs/performance.md
 # Kills, signals, full disks, threads and mutated inputs: make soak SECONDS=1200
 soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh

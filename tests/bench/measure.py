@@ -1,50 +1,137 @@
-"""Interleaved timing of two sides, and peak memory of a process."""
+"""Sides of a measurement, timed in turns, and the figure that comes of them; peak memory of a process.
+
+Sides take turns and pause between them: the threads of an onnxruntime session that has just run look for
+work for a while, which would slow down whoever runs next. What counts is the median over the rounds.
+"""
 
 from __future__ import annotations
 
 import gc
-import resource
+import math
+import re
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.case import Case
 
 Side = Callable[[], Any]
+Round = tuple[float, ...]
+"""Seconds of one call of each side."""
+
+PAUSE: Final = 0.05
+"""Seconds between two sides."""
+
+_SHORTEST: Final = 0.02
+"""Seconds that a side takes at least: one that is shorter is called several times."""
+
+_FEWEST_ROUNDS, _MOST_ROUNDS = 5, 31
+_WARM_UPS: Final = 2
 
 
-def ratio(ours: Side, theirs: Side, *, threads: int, rounds: int, tidy: Side = lambda: None) -> float:
-    """Return the median over rounds of (time of ours / time of theirs).
+class UnavailableError(Exception):
+    """The measurement needs what is not there: its text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What was measured.
+
+    Attributes:
+        value: The median over the rounds.
+        low: Their lower quartile.
+        high: Their upper quartile.
+        seconds: Median seconds of one call of each side; () where no time was taken.
+    """
+
+    value: float
+    low: float
+    high: float
+    seconds: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, values: Sequence[float], seconds: tuple[float, ...] = ()) -> Figure:
+        """Return the figure of one value a round."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0], seconds)
+        low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(statistics.median(values), low, high, seconds)
+
+
+def ratio(
+    ours: Side, theirs: Side, case: Case, *, tidy: Side = lambda: None, is_alone: bool = True
+) -> Figure:
+    """Return (time of ours / time of theirs).
 
     Args:
         ours: The measured side.
         theirs: What it is compared with.
-        threads: 1: CPU time of this thread is taken, else wall time.
-        rounds: How often; the sides take turns in going first.
+        case: How many threads its operators have, and how long the measurement may take.
         tidy: Called after each side, outside of its time.
+        is_alone: Whether a side of one thread runs in the calling thread only: its CPU time counts, which
+            other programs disturb less.
     """
-    clock = time.thread_time if threads == 1 else time.perf_counter
-    for side in (ours, theirs) * 2:
-        _timed(side, clock, tidy)
-    ratios = []
-    for turn in range(rounds):
-        sides = (ours, theirs) if turn % 2 else (theirs, ours)
-        spent = {side: _timed(side, clock, tidy) for side in sides}
-        ratios.append(spent[ours] / spent[theirs])
-    return statistics.median(ratios)
+    rounds = timed((ours, theirs), case, tidy=tidy, is_alone=is_alone)
+    return figure(rounds, lambda ours, theirs: ours / theirs)
 
 
-def _timed(side: Side, clock: Callable[[], float], tidy: Side) -> float:
+def figure(rounds: Sequence[Round], formula: Callable[..., float]) -> Figure:
+    """Return the figure that a formula makes of the seconds of each round."""
+    seconds = tuple(map(statistics.median, zip(*rounds, strict=True)))
+    return Figure.of([formula(*times) for times in rounds], seconds)
+
+
+def timed(
+    sides: Sequence[Side], case: Case, *, tidy: Side = lambda: None, is_alone: bool = False
+) -> list[Round]:
+    """Return the seconds of one call of each side, round by round; arguments as of ``ratio``."""
+    clock = time.thread_time if is_alone and case.threads == 1 else time.perf_counter
+    counts = [_calls(side, tidy) for side in sides]
+    rounds: list[Round] = []
+    ends = time.perf_counter() + case.seconds
+    while len(rounds) < _FEWEST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() < ends):
+        spent = [0.0] * len(sides)
+        for turn in range(len(sides)):  # another side begins each round
+            position = (turn + len(rounds)) % len(sides)
+            spent[position] = _seconds(sides[position], counts[position], clock, tidy)
+        rounds.append(tuple(spent))
+    return rounds
+
+
+def together(sides: Sequence[Side], count: int) -> list[Round]:
+    """Return the seconds of ``count`` rounds, for sides that several processes must call equally often."""
+    for side in sides:
+        side()
+    return [tuple(_seconds(side, 1, time.perf_counter, lambda: None) for side in sides) for _ in range(count)]
+
+
+def _calls(side: Side, tidy: Side) -> int:
+    """Warm a side up; return how often it is called in a round."""
+    for _ in range(_WARM_UPS):
+        spent = _seconds(side, 1, time.perf_counter, tidy)
+    return max(1, math.ceil(_SHORTEST / spent))
+
+
+def _seconds(side: Side, calls: int, clock: Callable[[], float], tidy: Side) -> float:
     gc.collect()
     gc.disable()
     start = clock()
-    kept = side()
+    for _ in range(calls):
+        kept = side()
     spent = clock() - start
     gc.enable()
     del kept
     tidy()
-    return spent
+    time.sleep(PAUSE)
+    return spent / calls
 
 
 def peak_mib() -> float:
-    """Return the peak resident memory of this process in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak resident memory of this process in MiB, without that of the one that started it."""
+    text = Path("/proc/self/status").read_text(encoding="ascii")
+    match = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
+    assert match, text
+    return int(match[1]) / 1024

@@ -1,101 +1,108 @@
-"""``make bench``: every speed and memory goal, measured beside what it is compared with.
+"""Every goal of speed and memory, measured beside what it is compared with.
 
-Each measurement runs in a process of its own; the sides of a ratio take turns
-and the median of the rounds' ratios counts. Ends with 1 where a goal is missed.
+``python -m tests.bench.run [--only NAMES] [--json FILE] [--seconds S]``, or ``make bench``. Each measurement
+runs in a process of its own; the sides of a ratio take turns, and the median of the rounds' ratios counts.
+Ends with 1 where a goal is missed, with 2 where ``--only`` chooses none.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime as dt
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-NETWORKS: Final = (("resnet50", 1), ("resnet50", 8), ("bert", 1), ("mobilenetv2", 1))
+from tests.bench import document, goals, machine, work
+from tests.bench.case import Case
+from tests.bench.document import Document, Line, Verdict
+from tests.bench.goals import Goal
+from tests.bench.measure import Figure, UnavailableError
+
+SECONDS = 8.0
+"""Of the rounds of one figure, unless told otherwise."""
+
+_WIDTH = 150
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """One line of the table.
-
-    Attributes:
-        what: What is measured.
-        network: Sample network.
-        batch: Its batch size.
-        threads: 1: CPU time of one thread, 2: wall time of two.
-        most: The ratio must not be above it.
-        jobs: One job that gives a ratio, or two whose figures are divided.
-    """
-
-    what: str
-    network: str
-    batch: int
-    threads: int
-    most: float
-    jobs: tuple[str, ...]
+def measured(picked: Sequence[Goal], seconds: float) -> Iterator[Line]:
+    """Yield the line of each goal when it is measured."""
+    build(picked)
+    for goal in picked:
+        try:
+            figure = work.measured(goal.row.job, case(goal, seconds))
+        except UnavailableError as error:
+            yield document.line(goal, Verdict.UNAVAILABLE, why=str(error))
+        except work.JobError as error:
+            yield document.line(goal, Verdict.FAILED, why=str(error))
+        else:
+            verdict = Verdict.HOLDS if goal.holds(figure.value) else Verdict.MISSED
+            yield document.line(goal, verdict, figure)
 
 
-def goals() -> Iterator[Goal]:
-    """Yield the goals in the order of the table."""
-    for network, batch in NETWORKS:
-        run_most = 1.35 if network == "mobilenetv2" else 1.08
-        dump_most = 1.1 if (network, batch) == ("resnet50", 8) else 1.0
-        for threads in (1, 2):
-            yield Goal("run / whole graph", network, batch, threads, run_most, ("run_ratio",))
-            yield Goal("idle configuration / none", network, batch, threads, 1.02, ("idle_ratio",))
-            yield Goal("dump / all outputs + np.save", network, batch, threads, dump_most, ("dump_ratio",))
-    yield Goal("peak memory of the dump", "resnet50", 8, 2, 0.5, ("dump_peak", "saved_peak"))
-    yield Goal("load and first run, time", "bert", 1, 2, 1.5, ("load_ratio",))
-    for network, batch in (("resnet50", 8), ("bert", 1)):
-        yield Goal("default statistics / run", network, batch, 2, 1.3, ("statistic_default_ratio",))
-        yield Goal("statistics but hashes / run", network, batch, 2, 1.8, ("statistic_all_ratio",))
-    yield Goal("float32 to float16 / copy", "-", 1, 2, 1.5, ("rounding_ratio",))
-    yield Goal("NCHW to NC1HWC0 / copy", "-", 1, 2, 1.3, ("format_ratio",))
-    yield Goal("load and first run, peak memory", "bert", 1, 2, 1.5, ("load_peak", "whole_peak"))
+def case(goal: Goal, seconds: float) -> Case:
+    """Return what the job of a goal is given."""
+    return Case(goal.network, goal.batch, goal.threads, Path(), seconds)
 
 
-def figure(job: str, goal: Goal) -> float:
-    """Return what a job measures."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.bench.jobs",
-        job,
-        goal.network,
-        str(goal.batch),
-        str(goal.threads),
-    ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout)
+def build(picked: Sequence[Goal]) -> None:
+    """Build the networks of goals, each in a process of its own: memory that it takes must not count."""
+    for network, batch in dict.fromkeys((goal.network, goal.batch) for goal in picked if goal.network):
+        command = [sys.executable, "-m", "tests.bench.networks.files", network, str(batch)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
 
-def main(only: str = "") -> int:
-    """Measure the goals whose text contains ``only``; return the number of those missed."""
-    table = Table("measured", "network", "batch", "threads", "ratio", "at most", "")
-    missed = 0
-    for goal in goals():
-        if only not in f"{goal.what} {goal.network} {goal.batch}":
-            continue
-        figures = [figure(job, goal) for job in goal.jobs]
-        value = figures[0] / figures[1] if len(figures) > 1 else figures[0]
-        holds = value <= goal.most
-        missed += not holds
-        table.add_row(
-            goal.what,
-            goal.network,
-            str(goal.batch),
-            str(goal.threads),
-            f"{value:.3f}",
-            f"{goal.most:.2f}",
-            "holds" if holds else "MISSED",
-        )
-    Console(width=110).print(table)
-    return missed
+def cells(each: Line) -> tuple[str, ...]:
+    """Return a line as text, cell by cell."""
+    bound = f"{'>=' if each.is_floor else '<='} {each.limit:g}"
+    value, spread = figure_texts(each.figure) if each.figure else ("", each.why)
+    told = each.verdict.upper() if each in document.missed([each]) else str(each.verdict)
+    return (each.name, each.what, each.network, str(each.threads), value, spread, bound, told)
+
+
+def figure_texts(figure: Figure) -> tuple[str, str]:
+    """Return a figure and its quartiles, with three digits or more where they are large."""
+    value, low, high = (
+        f"{number:,.0f}" if abs(number) >= 1000 else f"{number:#.3g}"
+        for number in (figure.value, figure.low, figure.high)
+    )
+    return value, "" if low == high else f"{low} to {high}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.run", description=__doc__)
+    parser.add_argument("--only", default="", help=goals.HOW_TO_CHOOSE)
+    parser.add_argument("--json", type=Path, help="a file for the table with facts of the machine")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of one figure's rounds (%(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        picked = goals.chosen(options.only)
+    except ValueError as error:
+        parser.error(str(error))
+    work.end_on_signals()
+    console = Console(width=_WIDTH)
+    machine_facts = machine.facts(work.scratch() or Path(tempfile.gettempdir()))
+    date = dt.datetime.now(dt.UTC).isoformat(timespec="minutes")
+    lines: list[Line] = []
+    for each in measured(picked, options.seconds):
+        lines.append(each)
+        console.print(*cells(each), sep=" | ", soft_wrap=True, highlight=False, markup=False)
+        if options.json:  # a run that is interrupted leaves what it has measured
+            document.write(Document(date, machine_facts, tuple(lines)), options.json)
+    table = Table("name", "measured", "network", "threads", "figure", "quartiles", "goal", "")
+    for each in lines:
+        table.add_row(*cells(each))
+    console.print(table)
+    missed = document.missed(lines)
+    console.print(f"{len(lines)} lines, {len(missed)} missed", highlight=False)
+    return int(bool(missed))
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(*sys.argv[1:]), 1))
+    sys.exit(main())

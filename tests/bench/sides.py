@@ -1,69 +1,51 @@
-"""The two sides of every comparison: msdump, and onnxruntime as a user would call it."""
+"""msdump's side of a comparison."""
 
 from __future__ import annotations
 
-import itertools
 import json
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import onnx
-import onnxruntime
 
+from msdump.capture.process import Process
 from msdump.config import mindspore as config
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import Network
-from sample_nets.build import build
+from tests.bench import whole
 
-NEVER = "1000000"  # an iteration that no benchmark reaches
-
-
-def model(name: str, batch: int) -> Path:
-    """Return the file of a sample network, built once."""
-    return build(name, batch=batch)
+NEVER: Final = "1000000"
+"""An iteration that no benchmark reaches."""
 
 
 def inputs(path: Path) -> dict[str, np.ndarray]:
-    """Return seeded inputs of a model."""
-    rng = np.random.default_rng(0)
+    """Return seeded inputs of a model, the same that onnxruntime's side gets."""
     graph = loader.load(path)
-    return {value.name: _random(rng, value.type.dtype.numpy, value.type.shape) for value in graph.inputs}
+    return whole.random_inputs(
+        {value.name: (value.type.dtype.numpy, value.type.shape) for value in graph.inputs}
+    )
 
 
-def _random(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
-
-
-def whole(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """Return a whole-graph session without optimisations."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(str(path), options)
-
-
-def with_all_values(path: Path, folder: Path) -> Path:
-    """Return a copy of a model that has every node's outputs as graph outputs."""
-    changed = folder / f"all_{path.name}"
-    proto = onnx.load(path)
-    taken = {value.name for value in proto.graph.output}
-    names = [name for node in proto.graph.node for name in node.output if name and name not in taken]
-    proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
-    onnx.save(proto, changed)
-    return changed
-
-
-def plan(folder: Path, iteration: str, *, msdump: dict[str, Any] | None = None, **changes: Any) -> DumpPlan:
-    """Return the plan of a synchronous Ascend O0 dump of every output.
+def plan(
+    folder: Path,
+    iteration: str = "all",
+    *,
+    level: JitLevel = JitLevel.O0,
+    trans_flag: bool = True,
+    msdump: dict[str, Any] | None = None,
+    **changes: Any,
+) -> DumpPlan:
+    """Return the plan of a synchronous Ascend dump of every output.
 
     Args:
         folder: Where it goes.
         iteration: Which steps.
+        level: O2: dump files of the compiled graph.
+        trans_flag: Whether tensors are in the host's format.
         msdump: Values of ``msdump``.
         changes: Other values of ``common_dump_settings``.
     """
@@ -80,30 +62,26 @@ def plan(folder: Path, iteration: str, *, msdump: dict[str, Any] | None = None, 
             "support_device": [0],
             **changes,
         },
-        "e2e_dump_settings": {"enable": True, "trans_flag": True},
         # as the session it is compared with
         "msdump": {"precision_mode": "must_keep_origin_dtype", **(msdump or {})},
     }
-    context = Context(DeviceTarget.ASCEND, JitLevel.O0)
+    if level is not JitLevel.O2:
+        settings["e2e_dump_settings"] = {"enable": True, "trans_flag": trans_flag}
+    context = Context(DeviceTarget.ASCEND, level)
     return config.parse(json.dumps(settings).encode(), str(folder / "data_dump.json"), context)
 
 
 def network(path: Path, dump: DumpPlan | None = None) -> Network:
-    """Return a network of msdump."""
-    return Network(loader.load(path), dump)
+    """Return a network that shares nothing with the others of the process."""
+    return Network(loader.load(path), dump, Process())
 
 
-def saving(
-    session: onnxruntime.InferenceSession, feeds: dict[str, np.ndarray], folder: Path
-) -> Callable[[], None]:
-    """Return a function that runs a session and saves every output, into a new folder each time."""
-    rounds = itertools.count()
-    names = [output.name for output in session.get_outputs()]
+def emptying(*folders: Path) -> Callable[[], None]:
+    """Return a function that removes the iterations of dumps, and what else was written into folders."""
+    return partial(_empty, folders)
 
-    def run() -> None:
-        target = folder / str(next(rounds))
-        target.mkdir(parents=True)
-        for position, array in enumerate(session.run(names, feeds)):
-            np.save(target / f"{position}.npy", array)
 
-    return run
+def _empty(folders: tuple[Path, ...]) -> None:
+    for folder in folders:
+        for entry in (*folder.glob("rank_0/Net/0/*"), *folder.glob("[0-9]*")):
+            shutil.rmtree(entry)

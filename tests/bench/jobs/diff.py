@@ -1,0 +1,87 @@
+"""``msdump diff`` of two variants beside the two runs alone, and its peak memory beside that of one run."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from msdump.execute import feeds
+from msdump.execute.weights import WeightCopies
+from msdump.graph import loader
+from msdump.tools.diff import variants
+from msdump.tools.diff.comparison import LockstepComparison
+from msdump.tools.diff.pairing import pair_variants
+from msdump.tools.diff.sides import Side, make_side
+from msdump.tools.judge.limits import Limits
+from tests.bench import measure, sides, work
+from tests.bench.case import Case
+from tests.bench.measure import Figure
+
+_MINE: Final = "Ascend"
+_GOLDEN: Final = "float32"
+
+
+def _pair(path: Path) -> tuple[Side, Side]:
+    """Return both sides of a model, its weights shared."""
+    graph, copies = loader.load(path), WeightCopies()
+    first, second = (
+        make_side(graph, variants.parse(name), copies, trains=False) for name in (_MINE, _GOLDEN)
+    )
+    return first, second
+
+
+def _comparison(mine: Side, golden: Side) -> LockstepComparison:
+    """Return a comparison that has not begun."""
+    limits = Limits(precision=variants.precision(mine.variant, golden.variant))
+    return LockstepComparison(mine, golden, pair_variants(mine.graph, golden.graph), limits)
+
+
+def _alone(side: Side, fed: dict[str, Any]) -> None:
+    """Run one side, seen by nobody."""
+    side.run(fed, None, trains=False)  # type: ignore[arg-type]  # a run without an observer
+
+
+def of_runs(case: Case) -> Figure:
+    """A diff against both runs, all warm."""
+    mine, golden = _pair(case.path)
+    fed = feeds.bind(mine.graph, (), sides.inputs(case.path))
+    both = partial(_both, mine, golden, fed)
+    return measure.ratio(lambda: _comparison(mine, golden).run(fed), both, case)
+
+
+def _both(mine: Side, golden: Side, fed: dict[str, Any]) -> None:
+    _alone(mine, fed)
+    _alone(golden, fed)
+
+
+def memory(case: Case) -> Figure:
+    """Peak memory of a diff against that of the larger of the two runs."""
+    peaks = [
+        work.measured(f"diff.{job.__name__}", case).value for job in (peak, peak_of_mine, peak_of_golden)
+    ]
+    return Figure.of([peaks[0] / max(peaks[1:])])
+
+
+def peak(case: Case) -> Figure:
+    """Peak memory in MiB of a diff."""
+    first, second = _pair(case.path)
+    _comparison(first, second).run(feeds.bind(first.graph, (), sides.inputs(case.path)))
+    return Figure.of([measure.peak_mib()])
+
+
+def peak_of_mine(case: Case) -> Figure:
+    """Peak memory in MiB of one run of the examined variant."""
+    return _peak_of(case, _MINE)
+
+
+def peak_of_golden(case: Case) -> Figure:
+    """Peak memory in MiB of one run of the variant that it is compared with."""
+    return _peak_of(case, _GOLDEN)
+
+
+def _peak_of(case: Case, variant: str) -> Figure:
+    graph = loader.load(case.path)
+    fed = feeds.bind(graph, (), sides.inputs(case.path))
+    _alone(make_side(graph, variants.parse(variant), WeightCopies(), trains=False), fed)
+    return Figure.of([measure.peak_mib()])

@@ -1,0 +1,58 @@
+"""Runs that dump nothing, or little, beside the session of the whole graph."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from msdump.config.models import MsdumpSettings
+from msdump.session import Network
+from tests.bench import measure, sides, whole
+from tests.bench.case import Case
+from tests.bench.measure import Figure, UnavailableError
+
+_EVERY = 100
+"""One operator of so many is dumped by a filtered dump."""
+
+
+def of_whole(case: Case) -> Figure:
+    """Run without a dump against the session of the whole graph."""
+    return _of_whole(sides.network(case.path), case)
+
+
+def idle_of_whole(case: Case) -> Figure:
+    """Run with a configuration that dumps nothing in this iteration against the session."""
+    return _of_whole(sides.network(case.path, sides.plan(case.folder, sides.NEVER)), case)
+
+
+def idle_of_run(case: Case) -> Figure:
+    """Run with such a configuration against a run without one."""
+    feeds = sides.inputs(case.path)
+    idle, plain = sides.network(case.path, sides.plan(case.folder, sides.NEVER)), sides.network(case.path)
+    return measure.ratio(partial(idle.run, feeds), partial(plain.run, feeds), case)
+
+
+def filtered(case: Case) -> Figure:
+    """Dump one operator of a hundred against the session that is not optimised."""
+    return _of_whole(_filtered(case), case)
+
+
+def filtered_optimised(case: Case) -> Figure:
+    """Dump one operator of a hundred, the others optimised, against the optimised session."""
+    if "optimize" not in MsdumpSettings.model_fields:
+        raise UnavailableError("msdump.optimize does not exist yet")
+    return _of_whole(_filtered(case, msdump={"optimize": "all"}), case, is_optimised=True)
+
+
+def _filtered(case: Case, **changes: Any) -> Network:
+    names = [operator.full_name for operator in sides.network(case.path).operators]
+    kernels = names[_EVERY // 2 :: _EVERY] or [names[len(names) // 2]]
+    plan = sides.plan(case.folder, dump_mode=1, kernels=kernels, **changes)
+    return sides.network(case.path, plan)
+
+
+def _of_whole(ours: Network, case: Case, *, is_optimised: bool = False) -> Figure:
+    feeds = sides.inputs(case.path)
+    theirs = whole.session(case.path, case.threads, is_optimised=is_optimised)
+    tidy = sides.emptying(case.folder)
+    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, None, feeds), case, tidy=tidy)

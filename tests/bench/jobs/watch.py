@@ -1,0 +1,40 @@
+"""Watch rules beside what they are compared with.
+
+Every output of every operator is looked at; nothing hits, so that nothing is written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from msdump.session import Network
+from tests.bench import measure, sides
+from tests.bench.case import Case
+from tests.bench.measure import Figure
+
+_RULES: Final = (
+    {"condition": "tensor_overflow"},
+    {"condition": "tensor_too_large", "max_gt": 1e30},
+    {"condition": "tensor_all_zero"},
+)
+
+
+def of_run(case: Case) -> Figure:
+    """Rules on every output against a run without a dump."""
+    feeds = sides.inputs(case.path)
+    ours, theirs = _watched(case), sides.network(case.path)
+    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case)
+
+
+def of_statistics(case: Case) -> Figure:
+    """Rules on every output against a dump of their default statistics."""
+    feeds = sides.inputs(case.path)
+    categories = ["max", "min", "l2norm"]
+    plan = sides.plan(case.folder / "rows", saved_data="statistic", statistic_category=categories)
+    ours, theirs = _watched(case), sides.network(case.path, plan)
+    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case)
+
+
+def _watched(case: Case) -> Network:
+    return sides.network(case.path, sides.plan(case.folder / "rules", msdump={"watch": _RULES}))
