@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
@@ -165,9 +165,8 @@ class TensorRecord(NamedTuple):
         return TensorRecord(operator, io, slot, dtype, array, timestamp, memory_format, device, self.on_host)
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """One file to be written, complete.
+class Artifact(NamedTuple):
+    """One file to be written, complete; a tuple as ``TensorRecord`` is, since each tensor has one.
 
     Attributes:
         directory: Absolute directory.
@@ -178,5 +177,5 @@ class Artifact:
 
     directory: str
     name: str
-    buffers: Sequence[Buffer] = field(repr=False)
+    buffers: Sequence[Buffer]
     tensor_bytes: int = 0

@@ -36,7 +36,7 @@ Transpose = Callable[[np.ndarray, Dims], np.ndarray]
 """Returns an array in C order with its axes permuted."""
 
 DYNAMIC: Final = -1
-_FASTER_FROM: Final = 1 << 16  # bytes; below, calling the hook costs more than it saves
+_FASTER_FROM: Final = 1 << 15  # bytes; below, calling the hook costs more than it saves
 _LARGEST_ITEM: Final = 8  # bytes of an element that the hook takes
 
 
@@ -233,6 +233,8 @@ class _Compiled:
         device_order = [sub_axis for device_axis in device_axes for sub_axis in device_axis]
         self._to_device = tuple(self._host_order.index(sub_axis) for sub_axis in device_order)
         self._to_host = tuple(device_order.index(sub_axis) for sub_axis in self._host_order)
+        # of one network's tensors: finding it takes as long as laying out a small one
+        self._geometry = functools.lru_cache(maxsize=256)(self._geometry_of)
 
     def shape(self, dims: Dims) -> Dims:
         return tuple(
@@ -241,29 +243,41 @@ class _Compiled:
         )
 
     def encode(self, host: np.ndarray) -> np.ndarray:
-        sizes = self._sub_sizes(host.shape)
+        geometry = self._geometry(host.shape)
         # nothing is padded: one permutation of the reshaped array
-        if self._is_full(host.shape):
-            device = _moved(host.reshape(sizes), self._to_device)
+        if geometry.is_full:
+            device = _moved(host.reshape(geometry.host_sizes), self._to_device)
         else:
             # np.pad would copy the whole tensor once more: blocks are written where they end up, and only
             # those that the tensor does not fill are cleared.
-            device = np.empty([sizes[position] for position in self._to_device], host.dtype)
+            device = np.empty(geometry.device_sizes, host.dtype)
             device_in_host_order = device.transpose(self._to_host)
-            self._clear_padding(device_in_host_order, host.shape)
-            for part, place in self._pieces(host, device_in_host_order):
+            # contiguous blocks clear faster than their padding alone
+            for unfilled in geometry.unfilled:
+                device_in_host_order[unfilled] = 0
+            for part, place in geometry.pieces(host, device_in_host_order):
                 _assign(place, part)
-        return device.reshape(self.shape(host.shape))
+        return device.reshape(geometry.shape)
 
     def decode(self, device: np.ndarray, dims: Dims) -> np.ndarray:
-        sizes = self._sub_sizes(dims)
-        source = device.reshape([sizes[position] for position in self._to_device])
-        if self._is_full(dims):
+        geometry = self._geometry(dims)
+        source = device.reshape(geometry.device_sizes)
+        if geometry.is_full:
             return _moved(source, self._to_host).reshape(dims)
         host = np.empty(dims, device.dtype)
-        for part, place in self._pieces(host, source.transpose(self._to_host)):
+        for part, place in geometry.pieces(host, source.transpose(self._to_host)):
             _assign(part, place)
         return host
+
+    def _geometry_of(self, dims: Dims) -> _Geometry:
+        sizes = tuple(self._size(sub_axis, dims) for sub_axis in self._host_order)
+        return _Geometry(
+            self.shape(dims),
+            sizes,
+            tuple(sizes[position] for position in self._to_device),
+            tuple(self._unfilled(dims)),
+            tuple(self._pieces(dims)),
+        )
 
     def _halves(self, axis: int) -> tuple[_SubAxis, ...]:
         return ((axis, "block"), (axis, "place")) if axis in self._lengths else ((axis, "whole"),)
@@ -274,25 +288,20 @@ class _Compiled:
             return dims[axis]
         return self._lengths[axis] if part == "place" else blocks(dims[axis], self._lengths[axis])
 
-    def _sub_sizes(self, dims: Dims) -> Dims:
-        return tuple(self._size(sub_axis, dims) for sub_axis in self._host_order)
-
-    def _is_full(self, dims: Dims) -> bool:
-        return all(dims[axis] % length == 0 for axis, length in self._lengths.items())
-
-    def _clear_padding(self, target: np.ndarray, dims: Dims) -> None:
-        """Zero every block that is not filled; contiguous blocks clear faster than their padding alone."""
+    def _unfilled(self, dims: Dims) -> Iterator[_Index]:
+        """Yield where the last blocks stand of the axes whose sizes do not fill them, in fine host order."""
         for axis, length in self._lengths.items():
             if dims[axis] % length:
-                target[(slice(None),) * self._host_order.index((axis, "block")) + (-1,)] = 0
+                yield (slice(None),) * self._host_order.index((axis, "block")) + (-1,)
 
-    def _pieces(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield matching parts, full blocks and remainders apart, both in fine host order."""
-        cuts = [self._cuts(axis, size) for axis, size in enumerate(host.shape)]
+    def _pieces(self, dims: Dims) -> Iterator[tuple[_Index, _Index]]:
+        """Yield matching parts, full blocks and remainders apart: in the host's axes, in fine host order."""
+        cuts = [self._cuts(axis, size) for axis, size in enumerate(dims)]
         for choice in itertools.product(*cuts):
-            place = device[tuple(index for _, indices in choice for index in indices)]
-            # axes are only cut here, so that the part stays a view that decode writes through
-            yield host[tuple(span for span, _ in choice)].reshape(place.shape), place
+            yield (
+                tuple(span for span, _ in choice),
+                tuple(index for _, indices in choice for index in indices),
+            )
 
     def _cuts(self, axis: int, size: int) -> Iterator[tuple[slice, tuple[slice, ...]]]:
         everything = slice(None)
@@ -305,6 +314,40 @@ class _Compiled:
             yield slice(size - remainder), (slice(full), everything)
         if remainder:
             yield slice(size - remainder, size), (slice(full, full + 1), slice(remainder))
+
+
+_Index = tuple[slice | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Geometry:
+    """How a rule lays out tensors of one host shape.
+
+    Attributes:
+        shape: Shape on the device.
+        host_sizes: Sizes of the sub-axes in the host's order.
+        device_sizes: The same in the device's order.
+        unfilled: Where blocks stand that the tensor does not fill, in fine host order; none: no padding.
+        where: Matching parts of the host's array and of the device's in fine host order.
+    """
+
+    shape: Dims
+    host_sizes: Dims
+    device_sizes: Dims
+    unfilled: tuple[_Index, ...]
+    where: tuple[tuple[_Index, _Index], ...]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tensor fills all blocks."""
+        return not self.unfilled
+
+    def pieces(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield matching parts of two arrays, both in fine host order."""
+        for span, indices in self.where:
+            place = device[indices]
+            # axes are only cut here, so that the part stays a view that decode writes through
+            yield host[span].reshape(place.shape), place
 
 
 def _moved(array: np.ndarray, order: Dims) -> np.ndarray:

@@ -66,6 +66,7 @@ Every codec has its inverse:
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Final
 
@@ -234,8 +235,8 @@ def encode(name: str, array: np.ndarray, groups: int = 1) -> np.ndarray:
     Raises:
         FormatError: The format cannot hold such a tensor.
     """
-    row, length = find(name), c0(dtypes.from_numpy(array.dtype))
-    stages, dims = _conversion(row, array.shape, length, groups)
+    length = c0(dtypes.from_numpy(array.dtype))
+    stages, dims = _known_conversion(name, array.shape, length, groups)
     if not stages:
         return array
     raw = np.asarray(_raw(array), order="C").reshape(dims)
@@ -346,6 +347,14 @@ def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tupl
     if row.name == FRACTAL_Z_C04 and dims[1] > _C04:
         raise FormatError(f"{row.name} holds weights of {_C04} channels or less, got shape {dims}")
     return row.stages, dims
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_conversion(
+    name: str, host_shape: Dims, length: int, groups: int
+) -> tuple[tuple[Stage, ...], Dims]:
+    """Return what ``_conversion`` does; a network has few shapes, and each step lays all of them out."""
+    return _conversion(find(name), host_shape, length, groups)
 
 
 def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:

@@ -14,7 +14,7 @@ from msdump import dtypes
 from msdump.device import blocks, precision
 from msdump.dtypes import DType
 from msdump.execute import values
-from msdump.execute.runtime import runtime
+from msdump.execute.runtime import Runtime, runtime
 from msdump.graph.kernel import glue
 from msdump.graph.kernel.onenode import type_text
 
@@ -47,7 +47,13 @@ def cast(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _transpose(dtype: np.dtype, order: tuple[int, ...]) -> Any:
-    return runtime().session(glue.transpose(type_text(dtypes.from_numpy(dtype)), order))
+    return _one_thread().session(glue.transpose(type_text(dtypes.from_numpy(dtype)), order))
+
+
+@functools.cache
+def _one_thread() -> Runtime:
+    """Return the runtime of transposes, whose kernel uses one thread: waking others would cost time."""
+    return Runtime(1)
 
 
 @functools.cache

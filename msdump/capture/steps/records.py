@@ -146,6 +146,8 @@ class OperatorRecords:
             arrays: One for each slot, None for what is no tensor.
             now: Gives each record its timestamp.
         """
+        if not arrays:  # the side is not dumped
+            return
         parts = None if self._device is None else self._parts(self._device, position, io)
         present = 0
         for slot, array in enumerate(arrays):
@@ -155,7 +157,7 @@ class OperatorRecords:
             number = present if self._counts_present else slot
             part = None if parts is None else parts[slot]
             # made when it is taken, after the one before it was written: timestamps tell the order of files
-            yield TensorRecord(operator, io, number, dtype, array, now(), device=part)
+            yield TensorRecord(operator, io, number, dtype, array, now(), DEFAULT_FORMAT, part)
             present += dtype is not STRING
 
     def of_both(

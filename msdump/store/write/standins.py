@@ -30,7 +30,7 @@ def is_too_long(name: str) -> bool:
     >>> is_too_long("x" * 255), is_too_long("é" * 128)
     (False, True)
     """
-    return len(os.fsencode(name)) > LONGEST_NAME
+    return (len(name) if name.isascii() else len(os.fsencode(name))) > LONGEST_NAME
 
 
 class StandIns:

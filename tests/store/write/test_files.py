@@ -409,3 +409,19 @@ def test_opening_a_directory_leaves_no_name(tmp_path, monkeypatch):
     place.OpenDirectory(str(tmp_path)).close()
 
     assert [] == names(tmp_path)
+
+
+@pytest.mark.parametrize(("major", "reserved"), [(8, [300_000]), (0, [])], ids=["disk", "memory"])
+def test_blocks_are_reserved_on_devices_alone(tmp_path, monkeypatch, major, reserved):
+    """Blocks of a large file are reserved on a disk, which makes it faster, and not in memory."""
+    sizes = []
+    monkeypatch.setattr(os, "major", lambda _: major)
+    monkeypatch.setattr(os, "posix_fallocate", lambda _, start, size: sizes.append(start + size))
+    disk = DiskFiles()
+
+    disk.create(str(tmp_path), "large.npy", (bytes(100_000), bytes(200_000)))
+    disk.create(str(tmp_path), "small.npy", (bytes(1000),))
+    disk.close()
+
+    assert reserved == sizes
+    assert (tmp_path / "large.npy").read_bytes() == bytes(300_000)
