@@ -28,7 +28,9 @@ find_python() {
 
 # Print what .venv is made from, in one word.
 venv_key() {
-    cat "$MSDUMP_ROOT/pyproject.toml" "$CONSTRAINTS" | cksum | tr ' ' '-'
+    # the kernel is compiled where msdump is installed
+    cat "$MSDUMP_ROOT/pyproject.toml" "$CONSTRAINTS" "$MSDUMP_ROOT"/msdump/statistics/kernel/*.[ch] \
+        "$MSDUMP_ROOT/scripts/compile_kernel.py" | cksum | tr ' ' '-'
     # An editable installation points to the folder: a moved clone needs a new one.
     echo "$MSDUMP_ROOT"
 }

@@ -1,4 +1,8 @@
-"""One pass over a tensor's elements, block by block, for every statistic but the hashes."""
+"""One pass over a tensor's elements for every statistic but the hashes.
+
+Where the compiled pass is installed it reads every element once; else, and for types that it does not know
+as they are, elements are looked at in blocks, which stay in the cache from one look to the next.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from typing import Final
 import numpy as np
 
 from msdump.dtypes import DType
+from msdump.statistics import compiled
+from msdump.statistics.compiled import CompiledPass
 from msdump.statistics.elements import (
     BLOCK,
     HALVES,
@@ -67,14 +73,11 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     if dtype.saved.kind == "b":
         return _of_booleans(flat)
     if len(flat) < 2 * _PART:
-        totals = _totals(flat, dtype, need)
-    else:
-        totals = Totals(len(flat))
-        # joined in the order of the parts, so that a sum does not depend on which thread is first
-        for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
-            totals.join(part)
-    if need.extremes and dtype.saved.kind == "f":
-        _sign_zeros(flat, dtype, totals)
+        return _totals(flat, dtype, need)
+    totals = Totals(len(flat))
+    # joined in the order of the parts, so that a sum does not depend on which thread is first
+    for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
+        totals.join(part)
     return totals
 
 
@@ -120,19 +123,37 @@ def _parts(flat: np.ndarray) -> list[np.ndarray]:
 
 
 def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
-    """Measure a part of a tensor; the signs of zero extremes are not those of the first zero yet."""
+    """Measure a part of a tensor."""
+    # numpy does not know every type: others are measured in the next larger one
+    known_as = dtype.numpy if dtype.name in HALVES else dtype.saved
+    kernel = compiled.KERNEL
+    if kernel is not None and kernel.takes(known_as):
+        return _compiled_totals(kernel, part, known_as, need)
     totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
     with np.errstate(all="ignore"):
-        for block in _blocks(part, dtype, BLOCK):
+        for block in _blocks(part, known_as, BLOCK):
             _add(block, elements, need, totals)
+    if need.extremes and dtype.saved.kind == "f":
+        _sign_zeros(part, known_as, totals)
     return totals
 
 
-def _blocks(flat: np.ndarray, dtype: DType, length: int) -> Iterator[np.ndarray]:
-    """Yield the elements, those of types that numpy does not know in the next larger one."""
-    viewed_as = dtype.numpy if dtype.name in HALVES else dtype.saved
+def _compiled_totals(
+    kernel: CompiledPass, part: np.ndarray, known_as: np.dtype, need: StatisticNeed
+) -> Totals:
+    """Measure a part by the compiled pass."""
+    if part.dtype == known_as and part.flags.c_contiguous:
+        return kernel.totals(part, need)
+    totals = Totals(len(part))
+    for block in _blocks(part, known_as, BLOCK):
+        totals.join(kernel.totals(block, need))
+    return totals
+
+
+def _blocks(flat: np.ndarray, known_as: np.dtype, length: int) -> Iterator[np.ndarray]:
+    """Yield the elements as a type that is known, contiguous."""
     for start in range(0, len(flat), length):  # converted block by block: a copy never leaves the cache
-        yield np.ascontiguousarray(flat[start : start + length], viewed_as)
+        yield np.ascontiguousarray(flat[start : start + length], known_as)
 
 
 def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: Totals) -> None:
@@ -184,11 +205,11 @@ def _of_booleans(flat: np.ndarray) -> Totals:
     return totals
 
 
-def _sign_zeros(flat: np.ndarray, dtype: DType, totals: Totals) -> None:
+def _sign_zeros(flat: np.ndarray, known_as: np.dtype, totals: Totals) -> None:
     """Give extremes that are zero the sign of the first zero."""
     if totals.high and totals.low:
         return
-    for block in _blocks(flat, dtype, _ZERO_BLOCK):
+    for block in _blocks(flat, known_as, _ZERO_BLOCK):
         is_zero = block.view(f"u{block.itemsize}") << 1 == 0  # both zeros, once the sign is shifted out
         first = int(is_zero.argmax())
         if is_zero[first]:

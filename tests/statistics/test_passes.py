@@ -1,4 +1,4 @@
-"""The blocked pass against a slow one that follows the definitions."""
+"""Both passes, the compiled one and the blocked one, against a slow one that follows the definitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from msdump import dtypes, env
 from msdump.capture.statistics.rows import octets_of
-from msdump.statistics import elements, passes
+from msdump.statistics import compiled, elements, passes
 from msdump.statistics.elements import BLOCK
 from msdump.statistics.passes import measure
 from msdump.statistics.table import BY_CATEGORY
@@ -30,6 +30,7 @@ NARROW = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
 DOUBLES = st.floats(-1e100, 1e100) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324])
 
 SINGLES = st.floats(width=32)
+SPECIAL = (math.nan, -math.nan, math.inf, -math.inf, 0.0, -0.0)
 
 
 def _patterns(name):
@@ -50,6 +51,15 @@ ARRAYS = st.one_of(
     *(_narrow(name) for name in NARROW),
     hnp.arrays(np.float64, LENGTHS, elements=DOUBLES),
 )
+
+
+@pytest.fixture(autouse=True, params=["compiled", "numpy"])
+def _reader(request, monkeypatch):
+    """Measure with the compiled pass, and as where none is installed."""
+    if request.param == "numpy":
+        monkeypatch.setattr(compiled, "KERNEL", None)
+    elif compiled.KERNEL is None:
+        pytest.skip("this installation has no compiled pass")
 
 
 @pytest.fixture
@@ -156,6 +166,37 @@ def test_float32_sums_are_right_to_1e_8():
 
     assert found["l2norm"] == pytest.approx(np.linalg.norm(doubles), rel=2e-8)
     assert found["avg"] == pytest.approx(doubles.mean(), abs=2e-8)
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from([np.float16, ml_dtypes.bfloat16, np.float32, np.float64]),
+    st.integers(1, 5000),
+    st.lists(st.tuples(st.integers(0, 4999), st.sampled_from([*SPECIAL, 1e-30, 1e30, 65504.0, -6e-8]))),
+    st.integers(0, 3),
+)
+def test_specials_among_many_agree_with_float64(dtype, size, placed, scale):
+    """NaN, infinities, zeros of both signs, huge and tiny numbers anywhere: numpy's float64 says the same."""
+    values = np.random.default_rng(size).standard_normal(size) * 10.0**scale
+    with np.errstate(all="ignore"):
+        array = values.astype(dtype)
+        for position, value in placed:
+            array[position % size] = value
+
+    found = measured(array)
+
+    assert_agree([float(value) for value in array], found)
+
+
+def test_an_array_that_is_not_aligned_is_measured():
+    """Weights that lie at an odd place of a mapped file have their statistics."""
+    octets = np.zeros(4 * 1001 + 1, np.uint8)
+    array = octets[1:].view(np.float32)
+    array[:] = np.arange(1001)
+
+    found = measured(array)
+
+    assert (1000.0, 0.0, 500.0) == (found["max"], found["min"], found["avg"])
 
 
 @pytest.mark.parametrize("threads", ["3", "8"])

@@ -1,0 +1,86 @@
+"""The compiled pass over a tensor's elements: one read for every statistic but the hashes.
+
+``kernel/`` holds its source in C, which is compiled where msdump is installed and a C compiler is there
+(``scripts/compile_kernel.py``). Without it numpy finds the same in several reads, see ``passes``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump.statistics.totals import StatisticNeed, Totals
+
+LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
+"""Where the compiled pass stands."""
+
+_VERSION: Final = 1  # a library of another one, left from an older source, is not used
+_TYPES: Final = {
+    np.dtype(name): number
+    for number, name in enumerate((
+        *("float16", ml_dtypes.bfloat16, "float32", "float64", "int8", "uint8"),
+        *("int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    ))
+}  # fmt: skip
+_FOUND: Final = Struct("=2d5q2d")  # the fields of Totals behind its count
+
+
+class _Found(threading.local):
+    """What the kernel writes to, in each thread."""
+
+    def __init__(self) -> None:
+        self.memory = ctypes.create_string_buffer(_FOUND.size)
+        self.address = ctypes.addressof(self.memory)
+
+
+class CompiledPass:
+    """The compiled pass; any thread may use it, and other threads run meanwhile."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """Take a library that has the version."""
+        self._measure = library.msdump_measure
+        self._measure.argtypes = (
+            *(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p),
+        )
+        self._measure.restype = None
+        self._found = _Found()
+
+    def takes(self, dtype: np.dtype) -> bool:
+        """Tell whether it knows an element type; it knows them in the byte order of the machine alone."""
+        return dtype in _TYPES
+
+    def totals(self, elements: np.ndarray, need: StatisticNeed) -> Totals:
+        """Measure elements; zero extremes have the sign of the first zero.
+
+        Args:
+            elements: One dimension, at least one element, contiguous, of a type that it takes.
+            need: What to find out.
+        """
+        data = elements if elements.flags.aligned else elements.copy()
+        found, size = self._found, data.size
+        wanted = need.counts | need.total << 1 | need.squares << 2
+        self._measure(_TYPES[data.dtype], data.ctypes.data, size, wanted, found.address)
+        return Totals(size, *_FOUND.unpack_from(found.memory))
+
+
+def load(library: Path) -> CompiledPass | None:
+    """Return the compiled pass in a file, None where there is none that this process can use.
+
+    >>> load(Path("/nowhere")) is None
+    True
+    """
+    try:
+        loaded = ctypes.CDLL(str(library))
+        return CompiledPass(loaded) if loaded.msdump_kernel_version() == _VERSION else None
+    except (OSError, AttributeError):  # not there, of another machine, or of another interface
+        return None
+
+
+KERNEL = load(LIBRARY)
+"""The compiled pass of this installation, None where it has none."""

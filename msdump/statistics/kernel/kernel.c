@@ -1,0 +1,179 @@
+/* One read of a tensor for every statistic but the hashes.
+ *
+ * Compiled when msdump is installed, where a C compiler is there; without it passes.py finds the same with
+ * numpy. Plain C without Python's headers, called by ctypes (compiled.py).
+ *
+ * Every element is looked at once. Sums are in double. The loop over a run of elements (loop.h) has neither
+ * branch nor call, so that the compiler makes vector instructions of it, for several generations of x86-64
+ * at once (CLONES), of which the best is chosen when the library is loaded.
+ */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define VERSION 1 /* of the interface at the end, as compiled.py knows it */
+#define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CLONES
+#endif
+#define INLINE static inline __attribute__((always_inline))
+#define PUBLIC __attribute__((visibility("default")))
+
+enum need { COUNTS = 1, TOTAL = 2, SQUARES = 4 }; /* the extremes are always found */
+
+/* What is found, in the order of the fields of Totals behind its count. */
+struct found {
+    double high, low;
+    int64_t negative, positive, nan, negative_inf, positive_inf;
+    double total, squares;
+};
+
+INLINE float single(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The bits in their places, then the exponent put right: exact, that of subnormal numbers too. Infinity
+ * becomes 65536, which no float16 reaches, and NaN is larger. */
+INLINE float from_float16(uint16_t bits) {
+    return single((uint32_t)(int16_t)bits << 13 & 0x8FFFE000) * 0x1p112f;
+}
+
+INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16); }
+
+#define JOINED_(left, right) left##_##right
+#define JOINED(left, right) JOINED_(left, right)
+
+/* Each type: MEMORY in memory, VALUE in the loop, converted by LOAD, counted in COUNT, between LOWEST and
+ * HIGHEST; INFINITE is its infinity as a VALUE, 0 where it has none. */
+
+#define NAME float16
+#define MEMORY uint16_t
+#define VALUE float
+#define COUNT int32_t
+#define LOAD from_float16
+#define INFINITE 65536.0f
+#define IS_NAN(value) (fabsf(value) > INFINITE)
+#define LOWEST -INFINITY
+#define HIGHEST INFINITY
+#include "loop.h"
+
+#define NAME bfloat16
+#define MEMORY uint16_t
+#define VALUE float
+#define COUNT int32_t
+#define LOAD from_bfloat16
+#define INFINITE INFINITY
+#define IS_NAN(value) ((value) != (value))
+#define LOWEST -INFINITY
+#define HIGHEST INFINITY
+#include "loop.h"
+
+#define NAME float32
+#define MEMORY float
+#define VALUE float
+#define COUNT int32_t
+#define LOAD
+#define INFINITE INFINITY
+#define IS_NAN(value) ((value) != (value))
+#define LOWEST -INFINITY
+#define HIGHEST INFINITY
+#include "loop.h"
+
+#define NAME float64
+#define MEMORY double
+#define VALUE double
+#define COUNT int64_t
+#define LOAD
+#define INFINITE INFINITY
+#define IS_NAN(value) ((value) != (value))
+#define LOWEST -INFINITY
+#define HIGHEST INFINITY
+#include "loop.h"
+
+#define LOAD
+#define INFINITE 0
+#define IS_NAN(value) 0
+#define IS_INTEGER
+
+#define NAME int8
+#define MEMORY int8_t
+#define VALUE int32_t
+#define COUNT int32_t
+#define LOWEST INT8_MIN
+#define HIGHEST INT8_MAX
+#include "loop.h"
+
+#define NAME uint8
+#define MEMORY uint8_t
+#define VALUE int32_t
+#define COUNT int32_t
+#define LOWEST 0
+#define HIGHEST UINT8_MAX
+#include "loop.h"
+
+#define NAME int16
+#define MEMORY int16_t
+#define VALUE int32_t
+#define COUNT int32_t
+#define LOWEST INT16_MIN
+#define HIGHEST INT16_MAX
+#include "loop.h"
+
+#define NAME uint16
+#define MEMORY uint16_t
+#define VALUE int32_t
+#define COUNT int32_t
+#define LOWEST 0
+#define HIGHEST UINT16_MAX
+#include "loop.h"
+
+#define NAME int32
+#define MEMORY int32_t
+#define VALUE int32_t
+#define COUNT int32_t
+#define LOWEST INT32_MIN
+#define HIGHEST INT32_MAX
+#include "loop.h"
+
+#define NAME uint32
+#define MEMORY uint32_t
+#define VALUE uint32_t
+#define COUNT int32_t
+#define LOWEST 0
+#define HIGHEST UINT32_MAX
+#include "loop.h"
+
+#define NAME int64
+#define MEMORY int64_t
+#define VALUE int64_t
+#define COUNT int64_t
+#define LOWEST INT64_MIN
+#define HIGHEST INT64_MAX
+#include "loop.h"
+
+#define NAME uint64
+#define MEMORY uint64_t
+#define VALUE uint64_t
+#define COUNT int64_t
+#define LOWEST 0
+#define HIGHEST UINT64_MAX
+#include "loop.h"
+
+/* In the order of TYPES in compiled.py. */
+static void (*const MEASURES[])(const void *, size_t, int, struct found *) = {
+    measure_float16, measure_bfloat16, measure_float32, measure_float64, measure_int8,  measure_uint8,
+    measure_int16,   measure_uint16,   measure_int32,   measure_uint32,  measure_int64, measure_uint64,
+};
+
+PUBLIC int msdump_kernel_version(void) { return VERSION; }
+
+/* Measure at least one element; they lie one after the other, aligned. */
+PUBLIC void msdump_measure(int type, const void *data, size_t length, int need, struct found *found) {
+    MEASURES[type](data, length, need, found);
+}
