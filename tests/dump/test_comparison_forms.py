@@ -107,3 +107,58 @@ def test_memory_that_nothing_reads(door, is_with_model):
     _, report = document(mine, golden, *options)
     accused = [each for each in report["operators"] if each["verdict"] in {"own", "weight", "nonfinite"}]
     assert {"Adam-op1"} == {each["operator"].rpartition("/")[2] for each in accused}
+
+
+@pytest.mark.parametrize(("slot", "verdicts"), [(1, []), (2, []), (3, ["own"])])
+def test_outputs_that_a_kernel_does_not_write(tmp_path, slot, verdicts):
+    """Leftover memory in an output that the vendor's BatchNorm does not write accuses nobody."""
+    mine, golden = (_normalized(tmp_path / name) for name in ("mine", "golden"))
+    (path,) = mine.rglob(f"BatchNorm.*.output.{slot}.*.npy")
+    np.save(path, np.load(path) + 7)
+    if slot == 2:
+        (reader,) = mine.rglob("BatchNormGrad.*.input.5.*.npy")
+        np.save(reader, np.load(reader) + 7)
+
+    _, report = document(mine, golden)
+
+    assert verdicts == [each["verdict"] for each in report["operators"] if each["verdict"] in ACCUSING]
+    assert "healed" not in {each["verdict"] for each in report["operators"]}
+
+
+def _normalized(root):
+    """Write a dump of a vendor's batch normalization and its gradient; return its root."""
+    files, graphs = root / "rank_0" / "Net" / "0" / "0", root / "rank_0" / "graphs"
+    files.mkdir(parents=True)
+    graphs.mkdir()
+    image, row = "<Tensor[Float32], (2, 3)>", "<Tensor[Float32], (3)>"
+    results = ", ".join([image, *[row] * 4])
+    (graphs / "ms_output_trace_code_graph_0.ir").write_text(
+        f"%para1_x: {image}  :  IsWeight: false\n%para2_g: {row}  :  IsWeight: true\n"
+        "subgraph @kernel_graph0() {\n"
+        "  %0(a) = PrimFunc_BatchNorm(%para1_x, %para2_g) primitive_attrs: {}\n"
+        f"      : ({image}, {row}) -> (<Tuple[{results}]>)\n"
+        "      # Fullname with scope: (Default/BatchNorm-op0)\n"
+        + "".join(
+            f"  %{place}(i) = TupleGetItem(%0, I64({slot}))\n"
+            f"      : ({results}, Int64) -> ({row})\n"
+            f"      # Fullname with scope: (Default/TupleGetItem-op{slot})\n"
+            for place, slot in enumerate((3, 4, 2), 1)
+        )
+        + "  %4(b) = PrimFunc_BatchNormGrad(%para1_x, %para1_x, %para2_g, %1, %2, %3) primitive_attrs: {}\n"
+        f"      : ({image}, {image}, {row}, {row}, {row}, {row}) -> ({image})\n"
+        "      # Fullname with scope: (Default/BatchNormGrad-op0)\n"
+        f"  Return(%4)\n      : ({image})\n}}\n"
+    )
+    draw = np.random.default_rng(0)
+    x, y, g = draw.random((2, 3), "f4"), draw.random((2, 3), "f4"), draw.random(3, "f4")
+    written = [y, *(draw.random(3, "f4") for _ in range(4))]
+    operators = {
+        "BatchNorm": ([x, g], written),
+        "BatchNormGrad": ([x, x, g, written[3], written[4], written[2]], [draw.random((2, 3), "f4")]),
+    }
+    for time, (kind, sides) in enumerate(operators.items()):
+        for side, tensors in zip(("input", "output"), sides, strict=True):
+            for slot, tensor in enumerate(tensors):
+                stem = f"{kind}.Default_{kind}-op0.0.0.170000000000000{time}.{side}.{slot}"
+                np.save(files / f"{stem}.DefaultFormat.Float32.npy", tensor)
+    return root

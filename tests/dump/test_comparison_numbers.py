@@ -111,3 +111,34 @@ def test_addend_of_another_operator(dump):
 
     np.save(files[2], tensors[1])
     assert [("own", "AddN-op0")] == accused(mine, mine, "--model", f"{golden}.onnx")
+
+
+def test_numbers_of_other_sizes(door):
+    """Files with the sizes of operators that have other numbers in the graph go with these."""
+    weights = {"a": WEIGHTS["a"], "e": WEIGHTS["b"][:, :2]}
+    nodes = [node("MatMul", "x a", "p"), node("MatMul", "p e", "y")]
+    onnx.save(model(nodes, [value("x", [4, 4])], ["y"], weights), door.folder / "net.onnx")
+    door.dump(door.folder / "net.onnx", FEEDS, naming="2.7")
+    golden = door.path
+    mine = shutil.copytree(golden, door.folder / "mine")
+    (graph,) = mine.rglob("*.ir")
+    text = re.sub(r" \{instance name: \S+\}", "", graph.read_text())  # another compiler's
+    graph.write_text(re.sub(r"MatMul-op(\d)\)", lambda found: f"MatMul-op{1 - int(found[1])})", text))
+
+    assert [] == accused(mine, golden)
+
+    (path,) = mine.rglob("MatMul.*-op1.*.output.0.*.npy")
+    np.save(path, np.load(path) * 2)
+    assert [("own", "MatMul-op1")] == accused(mine, golden)
+
+
+def test_shape_that_no_graph_tells(dump):
+    """An output of another shape than its graph declares keeps its number, and is accused."""
+    golden = dump("golden", "pqrs", "p q s x")
+    mine = shutil.copytree(golden, golden.parent / "mine")
+    (graph,) = mine.rglob("*.ir")
+    graph.write_text(re.sub(r" \{instance name: \S+\}", "", graph.read_text()))
+    (path,) = mine.rglob("MatMul.*-op2.*.output.0.*.npy")
+    np.save(path, np.load(path)[:2])
+
+    assert [("shape", "MatMul-op2")] == accused(mine, golden)

@@ -178,6 +178,9 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
             continue
         try:
             array = values.array(graph, name, tensor, operator, site.node)
+        except UnfitError:  # it has not even the weight's size
+            wrong[slot] = name
+            continue
         except UNREADABLE:
             continue
         weight = np.asarray(graph.weights[name])

@@ -105,14 +105,13 @@ class Candidates:
             self.chosen |= found
             self._choose_single()
 
-    def left(self, name: str) -> set[str]:
-        """Return the files that an operator may have and that are not known to be another one's."""
+    def _left(self, name: str) -> set[str]:
         return self._fits[name] - {*self.chosen.values()}
 
     def _choose_single(self) -> None:
         """Choose files that alone fit an operator that alone fits them."""
         while True:
-            left = {name: self.left(name) for name in self._fits if name not in self.chosen}
+            left = {name: self._left(name) for name in self._fits if name not in self.chosen}
             counts = Counter(file for files in left.values() for file in files)
             single = {name: min(files) for name, files in left.items() if len(files) == 1}
             found = {name: file for name, file in single.items() if counts[file] == 1}
@@ -126,7 +125,7 @@ class Candidates:
         of_files: dict[str, dict[str, int]] = defaultdict(dict)
         for name in self._fits:
             if name not in self.chosen:
-                scores[name] = {file: self._links(name, file) for file in self.left(name)}
+                scores[name] = {file: self._links(name, file) for file in self._left(name)}
                 for file, score in scores[name].items():
                     of_files[file][name] = score
         for name, own in scores.items():

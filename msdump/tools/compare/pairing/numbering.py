@@ -21,9 +21,9 @@ _NUMBER = "-op"
 def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | None:
     """Return a graph whose operators have the numbers of a directory's files.
 
-    Where files have numbers that the graph lacks, operators of one scope and type are told apart by types,
-    sizes and contents of their tensors. Those that are not told apart so keep their numbers where files have
-    no others; else they get names that no file has: nothing is known of their files then.
+    Where files have numbers that the graph lacks, or the sizes of others, operators of one scope and type are
+    told apart by types, sizes and contents of their tensors. Those that are not told apart so keep their
+    numbers where files have no others; else they get names that no file has: nothing is known of their files.
 
     Args:
         graph: The graph that ran; None: nothing tells.
@@ -32,13 +32,17 @@ def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | Non
     if graph is None or folder.kind is not FolderKind.TENSORS:
         return graph
     listed, files = _groups(map(dump_folder.key, graph.operators)), _groups(folder.operators)
-    if not any(_is_renumbered(listed.get(group, []), members) for group, members in files.items()):
-        return graph
     full_names = {dump_folder.key(name): name for name in graph.operators}
+    tensors = DumpedTensors(folder)
+    is_told = any(_is_renumbered(listed.get(group, []), members) for group, members in files.items())
+    if not is_told and not any(
+        _is_mixed_up(graph, tensors, full_names, members) for members in files.values()
+    ):
+        return graph
     groups = {
         full_names[name]: {*members} for group, members in files.items() for name in listed.get(group, ())
     }
-    candidates = Candidates(graph, DumpedTensors(folder), groups)
+    candidates = Candidates(graph, tensors, groups)
     own = {group for group, members in files.items() if not _is_renumbered(listed.get(group, []), members)}
     return _with_names(graph, {name: _renamed(name, candidates, own) for name in groups})
 
@@ -54,7 +58,7 @@ def _renamed(name: str, candidates: Candidates, numbered_alike: Collection[str])
     if name in candidates.chosen:
         return name.rpartition(_NUMBER)[0] + _NUMBER + candidates.chosen[name].rpartition(_NUMBER)[2]
     file = dump_folder.key(name)
-    is_own = file.rpartition(_NUMBER)[0] in numbered_alike and file in candidates.left(name)
+    is_own = file.rpartition(_NUMBER)[0] in numbered_alike and file not in candidates.chosen.values()
     return name if is_own else f"{name} of the graph file"
 
 
@@ -71,6 +75,19 @@ def _groups(names: Iterable[str]) -> dict[str, list[str]]:
 def _is_renumbered(listed: Sequence[str], files: Sequence[str]) -> bool:
     """Tell whether files have other numbers than the operators of a graph, which are no fewer."""
     return len(files) <= len(listed) and not {*files} <= {*listed}
+
+
+def _is_mixed_up(
+    graph: OperatorGraph, tensors: DumpedTensors, full_names: Mapping[str, str], files: Sequence[str]
+) -> bool:
+    """Tell whether the files of operators of one scope and type do not fit the operators of their numbers.
+
+    Graphs that tell the nodes of a model are msdump's own, which has one number for both.
+    """
+    operators = {name: graph.operators[full_names[name]] for name in files if name in full_names}
+    if len(operators) <= 1 or any(each.onnx_names for each in operators.values()):
+        return False
+    return not all(tensors.fits(name, graph, operator) for name, operator in operators.items())
 
 
 def _with_names(graph: OperatorGraph, renamed: Mapping[str, str]) -> OperatorGraph:

@@ -23,6 +23,7 @@ from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.matching import COMPILED, Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import (
     FIXED,
+    LEFTOVER,
     FolderSurroundings,
     behind,
     described,
@@ -31,6 +32,7 @@ from msdump.tools.compare.verdict.surroundings import (
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.limits import coarser
+from msdump.tools.judge.verdicts import TensorVerdict
 
 _SAME_NUMBER: Final = 1e-6
 """Relative difference of two numbers in graph files that may be float32's next to one text."""
@@ -102,7 +104,11 @@ class ComparedFolder:
         return OperatorEvidence(
             self._place(number, execution),
             tuple(
-                replace(each, name=named.get(each.slot, "")) if each.io is IO.INPUT else each
+                self._told(
+                    replace(each, name=named.get(each.slot, "")) if each.io is IO.INPUT else each,
+                    execution,
+                    reads,
+                )
                 for each in tensors
             ),
             replaces=execution.replaces,
@@ -115,8 +121,36 @@ class ComparedFolder:
             is_state=self.is_training,
             retyped=self._retyped(execution),
             arguments=self._other_arguments(execution),
-            unread=self.mine.unread(execution.name),
+            unread=self.mine.unread(execution.name) | self._leftover(execution),
         )
+
+    def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the outputs that a kernel of either side leaves as the memory was."""
+        operators = self.mine.operator(execution.name), self._golden_operator(execution)
+        # msdump's own kernels write all outputs; its graphs name the nodes of the model
+        is_vendors = any(each is not None and not each.onnx_names for each in operators)
+        return LEFTOVER.get(execution.files[-1].op_type, frozenset()) if is_vendors else frozenset()
+
+    def _told(
+        self, tensor: TensorEvidence, execution: OperatorExecution, reads: Sequence[ValueSource]
+    ) -> TensorEvidence:
+        """Return a tensor, not compared where it is what a kernel left as the memory was."""
+        writer, slot = execution, tensor.slot
+        if tensor.io is IO.INPUT:
+            source = reads[slot] if slot < len(reads) else ABSENT
+            if source.kind is not SourceKind.OPERATOR:
+                return tensor
+            found = self._executions.get(names.sanitize(source.name))
+            if found is None:
+                return tensor
+            writer, slot = found, source.slot
+        if slot not in self._leftover(writer):
+            return tensor
+        return replace(tensor, error=None, fault=TensorVerdict.UNCHECKED, note="the kernel does not write it")
+
+    @cached_property
+    def _executions(self) -> Mapping[str, OperatorExecution]:
+        return {execution.name: execution for execution in self.matched.executions}
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -65,6 +65,7 @@ class Rerunning:
         self._model: CompiledModel | None = None
         self._reruns: dict[tuple[str, int], Rerun] = {}
         self._strangers: list[tuple[RerunOperator, str]] = []
+        self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
 
     def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
         """Run the operators of one run of the network again.
@@ -108,6 +109,8 @@ class Rerunning:
             (self.golden, self.mine),
             self._before(operators),
         )
+        if self._trains:
+            self._evaluations |= {folder.label for folder in folders if not folder.is_training}
         reruns = reexecution.all(advance)
         self.mine = reexecution.mine
         self.runs.append(reexecution)
@@ -126,8 +129,8 @@ class Rerunning:
         """Return evidence with what came out when the operator ran again."""
         place = evidence.operator
         rerun = self._reruns.get((place.label, place.order))
-        if rerun is None:
-            return evidence
+        if rerun is None or (rerun.weights and place.label in self._evaluations):
+            return evidence  # its arguments are not those of the training step
         names = dict(enumerate(rerun.names))
         tensors = tuple(
             replace(each, name=each.name or names.get(each.slot, "")) if each.io is IO.INPUT else each

@@ -24,6 +24,13 @@ from msdump.tools.judge.evidence import OperatorPlace
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
 """What gives values that no step changes, but for training."""
 
+LEFTOVER: Final = {"BatchNorm": frozenset({1, 2})}
+"""Outputs, by type, that a kernel leaves as the memory was.
+
+vendor: MindSpore 2.10's BatchNorm on the CPU writes the statistics of the batch to outputs 3 and 4 alone; its
+gradient reads output 2 and makes no use of it.
+"""
+
 
 def _no_graph() -> OperatorGraph | None:
     return None
