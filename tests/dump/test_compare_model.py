@@ -101,11 +101,29 @@ def epsilon(model, value=0.01):
     norm.attribute.extend([*kept, helper.make_attribute("epsilon", value)])
 
 
+def average(model):
+    """Take the average where the largest element was taken; what follows changes the shape alone."""
+    pool = node(model, "MaxPool", 1)
+    pool.op_type = "AveragePool"
+
+
+def dropped(model):
+    """Leave out the product of attention with the values: who reads it reads its first input."""
+    gone = node(model, "MatMul", 4)
+    model.graph.node.remove(gone)
+    for each in model.graph.node:
+        for slot, name in enumerate(each.input):
+            if name == gone.output[0]:
+                each.input[slot] = gone.input[0]
+
+
 FAULTS = [
     ("lenet", one_value, [("weight", "Conv2D-op0")]),
     ("lenet", noisy, [("weight", "MatMul-op0")]),
     ("lenet", several, [("weight", "Conv2D-op0"), ("weight", "MatMul-op0")]),
+    ("lenet", average, [("replaced", "AvgPool")]),
     ("transformer", epsilon, [("own", "LayerNorm-op0")]),
+    ("transformer", dropped, [("missing", "BatchMatMul-op1")]),
 ]
 
 
@@ -130,7 +148,7 @@ def test_no_sound_operator_is_accused(door, golden, name, mode):
     assert [] == accused(door.path, theirs, GRAPHS / f"{name}.onnx")
 
 
-@pytest.mark.parametrize("mode", ["cpu", "o0", "o0-device", "o2-bin"])
+@pytest.mark.parametrize("mode", ["cpu", "o0", "o0-device", "o2-npy", "o2-bin"])
 @pytest.mark.parametrize(
     ("name", "fault", "expected"), FAULTS, ids=lambda item: getattr(item, "__name__", "")
 )
@@ -142,7 +160,8 @@ def test_every_fault_is_named_and_nothing_else(door, golden, name, fault, expect
     onnx.save(model, door.folder / "faulty.onnx")
     door.again()
     door.dump(door.folder / "faulty.onnx", FEEDS[name], **MODES[mode])
-    found = accused(door.path, theirs, GRAPHS / f"{name}.onnx")
+    # one that is missing stands where its reader ran, and behind all others
+    found = [*dict.fromkeys(accused(door.path, theirs, GRAPHS / f"{name}.onnx"))]
     # a kernel of the compiled graph is called after all of its parts
     assert [verdict for verdict, _ in expected] == [verdict for verdict, _ in found]
     assert all(own.startswith(part) for (_, part), (_, own) in zip(expected, found, strict=True))

@@ -77,6 +77,8 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         count = sum(len(folder.matched.executions) for folder in folders)
         with messages.bar("operators again", count) as advance:
             rerunning.run(folders, advance)
+    for folder in [each for each in comparison.folders if each.missing]:
+        comparison.find_again(folder, rerunning.found_again(folder))
     _tell(rerunning)
     return rerunning
 

@@ -115,8 +115,11 @@ class Judge:
         inputs = {each.slot: each for each in finding.inputs if each.verdict not in _NOT_COMPARED}
         outputs = [each for each in finding.outputs if each.verdict not in _NOT_COMPARED]
         unknown = not evidence.reads and not inputs
+        read = {each.slot for each in finding.inputs}
         for slot, source in enumerate(evidence.reads):
-            if slot not in inputs and source.kind is SourceKind.OPERATOR:
+            if source == ABSENT and slot in read - inputs.keys():  # nothing tells what wrote it
+                unknown = True
+            elif slot not in inputs and source.kind is SourceKind.OPERATOR:
                 written = self.written(source.name, source.slot)
                 if written is None or written.verdict in _NOT_COMPARED:
                     unknown = True
@@ -143,13 +146,10 @@ class Judge:
         if case.outputs:
             return None
         states = {each.verdict for each in case.finding.tensors}
-        if case.evidence.replaces and TensorVerdict.UNCHECKED in states:
-            return (
-                Verdict.REPLACED,
-                f"in the place of {case.evidence.replaces}, whose outputs have other shapes",
-            )
         if case.evidence.wiring:
             return (Verdict.REPLACED if case.evidence.replaces else Verdict.OWN), case.evidence.wiring
+        if case.evidence.replaces and TensorVerdict.UNCHECKED in states:
+            return Verdict.REPLACED, _other_shapes(case.evidence)
         if TensorVerdict.UNREADABLE in states:
             unreadable = (each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE)
             return Verdict.UNREADABLE, next(unreadable).note
@@ -204,6 +204,8 @@ class Judge:
             return None
         if any(each.verdict in _UNFIT for each in case.inputs):
             return Verdict.INHERITED, unfit.note
+        if unfit.verdict is TensorVerdict.SHAPE and case.evidence.replaces:
+            return Verdict.REPLACED, _other_shapes(case.evidence)
         return _UNFIT[unfit.verdict], unfit.note
 
     def _own(self, case: _Case) -> _Reason | None:
@@ -340,6 +342,10 @@ def _left(tensor: TensorResult) -> TensorResult:
     """
     note = "; ".join(filter(None, ("nothing reads it", tensor.note)))
     return replace(tensor, verdict=TensorVerdict.UNCHECKED, note=note)
+
+
+def _other_shapes(evidence: OperatorEvidence) -> str:
+    return f"in the place of {evidence.replaces}, whose outputs have other shapes"
 
 
 def _named(tensor: TensorResult) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from msdump.device.tasks import runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute.compilation import emulated
 from msdump.graph.compile.fusion import fuse_elementwise
@@ -47,10 +48,12 @@ class CompiledModel:
     Attributes:
         graph: Its main graph.
         fit: Share of the dump's operators that it has.
+        is_compiled: Whether the device compiled it as a whole; what only hands tensors on has no task then.
     """
 
     graph: Graph
     fit: float = 1.0
+    is_compiled: bool = False
 
     @cached_property
     def size(self) -> int:
@@ -61,6 +64,10 @@ class CompiledModel:
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
         """Its graphs as files of a dump tell them, by number; 0 is the main graph."""
         return model_graph.operator_graphs(self.graph)
+
+    def is_dumped(self, node: Node) -> bool:
+        """Tell whether a whole dump has files of an operator."""
+        return not self.is_compiled or runs_on_device(node)
 
     def digest(self, name: str) -> Hashable | None:
         """Return what stands for the elements of a weight, None of one that it lacks."""
@@ -146,8 +153,8 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
             that is not known.
     """
     best = CompiledModel(models[0], 0.0)
-    for graph in _forms(models):
-        model = CompiledModel(graph, _share(graph, dumped))
+    for graph, is_compiled in _forms(models):
+        model = CompiledModel(graph, _share(graph, dumped), is_compiled)
         # of two that have as many of the names, the one that has fewer others
         if (model.fit, -model.size) > (best.fit, -best.size) or not best.fit:
             best = model
@@ -177,10 +184,13 @@ def written_type(graph: Graph, node: Node) -> str:
     return "" if dtype is None else dtype.name
 
 
-def _forms(models: Sequence[Graph]) -> Iterator[Graph]:
-    """Yield the model in each form in which a device may run it, the cheapest to make first."""
-    yield from models
-    yield from map(fuse_elementwise, models)
+def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, bool]]:
+    """Yield the model in each form in which a device may run it, and whether that is compiled as a whole.
+
+    The cheapest to make come first.
+    """
+    yield from ((model, False) for model in models)
+    yield from ((fuse_elementwise(model), False) for model in models)
     for fuses, keeps_node_names in ((True, False), (True, True), (False, False), (False, True)):
         for mode in _COMPILED_MODES:
             for model in models:
@@ -198,4 +208,4 @@ def _forms(models: Sequence[Graph]) -> Iterator[Graph]:
                 ):  # folding runs operators, of which a training step may lack what they need
                     continue
                 assert device is not None
-                yield device.graph
+                yield device.graph, True

@@ -56,6 +56,7 @@ class RerunOperator:
         sources: Names of what wrote its inputs, and the numbers of their outputs, by input; as the dump's
             graph or the elements of its files tell.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
+        replaces: Name of the golden operator in whose place it stands, "" for none.
     """
 
     name: str
@@ -66,3 +67,4 @@ class RerunOperator:
     partner: str = ""
     sources: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     is_inserted: bool = False
+    replaces: str = ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, written_type
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds, written_type
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 
 
@@ -39,13 +39,62 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
         operators: The dumped operators, in the order in which they ran.
     """
     found = _named(model, operators)
-    replaced: dict[int, str] = {}
+    replaced = dict(_kindred(model, operators, found))
     for strangers, unused in _gaps(model, operators, found):
         replaced[strangers[0]] = ", ".join(file_names(each.node)[0] for each in unused)
         if len(strangers) == len(unused) == 1:
             found[strangers[0]] = unused[0]
     _site_inserted(model, operators, found)
     return Sites(tuple(found), replaced)
+
+
+def _kindred(
+    model: CompiledModel, operators: Sequence[RerunOperator], found: list[ModelOperator | None]
+) -> Iterator[tuple[int, str]]:
+    """Find the places of strangers, those in bodies too; yield their positions, and what stood there.
+
+    That is what matching says that they replace; else the only operator of the model that the dump lacks, in
+    the stranger's scope, whose parts are some of the stranger's, or the reverse.
+    """
+    used = {_identity(site) for site in found if site is not None}
+    unused = {
+        name: sites[0]
+        for name, sites in model.sites.items()
+        if len(sites) == 1 and _identity(sites[0]) not in used and not sites[0].node.is_added
+    }
+    for position, operator in enumerate(operators):
+        if found[position] is not None or operator.is_inserted or operator.op_type in INPUTS:
+            continue
+        names_here = [operator.replaces] if operator.replaces in unused else _akin(operator.name, unused)
+        if len(names_here) == 1:
+            found[position] = unused[names_here[0]]
+            yield position, names_here[0]
+
+
+def _identity(site: ModelOperator) -> tuple[int, str]:
+    return site.graph.index, site.node.name
+
+
+def _akin(name: str, others: Iterable[str]) -> list[str]:
+    """Return those operators in the scope of another one whose parts are some of its, or the reverse."""
+    own, scope = kinds(name), _scope(name)
+    if not (own and scope):
+        return []
+    return [
+        other
+        for other in others
+        if _scope(other) == scope and (_is_within(own, kinds(other)) or _is_within(kinds(other), own))
+    ]
+
+
+def _scope(name: str) -> str:
+    return name.rpartition("_")[0]
+
+
+def _is_within(parts: Sequence[str], whole: Sequence[str]) -> bool:
+    """Tell whether parts stand in a whole in their order, others between them."""
+    rest = iter(whole)
+    return bool(parts) and all(part in rest for part in parts)
 
 
 def _site_inserted(
@@ -122,7 +171,11 @@ def _gaps(
 ) -> Iterator[tuple[list[int], list[ModelOperator]]]:
     """Yield the strangers between two operators of the main graph, and what the dump lacks there."""
     # what the device adds to bring tensors into its types and formats stands in the place of nothing
-    main = [ModelOperator(node, model.graph) for node in model.graph.operators if not node.is_added]
+    main = [
+        ModelOperator(node, model.graph)
+        for node in model.graph.operators
+        if not node.is_added and model.is_dumped(node)
+    ]
     places = {each.node.name: place for place, each in enumerate(main)}
     used = {site.node.name for site in found if site is not None}
     strangers: list[int] = []

@@ -31,7 +31,7 @@ from msdump.tools.compare.pairing.operands import DumpedOperand
 _NO_OPERATORS: Final = frozenset({names.PARAMETER, operator_names.OP_DEBUG.op_type, "Data", "Const"})
 _COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
 _LOOSE: Final = 0.1
-"""Share of the operators that may read nothing that was written before, where all of them were dumped."""
+"""Tensors that nothing wrote and that are no weights, for each operator, where all of them were dumped."""
 
 _WORD: Final = 8  # bytes
 _PARTS: Final = 64
@@ -48,8 +48,9 @@ _PART: Final = re.compile(r"[^_]+?-op\d+")
 def of_folder(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
     """Return the graph that the tensors of a compiled network tell; None where they tell none.
 
-    Of an operator that ran several times the first run counts. Where many operators read nothing that was
-    written before, not all were dumped, and what they read is not known to be weights.
+    Of an operator that ran several times the first run counts, and what it wrote in the others. Where many
+    operators read other tensors that were not written before, not all were dumped, and what they read is not
+    known to be weights.
 
     Args:
         folder: A directory of operators.
@@ -58,13 +59,16 @@ def of_folder(folder: Folder, like: OperatorGraph | None = None) -> OperatorGrap
     if folder.kind not in _COMPILED:  # others have graph files, or were cut out of a dump
         return None
     writer = _Writer(like)
-    for name, files in sorted(_first_runs(folder).items(), key=lambda item: _time(item[1])):
+    for files in sorted(_runs(folder), key=_time):
+        name = files[0].op_name
         try:
             tensors = operands.read(folder, files)
         except DumpReadError:  # said where the tensors themselves are compared
             continue
         values = _values(folder, files, tensors)
-        if files[0].op_type in _NO_OPERATORS:
+        if files[0].pass_number:
+            writer.add_pass(name, values)
+        elif files[0].op_type in _NO_OPERATORS:
             writer.add_input(name, values)
         else:
             writer.add(name, files[0].op_type, values)
@@ -81,12 +85,13 @@ def weight_place(name: str) -> tuple[str, int] | None:
     return (reader, int(slot)) if mark and slot.isdecimal() else None
 
 
-def _first_runs(folder: Folder) -> dict[str, tuple[NamedFile, ...]]:
-    runs = {
-        name: tuple(file for file in files if not file.pass_number)
-        for name, files in folder.operators.items()
-    }
-    return {name: files for name, files in runs.items() if files}
+def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
+    """Yield the files of each run of each operator."""
+    for files in folder.operators.values():
+        by_pass: dict[int, list[NamedFile]] = {}
+        for file in files:
+            by_pass.setdefault(file.pass_number, []).append(file)
+        yield from map(tuple, by_pass.values())
 
 
 def _time(files: Sequence[NamedFile]) -> tuple[int, str]:
@@ -179,6 +184,7 @@ class _Writer:
         self._weights: dict[str, ValueForm] = {}
         self._written = _Written()
         self._read: set[ValueSource] = set()
+        self._foreign: set[Hashable] = set()
 
     def add_input(self, name: str, values: Iterable[_Value]) -> None:
         """Add an input of the network, or a weight that has a file of its own."""
@@ -201,8 +207,15 @@ class _Writer:
             for slot in range(max(outputs, default=-1) + 1)
         )
         self._operators[name] = GraphOperator(name, op_type, reads, forms)
-        for slot, value in outputs.items():
-            self._written.add(value, ValueSource(SourceKind.OPERATOR, name, slot))
+        self._add_outputs(name, outputs.values())
+
+    def add_pass(self, name: str, values: Iterable[_Value]) -> None:
+        """Add what an operator wrote in another pass of a loop."""
+        self._add_outputs(_spelled(name, self._like), (each for each in values if each.io is IO.OUTPUT))
+
+    def _add_outputs(self, name: str, outputs: Iterable[_Value]) -> None:
+        for value in outputs:
+            self._written.add(value, ValueSource(SourceKind.OPERATOR, name, value.index))
 
     def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
         """Return what an operator reads; what nobody wrote is a weight, beside an input that was written.
@@ -211,6 +224,8 @@ class _Writer:
         nothing that was written reads what those made.
         """
         has_written = any(_is_written(self._written.source(value) or ABSENT) for value in inputs.values())
+        if inputs and not has_written:
+            self._foreign.add(next(iter(inputs.values())).sample)
         sources = [ABSENT] * (max(inputs, default=-1) + 1)
         for slot, value in inputs.items():
             source = self._written.source(value)
@@ -225,8 +240,7 @@ class _Writer:
     def graph(self) -> OperatorGraph | None:
         """Return the graph; what nobody reads is its output."""
         reading = [each for each in self._operators.values() if each.inputs]
-        loose = sum(not any(map(_is_written, each.inputs)) for each in reading)
-        if not reading or loose > max(1, _LOOSE * len(reading)):
+        if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)):
             return None
         outputs = tuple(self._unread())
         return OperatorGraph(self._operators, self._inputs, self._weights, outputs)

@@ -84,8 +84,9 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
         return _content(folder, name, slot)
 
     def digest_of(name: str) -> Hashable | None:
-        # a weight that both sides call alike need not be read
-        content = None if name in other.weights else content_of(name, 0)
+        # a weight that both sides call alike need not be read, unless it is called after who reads it
+        is_known = name in other.weights and content_graph.weight_place(name) is None
+        content = None if is_known else content_of(name, 0)
         return None if content is None else content.digest
 
     return GraphSide(graph, digest_of, content_of)

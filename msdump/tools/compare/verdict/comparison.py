@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from msdump.record import IO
@@ -90,6 +90,15 @@ class DumpComparison:
         for tensors in measuring.tensors(folder.dumped, folder.golden, executions, jobs=self.jobs):
             measured.append(tensors)
             yield
+
+    def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
+        """Take in which golden operators the examined side has that nothing paired.
+
+        Args:
+            folder: A directory of the comparison.
+            found: Names of the examined side's operators by those of golden ones.
+        """
+        self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
 
     def is_paired(self, folder: ComparedFolder) -> bool:
         """Tell whether a tensor of a directory has a counterpart."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -49,6 +49,8 @@ class ComparedFolder:
         matched: The executions, each with the places of its counterparts.
         mine: What the examined dump tells around its directory.
         theirs: What the golden dump tells.
+        found_again: Names of the examined side's operators by those of golden ones that nothing pairs with
+            them, but that they are by the model by which they ran again.
     """
 
     label: str
@@ -57,6 +59,7 @@ class ComparedFolder:
     matched: Matched
     mine: FolderSurroundings
     theirs: FolderSurroundings
+    found_again: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> tuple[object, ...]:
@@ -163,7 +166,7 @@ class ComparedFolder:
         What the device adds belongs to one side alone; compiled graphs have no task for what only hands
         tensors on, and hold the results of operators that read weights alone.
         """
-        if name.startswith(INSERTED_PREFIX):
+        if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in self.found_again:
             return False
         if self.dumped.kind not in COMPILED or self.golden.kind in COMPILED:
             return True
@@ -317,9 +320,10 @@ class ComparedFolder:
 
     def _own_name(self, golden_name: str) -> str:
         """Return the examined side's name of a golden operator, "" where it lacks the operator."""
-        if self._own_names is None:
-            return golden_name
-        return self._own_names.get(names.sanitize(golden_name), "")
+        name = names.sanitize(golden_name)
+        if name in self.found_again:
+            return self.found_again[name]
+        return golden_name if self._own_names is None else self._own_names.get(name, "")
 
     @cached_property
     def _own_names(self) -> Mapping[str, str] | None:

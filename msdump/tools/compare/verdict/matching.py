@@ -10,12 +10,13 @@ from typing import Final
 from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError
 from msdump.record import IO
-from msdump.store import names, operator_names
+from msdump.store import operator_names
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.identities import Identify, Identities, Identity, MatchedNames
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
+from msdump.tools.rerun.dumped import INPUTS
 
 COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
 """Kinds of the directories of compiled graphs."""
@@ -121,11 +122,11 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
 def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
     """Tell whether a directory of some kind should have the operator of a golden file.
 
-    Files of parameters are no operators: often only one of the dumps was asked for them. What the device
-    adds to bring tensors into its types and formats belongs to it alone; compiled graphs lack what only
-    hands tensors on.
+    Files of parameters and inputs are no operators: often only one of the dumps was asked for them, and a
+    compiled graph has a file of an input only where a task reads it. What the device adds to bring tensors
+    into its types and formats belongs to it alone; compiled graphs lack what only hands tensors on.
     """
-    if golden.op_type == names.PARAMETER or golden.op_name.startswith(INSERTED_PREFIX):
+    if golden.op_type in INPUTS or golden.op_name.startswith(INSERTED_PREFIX):
         return False
     return kind not in COMPILED or not is_settled(golden.op_type)
 

@@ -1,33 +1,25 @@
-"""The operators of directories as re-execution takes them, and what it finds as evidence."""
+"""What running the operators of directories again adds to the evidence of a comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from msdump.device.formats import FRACTAL_Z
-from msdump.device.tasks import INSERTED_PREFIX
-from msdump.errors import DumpReadError, ToolError
+from msdump.errors import ToolError
 from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
-from msdump.tools.compare.pairing import content_graph, graph_matching, operands
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
-from msdump.tools.compare.pairing.operands import DumpedOperand
+from msdump.tools.compare.pairing import content_graph, graph_matching
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
+from msdump.tools.compare.verdict.rerun_operators import partner, rerun_operator
 from msdump.tools.judge.evidence import OperatorEvidence
-from msdump.tools.matching.sides import canonical_type
 from msdump.tools.rerun.arithmetic import Arithmetic
-from msdump.tools.rerun.compiled_model import CompiledModel, file_names, fitting
-from msdump.tools.rerun.dumped import INPUTS, RerunOperator, RerunTensor
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, fitting
+from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 from msdump.tools.rerun.reexecution import Reexecution, Rerun
 from msdump.tools.rerun.sites import sites
 from msdump.tools.rerun.values import DumpedValues
@@ -66,6 +58,8 @@ class Rerunning:
         self._reruns: dict[tuple[str, int], Rerun] = {}
         self._strangers: list[tuple[RerunOperator, str]] = []
         self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
+        self._present: dict[str, dict[_Part, str]] = {}
+        self._golden_models: dict[frozenset[str], CompiledModel] = {}
 
     def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
         """Run the operators of one run of the network again.
@@ -89,7 +83,7 @@ class Rerunning:
             folder.label: folder.mine.graph or content_graph.of_folder(folder.dumped) for folder in folders
         }
         operators = [
-            _operator(folder, execution, graphs[folder.label]) for folder, _, execution in executions
+            rerun_operator(folder, execution, graphs[folder.label]) for folder, _, execution in executions
         ]
         if self._model is None:
             self._model = self._fitting(operators, [folder.label for folder, *_ in executions])
@@ -116,6 +110,8 @@ class Rerunning:
         self.runs.append(reexecution)
         for (folder, order, _), rerun in zip(executions, reruns, strict=True):
             self._reruns[folder.label, order] = rerun
+        present = dict(_present(reexecution))
+        self._present |= {folder.label: present for folder in folders}
 
     def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
         """Return the values of the iteration before, None where it was not dumped."""
@@ -150,6 +146,35 @@ class Rerunning:
     @property
     def _trains(self) -> bool:
         return self._model is not None and bool(self._model.graph.bindings)
+
+    def found_again(self, folder: ComparedFolder) -> dict[str, str]:
+        """Return the golden operators that the examined side has though nothing pairs them.
+
+        An operator that ran again is the model's; so it is the golden operator that was made of the same
+        operators of the model.
+
+        Args:
+            folder: A directory in which golden operators are missing.
+
+        Returns:
+            Names of the examined side's operators by those of golden ones, as files have them.
+        """
+        present = self._present.get(folder.label, {})
+        model = self._of_golden(folder)
+        found: dict[str, str] = {}
+        for name in map(names.sanitize, folder.missing):
+            parts = [part for site in model.sites.get(name, ()) for part in _parts(site)]
+            if parts and all(part in present for part in parts):
+                found[name] = present[parts[0]]
+        return found
+
+    def _of_golden(self, folder: ComparedFolder) -> CompiledModel:
+        """Return the model as golden was compiled."""
+        operators = folder.golden.operators.items()
+        listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
+        if listed not in self._golden_models:
+            self._golden_models[listed] = fitting(_models(self._graph), dict.fromkeys(listed, ""))
+        return self._golden_models[listed]
 
     def left_out(self) -> list[tuple[RerunOperator, str]]:
         """Return the operators that did not run again, and why."""
@@ -209,6 +234,23 @@ def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
     return sum(not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped) / len(dumped)
 
 
+_Part = tuple[int, str]
+"""Number of a graph of the model, and the name of an operator in it, as it is before it is fused."""
+
+
+def _parts(site: ModelOperator) -> Iterator[_Part]:
+    """Yield the operators of the model that an operator of a compiled one was made of."""
+    return ((site.graph.index, part.name) for part in site.node.members)
+
+
+def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
+    """Yield the operators of the model that ran again, and the names of those of the dump that they are."""
+    values = run.values
+    for operator, site, rerun in zip(values.operators, values.sites, run.reruns, strict=True):
+        if site is not None and rerun.own and not rerun.replaces:
+            yield from ((part, operator.name) for part in _parts(site))
+
+
 def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:
     """Return the model's operators that dumped ones are, where names do not tell them.
 
@@ -216,8 +258,8 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     of one scope in another order, so the graphs are matched.
     """
     operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
-    told = {each.name: _partner(each) for each in operators}
-    is_told = any(partner not in {"", name} for name, partner in told.items())
+    told = {each.name: partner(each) for each in operators}
+    is_told = any(other not in {"", name} for name, other in told.items())
     is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
     if graph is None:
         return {}
@@ -232,7 +274,10 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
     """Tell whether a dump and a model have operators that the other one lacks."""
-    lacks = any(not any(name in dumped for name in file_names(node)) for node in model.graph.operators)
+    lacks = any(
+        model.is_dumped(node) and not any(name in dumped for name in file_names(node))
+        for node in model.graph.operators
+    )
     return lacks or any(name not in model.sites for name in dumped)
 
 
@@ -272,79 +317,3 @@ def _models(graph: Graph) -> tuple[Graph, ...]:
     if training is None or training.step is None:
         return (graph,)
     return graph, training.step
-
-
-def _operator(
-    folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None
-) -> RerunOperator:
-    last = execution.files[-1]
-    tensors = {(each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files)}
-    golden = {
-        place: _golden(folder.golden, *counterpart)
-        for place, counterpart in execution.counterparts.items()
-        if place in tensors
-    }
-    number = Path(folder.dumped.path).name
-    iteration = int(number) if number.isdigit() else None
-    return RerunOperator(
-        last.op_name,
-        last.op_type,
-        iteration,
-        tensors,
-        golden,
-        _partner(execution),
-        dict(_sources(graph, last.op_name)),
-        last.op_name.startswith(INSERTED_PREFIX),
-    )
-
-
-def _sources(graph: OperatorGraph | None, name: str) -> Iterator[tuple[int, tuple[str, int]]]:
-    operator = None if graph is None else graph.find(name)
-    for slot, source in enumerate(() if operator is None else operator.inputs):
-        if source.kind in {SourceKind.OPERATOR, SourceKind.INPUT}:
-            yield slot, (names.sanitize(source.name), source.slot)
-
-
-def _partner(execution: OperatorExecution) -> str:
-    """Return the golden operator that an execution is, which may have another name; "" for none."""
-    counterpart = execution.counterparts.get((IO.OUTPUT, 0))
-    if counterpart is None or execution.replaces:
-        return ""
-    file, io, _ = counterpart
-    types = {canonical_type(each.op_type) for each in (file, execution.files[-1])}
-    return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
-
-
-def _operands(folder: Folder, files: Sequence[NamedFile]) -> Iterator[DumpedOperand]:
-    groups = (tuple(files),) if folder.kind is FolderKind.DUMPS else tuple((file,) for file in files)
-    for group in groups:
-        try:
-            yield from operands.read(folder, group)
-        except DumpReadError:  # said where the tensors themselves are compared
-            continue
-
-
-def _tensor(operand: DumpedOperand) -> RerunTensor:
-    host_shape = operand.host_shape or (() if operand.is_converted else operand.shape)
-    return RerunTensor(
-        operand.io,
-        operand.index,
-        operand.dtype,
-        host_shape,
-        not operand.is_converted,
-        partial(_loaded, operand),
-    )
-
-
-def _loaded(operand: DumpedOperand, shape: tuple[int, ...], groups: int) -> np.ndarray:
-    if operand.format == FRACTAL_Z:  # names of files do not tell the groups
-        operand = replace(operand, groups=max(operand.groups, groups))
-    return operand.on_host(shape)
-
-
-def _golden(folder: Folder, file: NamedFile, io: IO, slot: int) -> RerunTensor:
-    def load(shape: tuple[int, ...], groups: int) -> np.ndarray:
-        found = next(each for each in operands.read(folder, (file,)) if (each.io, each.index) == (io, slot))
-        return _loaded(found, shape, groups)
-
-    return RerunTensor(io, slot, "", load=load)
