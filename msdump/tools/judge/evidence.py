@@ -92,6 +92,8 @@ class OwnError:
         arithmetic: What it ran again in: ``float32``, ``Ascend:force_fp16``, ``float64``.
         note: What the numbers do not tell, "" for nothing.
         io: Whether it is an output, or an input that the operator writes.
+        overflow: Name of the part of a fused kernel whose infinities explain the error, though the parts
+            behind it hide them; "" for none.
     """
 
     slot: int
@@ -101,6 +103,7 @@ class OwnError:
     arithmetic: str
     note: str = ""
     io: IO = IO.OUTPUT
+    overflow: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,8 @@ class Judge:
                 Verdict.NONFINITE,
                 f"NaN or infinities at {elements} that do not come again in {own.arithmetic}",
             )
+        if own.overflow:
+            return Verdict.NONFINITE, f"as if {own.overflow} in it had overflowed, which what follows hides"
         return (
             Verdict.OWN,
             (

@@ -12,25 +12,23 @@ from typing import Final
 
 import numpy as np
 
-from msdump import dtypes
 from msdump.errors import MsdumpError
+from msdump.execute.operators.float64.evaluator import Change
 from msdump.execute.operators.runner import is_repeatable
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import OwnError
-from msdump.tools.rerun import allowance, elements, wiring
-from msdump.tools.rerun.allowance import Allowance, Residue
+from msdump.tools.rerun import allowance, elements, hidden, wiring
+from msdump.tools.rerun.allowance import Allowance
 from msdump.tools.rerun.arithmetic import Arithmetic, candidates
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds
 from msdump.tools.rerun.dumped import RerunOperator
+from msdump.tools.rerun.outputs import RerunOutput, is_near
 from msdump.tools.rerun.runners import Runners
 from msdump.tools.rerun.sites import Sites
 from msdump.tools.rerun.values import UNREADABLE, DumpedValues, Given
-
-_FEW: Final = 4.0
-"""Units of the last place by which kernels of one arithmetic may differ, at the tensor's own scale."""
 
 _SAMPLE: Final = 12
 """Suspects by which the examined side's arithmetic is found."""
@@ -71,29 +69,6 @@ class Rerun:
     def is_miswired(self) -> bool:
         """Whether it read something else than what the model feeds it."""
         return bool(self.wiring or self.weights) and not self.replaces
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """An output of the examined side beside that of the operator that ran again.
-
-    Attributes:
-        slot: Number of the output.
-        dumped: The elements of the examined side, in the model's type.
-        dtype: Their type on the device.
-        io: Whether it is shown as an output or as the input that the operator writes.
-        place: Number of the output or input in the dump.
-    """
-
-    slot: int
-    dumped: np.ndarray
-    dtype: dtypes.DType
-    io: IO
-    place: int
-
-    def near(self, error: TensorError, arithmetic: Arithmetic | None) -> OwnError:
-        """Return an error that is explained where it is a few units of the last place."""
-        return OwnError(self.place, error, 0.0, _is_near(error), str(arithmetic), io=self.io)
 
 
 class Reexecution:
@@ -162,7 +137,7 @@ class Reexecution:
         if text.endswith(wiring.SWAPPED):
             again = self._again(position, mine, as_written=True)
             # the order of its inputs does not matter
-            if again and all(_is_near(error) for _, error in again):
+            if again and all(is_near(error) for _, error in again):
                 own = tuple(each.near(error, mine) for each, error in again)
                 return replace(rerun, own=own, wiring="", weights=weights)
         return replace(rerun, wiring=text, weights=weights)
@@ -199,7 +174,7 @@ class Reexecution:
             result = again[output.slot]
             if result is None or result.size != output.dumped.size:
                 continue
-            error = _error(output, result)
+            error = output.error(result)
             own.append(output.near(error, self.golden))
             if not error.is_same:
                 propagated = max(propagated, self._propagated(position, site, output, result))
@@ -208,7 +183,7 @@ class Reexecution:
     def _in_the_place(self, position: int, site: ModelOperator, replaces: str) -> Rerun:
         """Return what is wrong with an operator that stands in the place of one of the model's."""
         again = self._again(position, self.golden, as_written=True)
-        if again and all(_is_near(error) for _, error in again):  # another name for the same
+        if again and all(is_near(error) for _, error in again):  # another name for the same
             return Rerun(tuple(each.near(error, self.golden) for each, error in again))
         note = "" if again else f"it is no {site.node.operator.op_type} of the model"
         return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
@@ -220,7 +195,7 @@ class Reexecution:
             return rerun
         return replace(rerun, replaces=file_names(site.node)[0])
 
-    def _outputs(self, position: int, site: ModelOperator) -> Iterator[_Output]:
+    def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
         """Yield what the operator wrote; of what it writes in place, the input that shows it."""
         operator, node = self.values.operators[position], site.node
         shown: set[int] = set()
@@ -234,7 +209,7 @@ class Reexecution:
 
     def _output(
         self, position: int, site: ModelOperator, slot: int, place: tuple[IO, int]
-    ) -> Iterator[_Output]:
+    ) -> Iterator[RerunOutput]:
         operator = self.values.operators[position]
         tensor, name = operator.tensors[place], site.node.outputs[slot]
         if not name:
@@ -243,9 +218,11 @@ class Reexecution:
             array = self.values.array(site.graph, name, tensor, operator, site.node)
         except UNREADABLE:  # said where the tensors themselves are compared
             return
-        yield _Output(slot, array, elements.type_named(tensor.dtype, array), *place)
+        yield RerunOutput(slot, array, elements.type_named(tensor.dtype, array), *place)
 
-    def _propagated(self, position: int, site: ModelOperator, output: _Output, again: np.ndarray) -> float:
+    def _propagated(
+        self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
+    ) -> float:
         """Return how far what came out again is from the golden output; 0 where there is none."""
         operator = self.values.operators[position]
         golden = operator.golden.get((output.io, output.place))
@@ -320,11 +297,11 @@ class Reexecution:
 
     def _explains(self, position: int, arithmetic: Arithmetic) -> bool:
         again = self._again(position, arithmetic)
-        return bool(again) and all(_is_near(error) for _, error in again)
+        return bool(again) and all(is_near(error) for _, error in again)
 
     def _again(
         self, position: int, arithmetic: Arithmetic, *, as_written: bool = False
-    ) -> list[tuple[_Output, TensorError]]:
+    ) -> list[tuple[RerunOutput, TensorError]]:
         """Return the errors of an operator's outputs in an arithmetic; none where it cannot run in it."""
         site = self.values.sites[position]
         assert site is not None
@@ -334,7 +311,7 @@ class Reexecution:
         except (*UNREADABLE, MsdumpError):
             return []
         return [
-            (output, _error(output, result))
+            (output, output.error(result))
             for output in self._outputs(position, site)
             for result in (again[output.slot],)
             if result is not None and result.size == output.dumped.size
@@ -346,13 +323,29 @@ class Reexecution:
         again = self._again(position, self.mine)
         if not again:
             return rerun
-        if all(_is_near(error) for _, error in again):
+        if all(is_near(error) for _, error in again):
             own = (each.near(error, self.mine) for each, error in again)
             return replace(rerun, own=tuple(own))
         site = self.values.sites[position]
         assert site is not None
-        exact = self._allowance(site, self.values.given(position))
-        return replace(rerun, own=tuple(self._explained(each, error, exact) for each, error in again))
+        given = self.values.given(position)
+        exact = self._allowance(site, given)
+        judged = [(output, self._explained(output, error, exact)) for output, error in again]
+        if exact is not None:
+            judged = [(output, self._overflowed(site, given, output, each)) for output, each in judged]
+        return replace(rerun, own=tuple(each for _, each in judged))
+
+    def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
+        """Return an error with the part of the kernel whose overflow explains it, if one does."""
+        assert self.mine is not None
+        mine = self.mine
+        if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
+            return own
+
+        def run(change: Change) -> tuple[np.ndarray | None, ...]:
+            return self._runners.exact(site, given, mine, change=change)
+
+        return replace(own, overflow=hidden.overflowed_part(site.node, run, output.slot, output.dumped))
 
     def _allowance(self, site: ModelOperator, given: Given) -> Allowance | None:
         assert self.mine is not None
@@ -361,13 +354,13 @@ class Reexecution:
         except Exception:  # noqa: BLE001 - what has no float64 is judged by the units of its type
             return None
 
-    def _explained(self, output: _Output, error: TensorError, exact: Allowance | None) -> OwnError:
-        if _is_near(error):
+    def _explained(self, output: RerunOutput, error: TensorError, exact: Allowance | None) -> OwnError:
+        if is_near(error):
             return output.near(error, self.mine)
         explanation = None if exact is None else exact.explain(output.slot, output.dumped, output.dtype)
         if explanation is None:
-            return _own(output, allowance.faithful(error, output.dtype), str(self.mine))
-        return _own(output, explanation, "float64")
+            return output.judged(allowance.faithful(error, output.dtype), str(self.mine))
+        return output.judged(explanation, "float64")
 
 
 def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
@@ -375,23 +368,3 @@ def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
     overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
     spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
     return [*dict.fromkeys((*overflowing[:2], *spread))]
-
-
-def _own(output: _Output, explanation: Residue, arithmetic: str) -> OwnError:
-    error, allowed, is_explained = explanation.error, explanation.allowed, explanation.is_explained
-    return OwnError(output.place, error, allowed, is_explained, arithmetic, explanation.note, output.io)
-
-
-def _error(output: _Output, again: np.ndarray) -> TensorError:
-    """Return how far an output is from what came out again, held in the type of the output's file."""
-    held = elements.in_type(again, output.dtype)
-    dumped = elements.in_type(output.dumped, output.dtype)
-    if held.dtype != dumped.dtype:
-        held, dumped = again, output.dumped
-    return errors.measure(dumped, held, output.dtype.name)
-
-
-def _is_near(error: TensorError) -> bool:
-    if error.is_same:
-        return True
-    return not error.misplaced and not error.changed and error.ulps <= _FEW

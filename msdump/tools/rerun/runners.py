@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.execute.operators.float64.evaluator import Float64Runner
+from msdump.execute.operators.float64.evaluator import Change, Float64Runner
 from msdump.execute.operators.float64.noise import Noise
 from msdump.execute.operators.runner import OperatorRunner
 from msdump.execute.weights import WeightCopies
@@ -44,7 +44,12 @@ class Runners:
         return outputs
 
     def exact(
-        self, site: ModelOperator, given: Given, arithmetic: Arithmetic, noise: Noise | None = None
+        self,
+        site: ModelOperator,
+        given: Given,
+        arithmetic: Arithmetic,
+        noise: Noise | None = None,
+        change: Change | None = None,
     ) -> tuple[np.ndarray | None, ...]:
         """Return the outputs of an operator in float64, its inputs and results rounded as an arithmetic says.
 
@@ -52,4 +57,4 @@ class Runners:
             MsdumpError: Nothing can run it in float64.
         """
         runner = self._exact.setdefault(site.graph.index, Float64Runner(site.graph))
-        return runner.run(site.node, given, arithmetic.roundings(site.node), noise)
+        return runner.run(site.node, given, arithmetic.roundings(site.node), noise, change)

@@ -6,7 +6,7 @@ judge of itself; elsewhere onnxruntime's kernels of float64, and ONNX's referenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,6 +35,10 @@ _CHOICES: Final = frozenset({"ArgMax", "ArgMin", "TopK", "IsInf", "Hardmax", "Mo
 """Operators without a definition that choose among their inputs, as ``MOVES`` do."""
 
 
+Change = Callable[[Node, Mapping[str, Array]], Mapping[str, Array]]
+"""Takes an original operator and its results by name; returns what those that read it get."""
+
+
 class Float64Runner:
     """Runs operators of one graph in float64 on arrays of any floating point type."""
 
@@ -53,6 +57,7 @@ class Float64Runner:
         given: Mapping[str, Array],
         roundings: Sequence[Rounding] | None = None,
         noise: Noise | None = None,
+        change: Change | None = None,
     ) -> tuple[Array | None, ...]:
         """Run an operator once.
 
@@ -62,6 +67,7 @@ class Float64Runner:
             roundings: The arithmetic that is judged: inputs and results of each original operator are
                 rounded as it says. None: nothing is.
             noise: Disturbs every result as far as a kernel may be from it; None: not at all.
+            change: Makes something else of the results of each original operator; None: nothing.
 
         Returns:
             An array for each output of the node, None for an unused one.
@@ -74,7 +80,8 @@ class Float64Runner:
         known = {name: doubled(given[name] if name in given else weights[name]) for name in names}
         with np.errstate(all="ignore"):
             for part, rounding in zip(node.members, roundings or (None,) * len(node.members), strict=True):
-                known |= self._member(part, known, rounding, noise)
+                results = self._member(part, known, rounding, noise)
+                known |= results if change is None else change(part, results)
         return tuple(known.get(name) for name in node.outputs)
 
     def _member(

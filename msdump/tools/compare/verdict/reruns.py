@@ -269,7 +269,7 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     # tensors tell the graph without the slashes of names, which the model knows
     graph = content_graph.of_folder(folder.dumped, whole) or graph
     found = graph_matching.partners((folder.dumped, graph), whole, model.digest)
-    return {names.sanitize(mine): names.sanitize(partner) for mine, partner in found.items()}
+    return {names.sanitize(mine): names.sanitize(other) for mine, other in found.items()}
 
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:

@@ -1,0 +1,81 @@
+"""Overflows inside of a fused kernel, which what follows in it hides: ReLU6 makes 6 of an infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from msdump.execute.operators.float64.conversions import doubled
+from msdump.execute.operators.float64.evaluator import Change
+from msdump.graph.graph import Node
+from msdump.observer import Array
+
+_NEAR: Final = 2.0**-8
+"""Difference of elements that agree, relative to the largest one: what overflowed was held in float16."""
+
+_SAME_SIZE: Final = 1 - 2.0**-8
+"""By how much sizes on both sides of the edge may be mistaken."""
+
+Run = Callable[[Change], tuple[Array, ...]]
+"""Runs a kernel in float64 on what it read, and lets a function change the results of its parts."""
+
+
+def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
+    """Return the name of the part of a kernel whose infinities explain its output; "" where none does.
+
+    Every element that is off must be what the parts behind it make of an infinity, and must have been made of
+    a larger number than those that are right. Only parts are told behind which elements keep their places.
+
+    Args:
+        node: The kernel.
+        run: Runs it.
+        slot: Number of the output.
+        dumped: The output, all of it finite.
+    """
+    output = doubled(dumped).reshape(-1)
+    parts = (part.name for part in node.parts[:-1] if _explains(part.name, run, slot, output))
+    name = next(parts, "")
+    part = next((each for each in node.parts if each.name == name), None)
+    return "" if part is None else part.operator.full_name.rpartition("/")[2]
+
+
+@dataclass(slots=True)
+class _Infinite:
+    """Replaces the results of one part by infinities of their signs.
+
+    Attributes:
+        part: Name of the part.
+        sizes: How large its first result was, none before it ran.
+    """
+
+    part: str
+    sizes: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def __call__(self, part: Node, results: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        if part.name != self.part:
+            return results
+        array = results[part.outputs[0]]
+        self.sizes = np.abs(array).reshape(-1)
+        return {name: np.copysign(np.inf, array) for name, array in results.items()}
+
+
+def _explains(part: str, run: Run, slot: int, output: np.ndarray) -> bool:
+    """Tell whether infinities of a part explain all elements that are off."""
+    overflow = _Infinite(part)
+    exact, infinite = run(lambda _, results: results)[slot], run(overflow)[slot]
+    if (
+        exact is None
+        or infinite is None
+        or not output.size == exact.size == infinite.size == overflow.sizes.size
+    ):
+        return False
+    allowed = _NEAR * float(np.max(np.abs(exact), initial=0.0))
+    is_off = np.abs(output - exact.reshape(-1)) > allowed
+    is_infinite = np.abs(output - infinite.reshape(-1)) <= allowed
+    if not is_off.any() or not is_infinite[is_off].all():
+        return False
+    largest = np.max(overflow.sizes[~is_infinite], initial=0.0)
+    return bool(overflow.sizes[is_off].min() >= _SAME_SIZE * largest)
