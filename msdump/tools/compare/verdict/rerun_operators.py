@@ -49,7 +49,7 @@ def rerun_operator(
         iteration,
         tensors,
         golden,
-        partner(execution),
+        golden_partner(execution),
         dict(_sources(graph, last.op_name)),
         last.op_name.startswith(INSERTED_PREFIX),
         execution.replaces,
@@ -63,7 +63,7 @@ def _sources(graph: OperatorGraph | None, name: str) -> Iterator[tuple[int, tupl
             yield slot, (names.sanitize(source.name), source.slot)
 
 
-def partner(execution: OperatorExecution) -> str:
+def golden_partner(execution: OperatorExecution) -> str:
     """Return the golden operator that an execution is, which may have another name; "" for none."""
     counterpart = execution.counterparts.get((IO.OUTPUT, 0))
     if counterpart is None or execution.replaces:

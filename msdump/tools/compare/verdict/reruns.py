@@ -15,7 +15,7 @@ from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import content_graph, graph_matching
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
-from msdump.tools.compare.verdict.rerun_operators import partner, rerun_operator
+from msdump.tools.compare.verdict.rerun_operators import golden_partner, rerun_operator
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.rerun.arithmetic import Arithmetic
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, fitting
@@ -258,7 +258,7 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     of one scope in another order, so the graphs are matched.
     """
     operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
-    told = {each.name: partner(each) for each in operators}
+    told = {each.name: golden_partner(each) for each in operators}
     is_told = any(other not in {"", name} for name, other in told.items())
     is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
     if graph is None:
