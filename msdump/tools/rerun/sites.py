@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
+from msdump.tools.matching.sides import canonical_type
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds, written_type
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 
@@ -157,13 +158,20 @@ def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[Mod
     # where an operator was dropped or added, those behind it may have the names of others
     moved = {each.partner for each in operators if each.partner not in {"", each.name}} & model.sites.keys()
     for operator in operators:
-        name = operator.partner if operator.partner in model.sites else operator.name
+        is_told = operator.partner in model.sites and _may_be(operator.name, operator.partner)
+        name = operator.partner if is_told else operator.name
         is_taken = name in moved and operator.partner != name
         named = () if operator.op_type in INPUTS or is_taken else model.sites.get(name, ())
         number = counts[name] % max(len(named), 1)
         counts[name] += 1
         found.append(named[number] if named else None)
     return found
+
+
+def _may_be(name: str, partner: str) -> bool:
+    """Tell whether an operator has the parts of another one, as far as their names tell."""
+    own, other = (tuple(map(canonical_type, kinds(each))) for each in (name, partner))
+    return own == other or not (own and other)
 
 
 def _gaps(
