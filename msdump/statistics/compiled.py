@@ -20,7 +20,7 @@ from msdump.statistics.totals import StatisticNeed, Totals
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 1  # a library of another one, left from an older source, is not used
+_VERSION: Final = 2  # a library of another one, left from an older source, is not used
 _TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((
@@ -69,17 +69,23 @@ class CompiledPass:
         return Totals(size, *_FOUND.unpack_from(found.memory))
 
 
+def open_library(library: Path) -> ctypes.CDLL | None:
+    """Return the compiled library in a file, None where there is none that this process can use."""
+    try:
+        loaded = ctypes.CDLL(str(library))
+        return loaded if loaded.msdump_kernel_version() == _VERSION else None
+    except (OSError, AttributeError):  # not there, of another machine, or of another interface
+        return None
+
+
 def load(library: Path) -> CompiledPass | None:
     """Return the compiled pass in a file, None where there is none that this process can use.
 
     >>> load(Path("/nowhere")) is None
     True
     """
-    try:
-        loaded = ctypes.CDLL(str(library))
-        return CompiledPass(loaded) if loaded.msdump_kernel_version() == _VERSION else None
-    except (OSError, AttributeError):  # not there, of another machine, or of another interface
-        return None
+    loaded = open_library(library)
+    return None if loaded is None else CompiledPass(loaded)
 
 
 KERNEL = load(LIBRARY)

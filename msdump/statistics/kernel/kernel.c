@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VERSION 1 /* of the interface at the end, as compiled.py knows it */
+#define VERSION 2 /* of what is PUBLIC, as compiled.py knows it */
 #define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)
@@ -164,6 +164,8 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #define LOWEST 0
 #define HIGHEST UINT64_MAX
 #include "loop.h"
+
+#include "pairs.h"
 
 /* In the order of TYPES in compiled.py. */
 static void (*const MEASURES[])(const void *, size_t, int, struct found *) = {

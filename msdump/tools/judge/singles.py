@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from msdump.statistics import pairs
 from msdump.tools.judge.lanes import MASK, Scale
 from msdump.tools.judge.sums import LastPlace, PairTotals
 from msdump.tools.scores.blocks import BLOCK
@@ -58,6 +59,11 @@ class SingleSums(PairTotals):
 
     def add(self, dumped: np.ndarray, golden: np.ndarray, spare: np.ndarray) -> None:
         """Find the largest difference of elements in units of the last place."""
+        kernel = pairs.PAIRS
+        if kernel is not None and kernel.takes(dumped) and kernel.takes(golden):
+            units = kernel.most_units(dumped, golden, self._least)
+            self.ulps = max(self.ulps, units / self._unit.epsilon)
+            return
         distances = np.abs(np.subtract(dumped, golden, out=spare[0]), out=spare[0])
         # Without sign and fraction what stays is the power of two at or below the magnitude.
         powers = spare[1]

@@ -8,7 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from msdump.statistics import pairs
 from msdump.statistics.elements import HALVES
+from msdump.statistics.pairs import PairKernel
 
 BLOCK: Final = 1 << 16
 """Elements that are looked at together; a few float32 blocks fit into a core's cache."""
@@ -41,6 +43,11 @@ class BlockPair:
         self.floors = spare.floors[: len(x)]
         self._doubles = spare.doubles
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the compiled passes take both vectors."""
+        return all(map(PairKernel.takes, (self.x, self.y)))
+
     def doubles(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield parts of the two vectors as float64, and memory for as many elements."""
         for start in range(0, len(self.x), _PART):
@@ -60,6 +67,8 @@ class BlockPairs:
 
     def __init__(self, dumped: np.ndarray, golden: np.ndarray) -> None:
         """Take two arrays of as many elements, at least one."""
+        # the compiled passes take elements at any address; short tensors are looked at by numpy
+        self._takes_any_address = pairs.PAIRS is not None and dumped.size > BLOCK
         self._sides = (_vector(dumped), _vector(golden))
         self.count = len(self._sides[0])
         self._length = min(BLOCK, self.count)
@@ -74,7 +83,8 @@ class BlockPairs:
             yield BlockPair(self._float32(dumped[part], 0), self._float32(golden[part], 1), self._spare)
 
     def _float32(self, block: np.ndarray, side: int) -> np.ndarray:
-        if block.dtype == np.float32 and block.flags.aligned:
+        is_placed = block.flags.aligned or (self._takes_any_address and block.flags.c_contiguous)
+        if block.dtype == np.float32 and is_placed:
             return block
         cast = self._cast[side, : len(block)]
         _cast(block, cast)

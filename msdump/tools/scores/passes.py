@@ -8,12 +8,14 @@ second of which needs the ranges.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
 
+from msdump.statistics import pairs
 from msdump.statistics.elements import total, total_of_products, total_of_squares
-from msdump.tools.scores.blocks import BLOCK, BlockPair, BlockPairs
+from msdump.tools.scores.blocks import BLOCK, FLOOR, BlockPair, BlockPairs
 from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts
 
 ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
@@ -39,15 +41,16 @@ def examine(
         need: Which numbers are needed.
         further: Gets the blocks, too; None: nobody does.
     """
-    pairs = BlockPairs(dumped, golden)
-    findings = Findings(pairs.count)
-    is_long = pairs.count > BLOCK
-    blocks = pairs if is_long else tuple(pairs)  # cast once
+    all_blocks = BlockPairs(dumped, golden)
+    findings = Findings(all_blocks.count)
+    is_long = all_blocks.count > BLOCK
+    blocks = all_blocks if is_long else tuple(all_blocks)  # cast once
     # NaN and infinities are results here, no reason for warnings.
     with np.errstate(all="ignore"):
         if need & _OF_FIRST_PASS:
             for block in blocks:
-                _add_first_pass(block, need, findings)
+                if not (is_long and _joined(block, findings)):
+                    _add_first_pass(block, need, findings)
         _round_sums(findings)
         if not is_long:
             for block in blocks:
@@ -61,6 +64,15 @@ def examine(
         if has_densities:
             findings.divergence = _divergence(findings)
     return findings
+
+
+def _joined(block: BlockPair, findings: Findings) -> bool:
+    """Add all sums of a block that the compiled pass takes; tell whether it does."""
+    kernel = pairs.PAIRS
+    sums = kernel.sums(block.x, block.y, ALMOST_ZERO) if kernel is not None and block.is_plain else None
+    if sums is not None:
+        findings.join(sums)
+    return sums is not None
 
 
 def _add_first_pass(block: BlockPair, need: ScoreNeed, findings: Findings) -> None:
@@ -139,14 +151,32 @@ def _add_second_pass(
 ) -> None:
     """Add what needs the ranges of both tensors."""
     if has_densities:
-        p = _raised(block.x, findings.dumped, block.floors, block.s)
-        q = _raised(block.y, findings.golden, block.floors, block.t)
-        findings.dumped.densities += total(p)
-        findings.golden.densities += total(q)
-        logarithms = np.log(np.divide(p, q, out=q), out=q)
-        findings.logarithms += total_of_products(p, logarithms)
+        p, q, logarithms = _compiled_densities(block, findings) or _densities(block, findings)
+        findings.dumped.densities += p
+        findings.golden.densities += q
+        findings.logarithms += logarithms
     if further is not None:
         further.add(block.x, block.y, block.both)
+
+
+def _compiled_densities(block: BlockPair, findings: Findings) -> tuple[float, float, float] | None:
+    """Return the sums of ``_densities`` by the compiled pass, None where it does not take the block."""
+    kernel = pairs.PAIRS
+    if kernel is None or not block.is_plain:
+        return None
+    sides = [(float(side.low), float(side.high - side.low)) for side in (findings.dumped, findings.golden)]
+    if not all(0 < extent < math.inf for _, extent in sides):
+        return None
+    return kernel.densities(block.x, block.y, (*sides[0], *sides[1]), float(FLOOR))
+
+
+def _densities(block: BlockPair, findings: Findings) -> tuple[float, float, float]:
+    """Return the sums of p, of q and of ``p * log(p / q)`` over elements that were raised."""
+    p = _raised(block.x, findings.dumped, block.floors, block.s)
+    q = _raised(block.y, findings.golden, block.floors, block.t)
+    total_p, total_q = total(p), total(q)
+    logarithms = np.log(np.divide(p, q, out=q), out=q)
+    return total_p, total_q, total_of_products(p, logarithms)
 
 
 def _divergence(findings: Findings) -> float:

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from msdump.statistics.elements import total, total_of_squares
+from msdump.statistics import elements
+from msdump.statistics.pairs import PairSums, SideSums
 
 _LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations would lose digits as a difference of sums
 
@@ -60,18 +61,28 @@ class TensorFacts:
             values: The elements.
             spare: Memory for as many.
         """
-        total_of_part, squares, count = total(values), total_of_squares(values), len(values)
-        mean = total_of_part / count
-        deviations = squares - mean * total_of_part
+        total, squares, count = elements.total(values), elements.total_of_squares(values), len(values)
+        mean = total / count
+        deviations = squares - mean * total
         if not deviations >= _LEAST_SPREAD * squares:  # NaN, too
-            deviations = total_of_squares(np.subtract(values, mean, out=spare))
+            deviations = elements.total_of_squares(np.subtract(values, mean, out=spare))
+        self.join(count, total, squares, deviations)
+
+    def join(self, count: int, total: float, squares: float, deviations: float) -> None:
+        """Add what was found of other elements."""
         self.deviations += deviations
         if self.counted:  # the means of the parts differ: Chan, Golub, LeVeque, "Updating Formulae", 1979
-            shift = mean - self.total / self.counted
+            shift = total / count - self.total / self.counted
             self.deviations += shift * shift * self.counted * count / (self.counted + count)
         self.squares += squares
-        self.total += total_of_part
+        self.total += total
         self.counted += count
+
+    def join_sums(self, count: int, sums: SideSums) -> None:
+        """Add what was found of other elements, their extremes too."""
+        self.low = np.minimum(self.low, np.float32(sums.low))
+        self.high = np.maximum(self.high, np.float32(sums.high))
+        self.join(count, sums.total, sums.squares, sums.deviations)
 
     @property
     def norm(self) -> np.float32:
@@ -116,6 +127,18 @@ class Findings:
     cosine: float = 0.0
     logarithms: float = 0.0
     divergence: float = 0.0
+
+    def join(self, sums: PairSums) -> None:
+        """Add what was found of other elements of both."""
+        self.dumped.join_sums(sums.count, sums.x)
+        self.golden.join_sums(sums.count, sums.y)
+        self.largest = np.maximum(self.largest, np.float32(sums.largest))
+        self.farthest = max(self.farthest, sums.largest)
+        self.distances += sums.distances
+        self.squares += sums.differences
+        self.largest_ratio = np.maximum(self.largest_ratio, np.float32(sums.largest_ratio))
+        self.ratios += sums.ratios
+        self.products += sums.products
 
 
 class FurtherSums(Protocol):

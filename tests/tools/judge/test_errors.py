@@ -78,8 +78,11 @@ def test_scores_and_error_together_are_those_of_each(data, length, types):
 
 @pytest.mark.parametrize("length", [65_535, 65_536, 200_001])
 @pytest.mark.parametrize("offset", [0.0, 1e6], ids=["around zero", "far away"])
-def test_together_every_block_counts(length, offset):
+@pytest.mark.parametrize("way", ["compiled", "numpy"])
+def test_together_every_block_counts(monkeypatch, way, length, offset):
     """Sums over many blocks are those of two readings, the largest difference in the last element."""
+    if way == "numpy":
+        monkeypatch.setattr("msdump.statistics.pairs.PAIRS", None)
     golden = np.random.default_rng(length).standard_normal(length).astype("f4") + np.float32(offset)
     dumped = golden * np.float32(1.0001)
     dumped[-1] += 3

@@ -20,6 +20,13 @@ EXAMPLE = ([1, 2, 3, 4, 0, 6], [1, 2.5, 3, 4, 0, 5])
 SEVERAL_BLOCKS = 3 * 65536 + 7
 
 
+@pytest.fixture(params=["compiled", "numpy"])
+def way(request, monkeypatch):
+    """Take the sums of long tensors by the compiled passes, where there are some, or by numpy."""
+    if request.param == "numpy":
+        monkeypatch.setattr("msdump.statistics.pairs.PAIRS", None)
+
+
 def scores(dumped, golden, names=ALL, **options):
     """Return texts by algorithm."""
     actual = compare(np.asarray(dumped), np.asarray(golden), names, **options)
@@ -218,6 +225,7 @@ def test_every_type_is_cast_to_float32(dtype):
     assert scores(dumped.astype("f4"), golden.astype("f4")) == actual
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("shift", [0, 1], ids=["finite", "with an infinity"])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
 def test_halves_of_several_blocks(dtype, shift):
@@ -231,6 +239,7 @@ def test_halves_of_several_blocks(dtype, shift):
     assert scores(dumped.astype("f4"), golden.astype("f4")) == actual
 
 
+@pytest.mark.usefixtures("way")
 def test_random_halves_of_several_blocks():
     """Numbers of either sign and any size have the numbers of their float32 values, too."""
     rng = np.random.default_rng(0)
@@ -239,6 +248,7 @@ def test_random_halves_of_several_blocks():
     assert scores(dumped.astype("f4"), golden.astype("f4")) == scores(dumped, golden)
 
 
+@pytest.mark.usefixtures("way")
 def test_tensors_at_odd_addresses():
     """A tensor that lies in a file without alignment has the same numbers."""
     golden = np.linspace(-1, 1, SEVERAL_BLOCKS).astype("f4")
@@ -308,6 +318,7 @@ def test_numbers_are_those_of_the_formulas(pair):
     assert expected == {name: actual[name] for name in expected}
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("size", [65535, 65536, 65537, SEVERAL_BLOCKS])
 def test_numbers_of_several_blocks(size):
     """The numbers of tensors of one or more blocks are those of the formulas, to float32's precision."""
@@ -330,6 +341,7 @@ def test_each_algorithm_is_defined():
     assert all(row.definition for row in algorithms.ALGORITHMS)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
 def test_scores_do_not_depend_on_where_elements_lie(step):
     """Elements that are not aligned, as in dump files, give the scores of aligned ones."""
@@ -339,3 +351,38 @@ def test_scores_do_not_depend_on_where_elements_lie(step):
 
     assert not unaligned.flags.aligned
     assert compare(unaligned.copy(), golden) == compare(unaligned, golden)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("golden", "dumped", "text"),
+    [
+        (np.full(SEVERAL_BLOCKS, 2.0), np.full(SEVERAL_BLOCKS, 4.0), "0.000000"),
+        (np.linspace(0, 1, SEVERAL_BLOCKS), np.full(SEVERAL_BLOCKS, 3.0), "0.306"),
+        (np.linspace(-3e38, 3e38, SEVERAL_BLOCKS), np.linspace(-3e38, 3e38, SEVERAL_BLOCKS), "nan"),
+    ],
+    ids=["both constant", "one constant", "a range that float32 does not hold"],
+)
+def test_divergence_of_long_tensors_without_a_range(golden, dumped, text):
+    """Long tensors whose elements cannot be moved to 0..1 have the divergence of the formula."""
+    golden, dumped = golden.astype("f4"), dumped.astype("f4")
+
+    actual = scores(dumped, golden, ["KullbackLeiblerDivergence"])["KullbackLeiblerDivergence"]
+
+    assert actual.lstrip("-").startswith(text)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf], ids=str)
+@pytest.mark.parametrize("side", [0, 1], ids=["mine", "golden"])
+def test_what_is_not_finite_in_a_late_block(bad, side):
+    """One element of a late block that is NaN or infinite shows in all numbers that it has part in."""
+    pair = np.random.default_rng(0).standard_normal((2, SEVERAL_BLOCKS)).astype("f4")
+    pair[side, -9] = bad
+
+    actual = scores(*pair)
+
+    nan = {"CosineSimilarity", "KullbackLeiblerDivergence"}
+    assert {"nan"} == {actual[name] for name in nan}
+    assert all(actual[name] in {"nan", "inf"} for name in ("MaxAbsoluteError", "RootMeanSquareError"))
+    assert "nan" in actual["StandardDeviation"]

@@ -1,0 +1,126 @@
+/* Sums over pairs of float32 elements: those of a tensor beside their counterparts in another one.
+ *
+ * The elements may lie at any address. */
+
+typedef float place __attribute__((aligned(1), may_alias)); /* of a float in a dump file */
+
+/* What is found of one of the two, and of both, in the order of the fields in pairs.py. */
+struct side {
+    double low, high, total, squares, deviations;
+};
+struct pairs {
+    struct side x, y;
+    double products, differences; /* sums of x * y and (x - y)^2 */
+    double largest, distances;    /* of |x - y| */
+    double largest_ratio, ratios; /* of |x / y - 1| where |y| is above nothing, else 0 */
+};
+
+INLINE uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+CLONES static void sum_pairs(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums) {
+    float low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY, most = 0;
+    double total_x = 0, total_y = 0, squares_x = 0, squares_y = 0, products = 0, differences = 0;
+    double largest = 0, distances = 0, ratios = 0;
+#pragma omp simd reduction(min : low_x, low_y) reduction(max : high_x, high_y, most, largest) \
+    reduction(+ : total_x, total_y, squares_x, squares_y, products, differences, distances, ratios)
+    for (size_t at = 0; at < length; at++) {
+        const float x = xs[at], y = ys[at];
+        const double wide_x = x, wide_y = y, difference = wide_x - wide_y, distance = fabs(difference);
+        const float ratio = single(bits_of(fabsf(x / y - 1)) & -(uint32_t)(fabsf(y) > nothing));
+        low_x = x < low_x ? x : low_x;
+        high_x = x > high_x ? x : high_x;
+        low_y = y < low_y ? y : low_y;
+        high_y = y > high_y ? y : high_y;
+        total_x += wide_x;
+        total_y += wide_y;
+        squares_x += wide_x * wide_x;
+        squares_y += wide_y * wide_y;
+        products += wide_x * wide_y;
+        differences += difference * difference;
+        largest = distance > largest ? distance : largest;
+        distances += distance;
+        most = ratio > most ? ratio : most;
+        ratios += ratio;
+    }
+    const double mean_x = total_x / (double)length, mean_y = total_y / (double)length;
+    double deviations_x = 0, deviations_y = 0;
+#pragma omp simd reduction(+ : deviations_x, deviations_y)
+    for (size_t at = 0; at < length; at++) {
+        const double x = xs[at] - mean_x, y = ys[at] - mean_y;
+        deviations_x += x * x;
+        deviations_y += y * y;
+    }
+    *sums = (struct pairs){
+        {low_x, high_x, total_x, squares_x, deviations_x}, {low_y, high_y, total_y, squares_y, deviations_y},
+        products, differences, largest, distances, most, ratios,
+    };
+}
+
+/* The natural logarithm of a normal number above zero, right to a unit of the last place: polynomial of
+ * Cephes' logf (Moshier). */
+INLINE float logarithm(float value) {
+    const uint32_t bits = bits_of(value) - 0x3F3504F3; /* the root of one half */
+    const float exponent = (float)((int32_t)bits >> 23);
+    const float x = single((bits & 0x007FFFFF) + 0x3F3504F3) - 1, square = x * x;
+    float y = 7.0376836292e-2f;
+    y = y * x - 1.1514610310e-1f;
+    y = y * x + 1.1676998740e-1f;
+    y = y * x - 1.2420140846e-1f;
+    y = y * x + 1.4249322787e-1f;
+    y = y * x - 1.6668057665e-1f;
+    y = y * x + 2.0000714765e-1f;
+    y = y * x - 2.4999993993e-1f;
+    y = y * x + 3.3333331174e-1f;
+    y = y * x * square + exponent * -2.12194440e-4f - 0.5f * square;
+    return x + y + exponent * 0.693359375f;
+}
+
+/* Sums of the densities of both, and of those of x times the logarithms of their quotients. */
+struct densities {
+    double x, y, logarithms;
+};
+
+CLONES static void sum_densities(const place *xs, const place *ys, size_t length, const float *ranges,
+                                 struct densities *sums) {
+    const float low_x = ranges[0], extent_x = ranges[1], low_y = ranges[2], extent_y = ranges[3];
+    const float least = ranges[4];
+    double total_x = 0, total_y = 0, logarithms = 0;
+#pragma omp simd reduction(+ : total_x, total_y, logarithms)
+    for (size_t at = 0; at < length; at++) {
+        const float moved_x = (xs[at] - low_x) / extent_x, moved_y = (ys[at] - low_y) / extent_y;
+        const float x = moved_x > least ? moved_x : least, y = moved_y > least ? moved_y : least;
+        total_x += x;
+        total_y += y;
+        logarithms += x * logarithm(x / y);
+    }
+    *sums = (struct densities){total_x, total_y, logarithms};
+}
+
+/* The largest |x - y| in units of the power of two at or below |y|, which are at least so large. */
+CLONES static double most_units(const place *xs, const place *ys, size_t length, double least) {
+    double most = 0;
+#pragma omp simd reduction(max : most)
+    for (size_t at = 0; at < length; at++) {
+        const double power = single(bits_of(ys[at]) & 0x7F800000), unit = power > least ? power : least;
+        const double units = fabs((double)xs[at] - (double)ys[at]) / unit;
+        most = units > most ? units : most;
+    }
+    return most;
+}
+
+PUBLIC void msdump_sum_pairs(const void *x, const void *y, size_t length, float nothing, struct pairs *sums) {
+    sum_pairs(x, y, length, nothing, sums);
+}
+
+PUBLIC void msdump_sum_densities(const void *x, const void *y, size_t length, const float *ranges,
+                                 struct densities *sums) {
+    sum_densities(x, y, length, ranges, sums);
+}
+
+PUBLIC double msdump_most_units(const void *x, const void *y, size_t length, double least) {
+    return most_units(x, y, length, least);
+}

@@ -1,0 +1,145 @@
+"""Sums over pairs of elements, those of a tensor beside another one's, by the compiled pass (``compiled``).
+
+Without it, and for elements that are not finite, who needs the sums takes them with numpy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from msdump.statistics import compiled
+
+
+class SideSums(NamedTuple):
+    """What is found of one of two vectors: extremes, sum, sum of squares and of squared deviations."""
+
+    low: float
+    high: float
+    total: float
+    squares: float
+    deviations: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairSums:
+    """What is found of two vectors x and y.
+
+    Attributes:
+        count: Number of elements of each.
+        x: Sums of the first.
+        y: Sums of the second.
+        products: Sum of ``x * y``.
+        differences: Sum of ``(x - y)^2``.
+        largest: Largest ``|x - y|``.
+        distances: Sum of ``|x - y|``.
+        largest_ratio: Largest ``|x / y - 1|`` where ``|y|`` counts, else 0; in float32.
+        ratios: Sum of these ratios.
+    """
+
+    count: int
+    x: SideSums
+    y: SideSums
+    products: float
+    differences: float
+    largest: float
+    distances: float
+    largest_ratio: float
+    ratios: float
+
+
+_PAIRS: Final = Struct("=16d")
+_DENSITIES: Final = Struct("=3d")
+_RANGES: Final = Struct("=5f")
+
+
+class _Found(threading.local):
+    """What the kernel reads and writes beside elements, in each thread."""
+
+    def __init__(self) -> None:
+        self.memory = ctypes.create_string_buffer(_PAIRS.size)
+        self.ranges = ctypes.create_string_buffer(_RANGES.size)
+
+
+class PairKernel:
+    """The compiled passes over pairs; any thread may use them, and other threads run meanwhile.
+
+    All take two vectors of as many elements, which ``takes`` says of both.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """Take a library of the right version."""
+        vectors = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        self._sums = library.msdump_sum_pairs
+        self._sums.argtypes = (*vectors, ctypes.c_float, ctypes.c_void_p)
+        self._sums.restype = None
+        self._densities = library.msdump_sum_densities
+        self._densities.argtypes = (*vectors, ctypes.c_void_p, ctypes.c_void_p)
+        self._densities.restype = None
+        self._units = library.msdump_most_units
+        self._units.argtypes = (*vectors, ctypes.c_double)
+        self._units.restype = ctypes.c_double
+        self._found = _Found()
+
+    @staticmethod
+    def takes(vector: np.ndarray) -> bool:
+        """Tell whether these are float32 elements one after the other, at any address."""
+        return vector.dtype == np.float32 and vector.flags.c_contiguous
+
+    def sums(self, x: np.ndarray, y: np.ndarray, nothing: float) -> PairSums | None:
+        """Return the sums of two vectors, None where an element is not finite.
+
+        Args:
+            x: At least one element.
+            y: As many.
+            nothing: Up to this magnitude an element of ``y`` has no ratio.
+        """
+        memory = self._found.memory
+        self._sums(x.ctypes.data, y.ctypes.data, x.size, nothing, memory)
+        found = _PAIRS.unpack_from(memory)
+        sums = PairSums(x.size, SideSums(*found[:5]), SideSums(*found[5:10]), *found[10:])
+        is_finite = math.isfinite(sums.x.total) and math.isfinite(sums.y.total)
+        return sums if is_finite else None
+
+    def densities(
+        self, x: np.ndarray, y: np.ndarray, ranges: tuple[float, float, float, float], least: float
+    ) -> tuple[float, float, float]:
+        """Return the sums of p, of q and of ``p * log(p / q)``.
+
+        Args:
+            x: Finite elements; p is how far they are in their range, at least ``least``.
+            y: As many, of which q is the same.
+            ranges: Least element of x and extent of x, which is not 0, and those of y.
+            least: A float32 above zero.
+        """
+        found = self._found
+        _RANGES.pack_into(found.ranges, 0, *ranges, least)
+        self._densities(x.ctypes.data, y.ctypes.data, x.size, found.ranges, found.memory)
+        total_x, total_y, logarithms = _DENSITIES.unpack_from(found.memory)
+        return total_x, total_y, logarithms
+
+    def most_units(self, x: np.ndarray, y: np.ndarray, least: float) -> float:
+        """Return the largest ``|x - y|`` in units of the power of two up to ``|y|``, at least ``least``."""
+        units: float = self._units(x.ctypes.data, y.ctypes.data, x.size, least)
+        return units
+
+
+def load(library: Path) -> PairKernel | None:
+    """Return the compiled passes in a file, None where there are none that this process can use.
+
+    >>> load(Path("/nowhere")) is None
+    True
+    """
+    loaded = compiled.open_library(library)
+    return None if loaded is None else PairKernel(loaded)
+
+
+PAIRS = load(compiled.LIBRARY)
+"""The compiled passes of this installation, None where it has none."""
