@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
@@ -263,8 +264,10 @@ class _Identified:
         return "golden casts inside of its kernel" if held[1] > held[0] + beside[0] else ""
 
     def _casts_of(self, side: int, names: Iterable[str]) -> int:
+        """Return the number of casts in operators; what the device inserts belongs to it alone."""
         operators = self._graphs[side].operators
-        return sum(part_types(operators[name]).count(CAST) for name in names)
+        own = (operators[name] for name in names if not name.startswith(INSERTED_PREFIX))
+        return sum(part_types(each).count(CAST) for each in own)
 
     def _neighbours(self, side: int, names: Iterable[str]) -> frozenset[str]:
         """Return the full names of the operators whose values operators read, and that read theirs."""
