@@ -23,6 +23,7 @@ from msdump.tools.diff.sides import Side
 from msdump.tools.diff.variants import Engine
 from msdump.tools.judge.evidence import OwnError, TensorEvidence
 from msdump.tools.judge.limits import Limits
+from msdump.tools.rerun.hidden import overflowed_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,9 @@ class GoldenOperators:
             results = dict(enumerate(self._results(ran, given)))
         except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
             return OwnErrors()
-        own = tuple(self._errors(mine, outputs, results))
+        own = tuple(
+            self._with_overflow(mine, ran, given, error) for error in self._errors(mine, outputs, results)
+        )
         return OwnErrors(own, _propagated(golden, pair, outputs, results))
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
@@ -141,6 +144,20 @@ class GoldenOperators:
             floor = self.limits.floor((*types, self.limits.precision))
             is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
             yield OwnError(tensor.slot, error, allowed, is_explained, self.golden.variant.text)
+
+    def _with_overflow(self, mine: Ran, ran: Ran, given: Mapping[str, np.ndarray], own: OwnError) -> OwnError:
+        """Return an own error with the part of a fused kernel that overflowed, where that explains it."""
+        output = mine.outputs[own.slot]
+        if own.is_explained or not ran.node.parts or output is None or not np.isfinite(output).all():
+            return own
+        exact = Float64Runner(ran.graph)
+        try:
+            part = overflowed_part(
+                ran.node, lambda change: exact.run(ran.node, given, change=change), own.slot, output
+            )
+        except MsdumpError:  # a part of it has no arithmetic in float64
+            return own
+        return replace(own, overflow=part)
 
 
 def _members(node: Node) -> list[str]:

@@ -19,6 +19,9 @@ _NEAR: Final = 2.0**-8
 _SAME_SIZE: Final = 1 - 2.0**-8
 """By how much sizes on both sides of the edge may be mistaken."""
 
+_FULL: Final = 65504.0
+"""The largest number of float16."""
+
 Run = Callable[[Change], tuple[Array, ...]]
 """Runs a kernel in float64 on what it read, and lets a function change the results of its parts."""
 
@@ -27,7 +30,8 @@ def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
     """Return the name of the part of a kernel whose infinities explain its output; "" where none does.
 
     Every element that is off must be what the parts behind it make of an infinity, and must have been made of
-    a larger number than those that are right. Only parts are told behind which elements keep their places.
+    a larger number than those that are right; of several such parts one is told whose numbers go beyond
+    float16. Only parts are told behind which elements keep their places.
 
     Args:
         node: The kernel.
@@ -36,9 +40,9 @@ def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
         dumped: The output, all of it finite.
     """
     output = doubled(dumped).reshape(-1)
-    parts = (part.name for part in node.parts[:-1] if _explains(part.name, run, slot, output))
-    name = next(parts, "")
-    part = next((each for each in node.parts if each.name == name), None)
+    edges = {part.name: _edge(part.name, run, slot, output) for part in node.parts[:-1]}
+    told = [part for part in node.parts[:-1] if edges[part.name]]
+    part = next((part for part in told if edges[part.name] >= _FULL), next(iter(told), None))
     return "" if part is None else part.operator.full_name.rpartition("/")[2]
 
 
@@ -62,8 +66,8 @@ class _Infinite:
         return {name: np.copysign(np.inf, array) for name, array in results.items()}
 
 
-def _explains(part: str, run: Run, slot: int, output: np.ndarray) -> bool:
-    """Tell whether infinities of a part explain all elements that are off."""
+def _edge(part: str, run: Run, slot: int, output: np.ndarray) -> float:
+    """Return the smallest size of a part's infinities, if they explain all elements that are off; else 0."""
     overflow = _Infinite(part)
     exact, infinite = run(lambda _, results: results)[slot], run(overflow)[slot]
     if (
@@ -71,11 +75,11 @@ def _explains(part: str, run: Run, slot: int, output: np.ndarray) -> bool:
         or infinite is None
         or not output.size == exact.size == infinite.size == overflow.sizes.size
     ):
-        return False
+        return 0.0
     allowed = _NEAR * float(np.max(np.abs(exact), initial=0.0))
     is_off = np.abs(output - exact.reshape(-1)) > allowed
     is_infinite = np.abs(output - infinite.reshape(-1)) <= allowed
     if not is_off.any() or not is_infinite[is_off].all():
-        return False
-    largest = np.max(overflow.sizes[~is_infinite], initial=0.0)
-    return bool(overflow.sizes[is_off].min() >= _SAME_SIZE * largest)
+        return 0.0
+    smallest = float(overflow.sizes[is_off].min())
+    return smallest if smallest >= _SAME_SIZE * np.max(overflow.sizes[~is_infinite], initial=0.0) else 0.0

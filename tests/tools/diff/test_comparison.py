@@ -19,6 +19,11 @@ net (float[4] x) => (float[4] y) <float[4] k = {300.0, 300.0, 300.0, 300.0}>
 { big = Mul(x, k) square = Mul(big, big) root = Sqrt(square) y = Div(root, k) }
 """
 
+HIDING = """
+net (float[4] x) => (float[4] y) <float k = {300.0}, float small = {0.00000095367431640625}>
+{ big = Mul(x, k) square = Mul(big, big) scaled = Mul(square, small) y = Tanh(scaled) }
+"""
+
 BRANCHES = """
 net (float[1] x) => (float[1] y) <float[1] edge = {2051.0}>
 {
@@ -125,6 +130,16 @@ def test_the_operator_that_overflows_is_named(compared, level):
     assert "Mul" in accused[0]
     assert [Verdict.NONFINITE] == [each.verdict for each in both.report.accused]
     assert not both.report.agrees
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_an_overflow_that_its_kernel_hides_is_told(compared, level):
+    """Tanh makes 1 of the infinite square, in the same kernel."""
+    fed = {"x": np.array([0.5, 0.25, 2.0, 0.125], np.float32)}
+    both = compared(HIDING, f"Ascend:force_fp16:{level}", "float32", fed)
+
+    assert [Verdict.NONFINITE] == [each.verdict for each in both.report.accused]
+    assert "as if Mul-op1 in it had overflowed" in both.report.accused[0].note
 
 
 def test_own_errors_are_measured_on_the_inputs_of_the_examined_side(compared):

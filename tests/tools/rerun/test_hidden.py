@@ -12,31 +12,34 @@ from msdump.graph import loader
 from msdump.graph.compile.fusion import fuse_elementwise
 from msdump.tools.rerun import hidden
 
-X = np.random.default_rng(3).standard_normal((4, 16))
+X = np.random.default_rng(3).standard_normal((4, 16)) * 2.0**16
 DOUBLED = 2 * X
+SCALE = 2.0**-16
 
 
 def kernel():
-    """Return the graph of ``tanh(x + x) * 3``, one kernel."""
+    """Return the graph of ``tanh((x + x) / 2**16) * 3``, one kernel."""
     nodes = [
         helper.make_node("Add", ["x", "x"], ["sum"], "sum"),
-        helper.make_node("Tanh", ["sum"], ["curve"], "curve"),
+        helper.make_node("Mul", ["sum", "scale"], ["small"], "small"),
+        helper.make_node("Tanh", ["small"], ["curve"], "curve"),
         helper.make_node("Mul", ["curve", "three"], ["y"], "scaled"),
     ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 16]) for name in "xy")
-    three = helper.make_tensor("three", TensorProto.FLOAT, [], [3.0])
-    model = helper.make_model(helper.make_graph(nodes, "net", [x], [y], [three]))
+    numbers = [("three", 3.0), ("scale", SCALE)]
+    numbers = [helper.make_tensor(name, TensorProto.FLOAT, [], [number]) for name, number in numbers]
+    model = helper.make_model(helper.make_graph(nodes, "net", [x], [y], numbers))
     return fuse_elementwise(loader.load(onnx.shape_inference.infer_shapes(model)))
 
 
 def beyond(edge):
     """Return the result where sums beyond an edge have become infinite."""
-    return 3 * np.tanh(np.where(np.abs(DOUBLED) > edge, np.copysign(np.inf, DOUBLED), DOUBLED))
+    return 3 * np.tanh(SCALE * np.where(np.abs(DOUBLED) > edge, np.copysign(np.inf, DOUBLED), DOUBLED))
 
 
 def one_off():
     """Return the result with the wrong number at the place of the smallest sum."""
-    result = 3 * np.tanh(DOUBLED)
+    result = 3 * np.tanh(SCALE * DOUBLED)
     result.flat[np.abs(DOUBLED).argmin()] = 3.0
     return result
 
@@ -44,13 +47,14 @@ def one_off():
 @pytest.mark.parametrize(
     ("expected", "dumped"),
     [
-        ("Add-op0", beyond(1.0)),
-        ("Add-op0", beyond(1.0).astype(np.float16)),
-        ("", 3 * np.tanh(DOUBLED)),
-        ("", 3.3 * np.tanh(DOUBLED)),
+        ("Add-op0", beyond(65504.0)),
+        ("Add-op0", beyond(65504.0).astype(np.float16)),
+        ("", 3 * np.tanh(SCALE * DOUBLED)),
+        ("", 3.3 * np.tanh(SCALE * DOUBLED)),
         ("", one_off()),
+        ("Add-op0", beyond(4e4)),
     ],
-    ids=["overflow", "in float16", "right", "wrong", "one element"],
+    ids=["overflow", "in float16", "right", "wrong", "one element", "from a smaller number"],
 )
 def test_a_hidden_overflow_is_told_from_other_errors(expected, dumped):
     """What is off has to be what an infinity becomes, of the largest numbers alone."""
