@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msdump import reading
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.place import OpenDirectory
+from msdump.store.write.stretch import Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,13 +91,18 @@ class DiskFiles:
         write = partial(write_all, buffers=buffers)
         self._standing(directory).replace(name, write, FILE_MODE)
 
-    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = FILE_MODE) -> int:
+    def stream(
+        self, directory: str, name: str, pieces: Iterable[Buffer | Stretch], mode: int = FILE_MODE
+    ) -> int:
         """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
         size = 0
 
         def write(fd: int) -> None:
             nonlocal size
             for piece in pieces:
+                if isinstance(piece, Stretch):
+                    size += piece.copy_to(fd)
+                    continue
                 write_all(fd, (piece,))
                 size += size_of((piece,))
 

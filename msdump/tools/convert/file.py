@@ -23,11 +23,11 @@ from msdump.errors import DumpReadError, FormatError, MsdumpError, ToolError
 from msdump.record import Buffer
 from msdump.store.read import mapped
 from msdump.store.write.files import DUMP_MODE, DiskFiles
+from msdump.store.write.stretch import Stretch
 from msdump.tools.convert import format as convert_format
 from msdump.tools.convert import names, scripts
 from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import VERSION, ConvertFailure, FileResult, Source, Target
-from msdump.tools.convert.stretch import Stretch
 from msdump.tools.return_codes import ReturnCode
 
 _RECORDS: Final = f"{op_debug.OP_TYPE}.{op_debug.NODE}."
@@ -122,14 +122,14 @@ class _Elements:
         shape: Shape of the elements.
         format: Name of their format.
         dtype: Their element type, one that .npy files hold.
-        pieces: Their bytes, piece by piece.
+        pieces: Their bytes, piece by piece, also those of another file.
         is_kept: Whether they stay in their format although another is asked for.
     """
 
     shape: tuple[int, ...]
     format: str
     dtype: np.dtype
-    pieces: Iterable[Buffer]
+    pieces: Iterable[Buffer | Stretch]
     is_kept: bool = False
 
 
@@ -150,7 +150,7 @@ class _Converter:
             self._convert_record(block)
         elif isinstance(info, RawInfo):
             name = names.of_block(self.file.name, block.section, info.type, block.index)
-            self._write(name, Stretch(self.source.path, block.offset, info.size))
+            self._write(name, (Stretch(self.source.path, block.offset, info.size),))
         elif self.target.format:
             self._convert_tensor(block, info)
         else:
@@ -178,7 +178,7 @@ class _Converter:
         name = dump_enums.format_name(info.format)
         # Most tensors are copied from file to file, byte by byte, without becoming an array.
         if dtype.saved == dtype.numpy:
-            pieces: Iterable[Buffer] = Stretch(self.source.path, block.offset, array.nbytes)
+            pieces: Iterable[Buffer | Stretch] = (Stretch(self.source.path, block.offset, array.nbytes),)
         else:
             pieces = _widened((array,), dtype)
         return _Elements(array.shape, name, dtype.saved, pieces)
@@ -217,7 +217,7 @@ class _Converter:
                 head = npy.numpy_header(elements.dtype.newbyteorder("<").str, elements.shape)
                 self._write(name, itertools.chain((head,), elements.pieces))
 
-    def _write(self, name: str, pieces: Iterable[Buffer]) -> None:
+    def _write(self, name: str, pieces: Iterable[Buffer | Stretch]) -> None:
         directory, file_name = self.source.directory, names.stand_in(name)
         try:
             self.result.size += self.files.stream(directory, file_name, pieces, DUMP_MODE)
@@ -254,7 +254,9 @@ def _torch_file(elements: _Elements) -> Iterator[Buffer]:
     import torch
 
     # From a bytearray, not bytes: torch warns of arrays that cannot be written.
-    array = np.frombuffer(bytearray().join(elements.pieces), elements.dtype).reshape(elements.shape)
+    pieces = (piece if isinstance(piece, Stretch) else (piece,) for piece in elements.pieces)
+    data = bytearray().join(itertools.chain.from_iterable(pieces))
+    array = np.frombuffer(data, elements.dtype).reshape(elements.shape)
     file = io.BytesIO()
     torch.save(torch.from_numpy(array), file)
     yield file.getbuffer()

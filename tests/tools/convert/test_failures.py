@@ -17,12 +17,12 @@ from msdump.encode.dump_data import TensorInfo
 from msdump.errors import ToolError
 from msdump.store.write import files
 from msdump.store.write.files import DiskFiles
+from msdump.store.write.stretch import Stretch
 from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import file as convert_file
 from msdump.tools.convert import sources
 from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import Source, Target
-from msdump.tools.convert.stretch import Stretch
 from tests.tools import dumped
 from tests.tools.dumped import IMAGE, NAME, NC1HWC0, convert, names
 
@@ -158,8 +158,36 @@ def test_a_file_that_shrinks_is_a_failure(tmp_path):
 
     with pytest.raises(OSError, match="became shorter"):
         DiskFiles().stream(str(tmp_path / "out"), "x", Stretch(str(path), 1, 3))
+    with pytest.raises(OSError, match="became shorter"):
+        DiskFiles().stream(str(tmp_path / "out"), "x", (Stretch(str(path), 1, 3),))
 
     assert [] == names(tmp_path / "out")
+
+
+def _refusing(source, target, count):
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def _stopping(source, target, count):
+    return os.copy_file_range(source, target, min(count, 1000)) if count > 400_000 else 0
+
+
+@pytest.mark.parametrize(
+    "system",
+    [getattr(os, "copy_file_range", None), None, _refusing, _stopping],
+    ids=["whole", "without", "refusing", "stopping"],
+)
+def test_what_the_system_does_not_copy_is_read(monkeypatch, tmp_path, system):
+    """A stretch is copied whole, behind what was written before it, however much of it the system copies."""
+    monkeypatch.setattr("msdump.store.write.stretch._IN_SYSTEM", system)
+    data = np.random.default_rng(0).bytes(600_000)
+    path = tmp_path / "source"
+    path.write_bytes(data)
+
+    size = DiskFiles().stream(str(tmp_path / "out"), "x", (b"head", Stretch(str(path), 11, 500_000), b"tail"))
+
+    assert 500_008 == size
+    assert b"head" + data[11:500_011] + b"tail" == (tmp_path / "out" / "x").read_bytes()
 
 
 def test_large_tensors_take_little_memory(tmp_path):
