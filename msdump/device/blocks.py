@@ -361,6 +361,7 @@ def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
     return (transpose if is_worth_it and _moves_one(order) else numpy_transpose)(array, order)
 
 
+@functools.lru_cache(maxsize=256)
 def _moves_one(order: Dims) -> bool:
     """Tell whether a permutation only moves one axis elsewhere."""
     others = range(len(order) - 1)
