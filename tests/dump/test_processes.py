@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from msdump.execute.program import Program
-from msdump.store.write import place
+from msdump.store.write import links, place
 from msdump.store.write.files import DiskFiles
 from tests import path_warnings
 from tests.dump import nets, trees
@@ -263,6 +263,7 @@ def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment, nameless):
 
     monkeypatch.setattr(place, "_NAMELESS", nameless)
     monkeypatch.setattr(os, moment, interrupted)
+    monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
 
     with pytest.raises(KeyboardInterrupt):
         DiskFiles().replace(str(tmp_path), "graph.ir", (b"text",))

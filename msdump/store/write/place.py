@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msdump.store.write import rows, temporaries
+from msdump.store.write import links, rows, temporaries
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import open_directory
 from msdump.store.write.rows import RowFile
@@ -202,7 +202,7 @@ class OpenDirectory:
     def _link(self, fd: int, name: str) -> bool:
         """Give a nameless file its name; False where the file system knows no way, now and later."""
         try:
-            temporaries.give_name(self._fd, name, fd)
+            links.LINKER.give_name(self._fd, name, fd)
         except FileExistsError:
             raise
         except OSError:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from msdump.store.write import links
 from msdump.store.write.directories import LOOK
 
 _MOST: Final = 64
@@ -62,7 +63,7 @@ def link(directory: int, fd: int) -> str:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     for name in map(_name, range(_MOST)):
         try:
-            give_name(directory, name, fd)
+            links.LINKER.give_name(directory, name, fd)
         except FileExistsError:
             continue
         except BaseException:  # an interrupt may come after the name
@@ -70,15 +71,6 @@ def link(directory: int, fd: int) -> str:
             raise
         return name
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), _name(_MOST - 1))
-
-
-def give_name(directory: int, name: str, fd: int) -> None:
-    """Give a nameless file a name.
-
-    Raises:
-        OSError: The file system gives it none; FileExistsError where the name is taken.
-    """
-    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=directory, follow_symlinks=True)
 
 
 def release(directory: int, name: str, fd: int) -> None:

@@ -20,7 +20,7 @@ import pytest
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.record import Artifact
-from msdump.store.write import writer_queue
+from msdump.store.write import links, writer_queue
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DiskFiles
 from msdump.store.write.sinks import Budget, SyncSink
@@ -440,7 +440,7 @@ def _once(error, call, *, before):
 
 CALLS = [
     ("os", "writev", "write", 10),
-    ("os", "link", "write", 10),
+    ("linker", "give_name", "write", 10),
     ("os", "write", "append", 0),
     ("os", "rename", "replace", 10),
     ("sink", "_create", "write", 10),
@@ -464,7 +464,14 @@ class TestInterrupts:
         sink.write(tensor(tmp_path, "before.npy", 10))
         sink.append(f"{tmp_path}/s.csv", b"10\n", b"title\n")
         queue = sink._queue
-        owners = {"os": os, "sink": sink, "queue": queue, "work": queue._work, "threads": threading.Thread}
+        owners = {
+            "os": os,
+            "linker": links.Linker,
+            "threads": threading.Thread,
+            "sink": sink,
+            "queue": queue,
+            "work": queue._work,
+        }
         actions = {
             "write": lambda: sink.write(tensor(tmp_path, "a.npy", size)),
             "append": lambda: sink.append(f"{tmp_path}/s.csv", b"0\n", b"title\n"),

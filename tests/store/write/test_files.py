@@ -13,15 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from msdump.store.write import files, place
+from msdump.store.write import files, links, place
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import make_directories
 from msdump.store.write.files import DiskFiles
 
 
-@pytest.fixture(params=["nameless", "renamed"])
+@pytest.fixture(params=["nameless", "nameless by path", "renamed"])
 def disk(request, monkeypatch):
     """Give disk files with and without the system's nameless files."""
+    if request.param == "nameless by path":
+        monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
     if request.param == "renamed":
         monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles()
@@ -391,6 +393,7 @@ def test_no_links(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
     disk = DiskFiles()
 
     for name in ("a.npy", "b.npy"):
@@ -404,7 +407,7 @@ def test_no_links(tmp_path, monkeypatch):
 
 def test_opening_a_directory_leaves_no_name(tmp_path, monkeypatch):
     """What the file system can do is found out without a name that a kill might leave."""
-    monkeypatch.setattr(os, "link", lambda *_arguments, **_options: pytest.fail("linked"))
+    monkeypatch.setattr(links, "LINKER", links.Linker(lambda *_: pytest.fail("linked")))
 
     place.OpenDirectory(str(tmp_path)).close()
 

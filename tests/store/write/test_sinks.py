@@ -17,7 +17,7 @@ from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason
 from msdump.record import Artifact
-from msdump.store.write import place
+from msdump.store.write import links, place
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.sinks import Budget, SyncSink
 from tests.store.memory import MemorySink
@@ -358,6 +358,7 @@ def test_mapping_line_stands_before_the_file(tmp_path, monkeypatch):
         return link(source, name, **options)
 
     monkeypatch.setattr(os, "link", spy)
+    monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
     SyncSink().write(tensor(str(tmp_path), LONG))
 
     assert [(f"{name},{LONG}\n", name) for _, name in seen] == seen

@@ -1,0 +1,89 @@
+"""Names of nameless files: which way is taken, and what is remembered of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from msdump.store.write import links, place
+from msdump.store.write.links import Linker, by_path
+
+pytestmark = pytest.mark.skipif(not place._NAMELESS, reason="the system has no nameless files")
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Give the descriptor of an open directory."""
+    fd = os.open(tmp_path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def nameless(directory):
+    """Give the descriptor of a nameless file in the directory."""
+    fd = os.open(".", os.O_RDWR | place._NAMELESS, 0o600, dir_fd=directory)
+    os.write(fd, b"contents")
+    yield fd
+    os.close(fd)
+
+
+def refusal(number, calls):
+    """Return a way that notes its calls and always fails with an error number."""
+
+    def link(_, name, __):
+        calls.append(name)
+        raise OSError(number, os.strerror(number))
+
+    return link
+
+
+@pytest.mark.parametrize("linker", [links.LINKER, Linker(by_path)], ids=["of the process", "by path"])
+def test_a_file_gets_its_name(tmp_path, directory, nameless, linker):
+    """A nameless file appears under its name, whatever characters that has, with its contents."""
+    linker.give_name(directory, "é \udcff.npy", nameless)
+
+    assert b"contents" == (tmp_path / "é \udcff.npy").read_bytes()
+
+
+@pytest.mark.parametrize("linker", [links.LINKER, Linker(by_path)], ids=["of the process", "by path"])
+def test_a_taken_name_stays(tmp_path, directory, nameless, linker):
+    """A name that is taken is an error that says so, and its file stays as it is."""
+    (tmp_path / "a.npy").write_bytes(b"older")
+
+    with pytest.raises(FileExistsError):
+        linker.give_name(directory, "a.npy", nameless)
+
+    assert b"older" == (tmp_path / "a.npy").read_bytes()
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EINVAL, errno.ENOSYS])
+def test_a_way_that_the_system_refuses_is_tried_once(tmp_path, directory, nameless, number):
+    """Where the first way is refused, this file and all later ones take the path in /proc."""
+    calls = []
+    linker = Linker(refusal(number, calls))
+
+    linker.give_name(directory, "a.npy", nameless)
+    with pytest.raises(FileExistsError):
+        linker.give_name(directory, "a.npy", nameless)
+
+    assert ["a.npy"] == calls
+    assert ["a.npy"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_failure_of_both_ways_is_no_refusal(tmp_path, nameless):
+    """Where the path fails too, as in a directory that was removed, the first way is tried again."""
+    calls = []
+    linker = Linker(refusal(errno.ENOENT, calls))
+    (tmp_path / "gone").mkdir()
+    gone = os.open(tmp_path / "gone", os.O_RDONLY)
+    (tmp_path / "gone").rmdir()
+
+    for name in ("a.npy", "b.npy"):
+        with pytest.raises(FileNotFoundError):
+            linker.give_name(gone, name, nameless)
+    os.close(gone)
+
+    assert ["a.npy", "b.npy"] == calls
