@@ -1,8 +1,10 @@
-"""Threads for work on large arrays: the calling one, and helpers that the process keeps."""
+"""Threads for work on large arrays: the calling one, helpers, and those for what nobody waits for yet."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +20,7 @@ MOST_THREADS: Final = 1024
 """Threads of one operator that may be asked for: beyond it the system refuses them sooner or later."""
 
 _SHOWN: Final = 40  # characters of a value that a message shows
+_NICENESS: Final = 10
 _MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
 
 
@@ -61,10 +64,32 @@ def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     return results + [future.result() for future in futures]
 
 
+def beside(work: Callable[[], R]) -> Future[R]:
+    """Begin work in a thread that leaves the cores to operators; its result is waited for later.
+
+    The process does not end before the work has. Where no thread can do it, it is done when this returns.
+    """
+    return _BACKGROUND.submit(_call, work)
+
+
+def lower_priority() -> None:
+    """Let the threads of operators run before the calling one (Linux, where each has its own priority)."""
+    # an operator waits, spinning, for the slowest of its threads: nothing may take a core from it
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.nice(0) + _NICENESS)
+
+
+def _call(work: Callable[[], R]) -> R:
+    return work()
+
+
 class _Helpers:
     """A pool of threads, started when it is first needed and again in a forked process."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, begin: Callable[[], None] | None = None) -> None:
+        self._name = name
+        self._begin = begin
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.RLock()
 
@@ -72,7 +97,7 @@ class _Helpers:
         with self._lock:
             if self._pool is None:
                 # the calling thread does a part itself
-                self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), "msdump-helper")
+                self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), self._name, self._begin)
             pool = self._pool
         try:
             return pool.submit(work, part)
@@ -94,8 +119,10 @@ def _done(work: Callable[[T], R], part: T) -> Future[R]:
     return future
 
 
-_HELPERS: Final = _Helpers()
+_HELPERS: Final = _Helpers("msdump-helper")
+_BACKGROUND: Final = _Helpers("msdump-background", lower_priority)
 
 if hasattr(os, "register_at_fork"):
     # threads do not survive a fork
     os.register_at_fork(after_in_child=_HELPERS.forget)
+    os.register_at_fork(after_in_child=_BACKGROUND.forget)

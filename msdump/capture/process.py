@@ -13,7 +13,8 @@ from typing import Final
 
 from msdump.capture.flight.flight import Flight
 from msdump.capture.marks import NamedMarks
-from msdump.capture.statistics.rows import advice
+from msdump.capture.statistics.hashing import WAITING_BYTES, HashingSink
+from msdump.capture.statistics.rows import advice, has_hashes
 from msdump.capture.suggestions import suggest_for
 from msdump.capture.triggers import OverflowLimit
 from msdump.counters import Counters
@@ -38,7 +39,8 @@ class _Output:
 
     Attributes:
         plan: The plan of the first network.
-        flight: What watches the runs; its sink takes the files of all networks.
+        flight: What watches the runs.
+        sink: Takes the files of all networks.
         used: The ``kernels`` items for which something was dumped.
         hints: What may have been meant by items that select nothing.
         is_described: ``.dump_metadata`` is written.
@@ -48,6 +50,7 @@ class _Output:
 
     plan: DumpPlan
     flight: Flight
+    sink: Sink
     overflows: OverflowLimit
     configured: str
     used: set[str] = field(default_factory=set)
@@ -116,7 +119,7 @@ class Process:
 
     def sink(self, plan: DumpPlan) -> Sink:
         """Return the sink of a configuration; all networks share it and its byte limit."""
-        return self._output(plan).flight.sink
+        return self._output(plan).sink
 
     def flight(self, plan: DumpPlan) -> Flight:
         """Return what watches the runs of a configuration."""
@@ -167,6 +170,8 @@ class Process:
         """
         while output := self._pop_output():
             with contextlib.suppress(DumpWriteError):  # logged when it was lost; other sinks must close too
+                if isinstance(output.sink, HashingSink):
+                    output.sink.complete()
                 output.flight.close()
             self._warn_of_unused(output)
 
@@ -188,8 +193,13 @@ class Process:
         """Return the output of a plan's configuration, told by its path; the first network opens it."""
         with self._lock:
             if plan.source not in self._outputs:
+                flight = Flight(plan, _sink(plan))
                 self._outputs[plan.source] = _Output(
-                    plan, Flight(plan, _sink(plan)), OverflowLimit(plan.when.overflow_limit), CLOCK.seconds()
+                    plan,
+                    flight,
+                    _hashing(plan, flight.sink),
+                    OverflowLimit(plan.when.overflow_limit),
+                    CLOCK.seconds(),
                 )
                 _advise(plan)
             return self._outputs[plan.source]
@@ -212,6 +222,13 @@ def _sink(plan: DumpPlan) -> Sink:
             writer_threads=plan.files.writer_threads,
         )
     return SyncSink(plan.files.on_write_error, budget, files())
+
+
+def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
+    """Return a sink that takes rows with hashes, where the statistics of a plan have some, else the same."""
+    if plan.statistics is None or not has_hashes(plan.statistics):
+        return sink
+    return HashingSink(sink, min(WAITING_BYTES, plan.files.queue_bytes))
 
 
 def _advise(plan: DumpPlan) -> None:

@@ -17,7 +17,7 @@ from msdump.encode.statistic_csv import COLUMNS
 from msdump.plan import StatisticSpec
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics import passes
-from msdump.statistics.table import BY_CATEGORY, Cell, Statistic
+from msdump.statistics.table import BY_CATEGORY, Cell, Nature, Statistic
 from msdump.statistics.totals import NOTHING
 from msdump.store import names
 from msdump.store.names import Style
@@ -29,7 +29,8 @@ _SINGLE: Final = np.dtype(np.float32)
 _MSPROBE_COLUMNS: Final = 13  # msprobe refuses files with fewer
 
 Cells = tuple[Cell, ...]
-Measure = Callable[[TensorRecord], Cells]
+Finish = Callable[[], Cells]
+Measure = Callable[[TensorRecord], Finish]
 
 
 class Statistics:
@@ -54,6 +55,7 @@ class Statistics:
 
     Attributes:
         header: First line of the file.
+        has_hashes: Whether what ``begin`` returns has to read the elements, and for long.
     """
 
     def __init__(self, spec: StatisticSpec, style: Style) -> None:
@@ -65,18 +67,25 @@ class Statistics:
         """
         statistics = chosen(spec)
         self.header = statistic_csv.header(statistic.title for statistic in statistics)
-        self._measure = _on_device(statistics, spec) if spec.on_device else _on_host(statistics)
+        self.has_hashes = has_hashes(spec)
+        self._begin = _on_device(statistics, spec) if spec.on_device else _on_host(statistics)
         self._style = style
         self._names: dict[OperatorRef, tuple[str, str]] = {}
 
     def measure(self, record: TensorRecord) -> Cells | None:
-        """Return the statistics of a tensor in the order of the header.
+        """Return the statistics of a tensor in the order of the header; None as for ``begin``."""
+        finish = self.begin(record)
+        return None if finish is None else finish()
 
-        None where it gets no row: no elements, text, complex numbers.
+    def begin(self, record: TensorRecord) -> Finish | None:
+        """Find all statistics of a tensor but the hashes; return what computes these and gives all cells.
+
+        None where it gets no row: no elements, text, complex numbers. The hashes may be computed later and
+        in another thread, while the elements stay as they are.
         """
         if not record.array.size or not passes.is_measurable(record.dtype):
             return None
-        return self._measure(record)
+        return self._begin(record)
 
     def row(self, record: TensorRecord, cells: Cells, task_id: int = 0, stream_id: int = 0) -> bytes:
         """Return the row of a tensor that was measured.
@@ -101,6 +110,11 @@ def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
     return tuple(BY_CATEGORY[category] for category in spec.categories)
 
 
+def has_hashes(spec: StatisticSpec) -> bool:
+    """Tell whether hashes are computed: the emulated device computes none."""
+    return not spec.on_device and any(statistic.nature is Nature.DIGEST for statistic in chosen(spec))
+
+
 def advice(spec: StatisticSpec) -> str | None:
     """Return a warning where msprobe refuses the files that a plan makes, else None."""
     columns = len(COLUMNS) + len(spec.categories)
@@ -122,20 +136,24 @@ def octets_of(record: TensorRecord) -> memoryview:
 
 
 def _on_host(statistics: tuple[Statistic, ...]) -> Measure:
-    """Return a measure that finds out in one pass what all statistics need; hashes read the bytes again."""
+    """Return what finds out in one pass what all statistics need; hashes read the bytes again."""
     need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
     values = tuple(statistic.value for statistic in statistics)
 
-    def measure(record: TensorRecord) -> Cells:
+    def begin(record: TensorRecord) -> Finish:
         totals = passes.measure(record.array, record.dtype, need)
-        octets = functools.partial(octets_of, record)
-        return tuple(value(totals, octets) for value in values)
 
-    return measure
+        def finish() -> Cells:
+            octets = functools.partial(octets_of, record)
+            return tuple([value(totals, octets) for value in values])
+
+        return finish
+
+    return begin
 
 
 def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measure:
-    """Return a measure that leaves a cell empty, and warns once, where the device lacks a type."""
+    """Return what leaves a cell empty, and warns once, where the device lacks a type."""
     warned: set[tuple[str, str]] = set()
 
     def cell(statistic: Statistic, record: TensorRecord) -> Cell:
@@ -151,7 +169,8 @@ def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measur
             )
         return None
 
-    def measure(record: TensorRecord) -> Cells:
-        return tuple(cell(statistic, record) for statistic in statistics)
+    def begin(record: TensorRecord) -> Finish:
+        cells = tuple(cell(statistic, record) for statistic in statistics)
+        return lambda: cells
 
-    return measure
+    return begin

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from msdump import dtypes
+from msdump.capture.statistics.hashing import HashingSink
 from msdump.capture.statistics.rows import Statistics
 from msdump.device.tasks import Task
 from msdump.dtypes import widen
@@ -65,10 +66,18 @@ class TensorWriter:
                 self._write_row(self._statistics, directory, task, measured)
 
     def _write_row(self, statistics: Statistics, directory: str, task: Task, record: TensorRecord) -> None:
-        cells = statistics.measure(self._measured(record))
-        if cells is not None:
-            row = statistics.row(record, cells, task.task_id, task.stream_id)
-            self._sink.append(f"{directory}/{layouts.STATISTICS}", row, statistics.header)
+        finish = statistics.begin(self._measured(record))
+        if finish is None:
+            return
+        path = f"{directory}/{layouts.STATISTICS}"
+
+        def row() -> bytes:
+            return statistics.row(record, finish(), task.task_id, task.stream_id)
+
+        if statistics.has_hashes and isinstance(self._sink, HashingSink):
+            self._sink.append_later(path, row, statistics.header, record.array.nbytes)
+        else:
+            self._sink.append(path, row(), statistics.header)
 
     def _measured(self, record: TensorRecord) -> TensorRecord:
         # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.

@@ -8,12 +8,11 @@ start of a function let an interrupt in.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msdump.threads import lower_priority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from msdump.store.write.files import Files
 
 THREAD_NAME: Final = "msdump-writer"
-
-# An operator waits, spinning, for the slowest of its threads: a writer must not take a core from it.
-_NICENESS: Final = 10
 
 
 @dataclass(slots=True, eq=False)
@@ -196,7 +192,7 @@ class WriterQueue:
         return True
 
     def _serve(self, crew: object) -> None:
-        _lower_priority()
+        lower_priority()
         files = self._make_files()
         try:
             while self._serve_one(files, crew):
@@ -237,13 +233,6 @@ class WriterQueue:
             bells, self._bells = self._bells, ()
             for bell in bells:
                 bell.release()
-
-
-def _lower_priority() -> None:
-    """Let the threads of operators run before this one (Linux, where each thread has its own priority)."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.nice(0) + _NICENESS)
 
 
 def _write(files: Files, job: Job) -> OSError | None:
