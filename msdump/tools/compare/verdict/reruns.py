@@ -11,12 +11,13 @@ from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
-from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
+from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import content_graph, graph_matching
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
 from msdump.tools.compare.verdict.rerun_operators import golden_partner, rerun_operator
 from msdump.tools.judge.evidence import OperatorEvidence
+from msdump.tools.matching.sides import canonical_type, is_commutative
 from msdump.tools.rerun.arithmetic import Arithmetic
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, fitting
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
@@ -264,12 +265,15 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     if graph is None:
         return {}
     whole = model.operator_graphs[graph.number if graph.number in model.operator_graphs else 0]
-    if not is_unlike and _reads_alike(graph, whole, told):
+    if not (is_unlike or _unlike_reads(graph, whole, told)):
         return {}
     # tensors tell the graph without the slashes of names, which the model knows
     graph = content_graph.of_folder(folder.dumped, whole) or graph
     found = graph_matching.partners((folder.dumped, graph), whole, model.digest)
-    return {names.sanitize(mine): names.sanitize(other) for mine, other in found.items()}
+    partners = {names.sanitize(mine): names.sanitize(other) for mine, other in found.items()}
+    if not is_unlike and _unlike_reads(graph, whole, partners) >= _unlike_reads(graph, whole, told):
+        return {}  # operators read something else, whatever they are called
+    return partners
 
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
@@ -281,22 +285,29 @@ def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
     return lacks or any(name not in model.sites for name in dumped)
 
 
-def _reads_alike(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> bool:
-    """Tell whether the operators of a dump read what those of a model read that are taken for them."""
+def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:
+    """Return how many operators of a dump read other values than those of a model that are taken for them."""
 
     def partner(name: str) -> str:
         return told.get(names.sanitize(name)) or names.sanitize(name)
 
-    for operator in graph.operators.values():
-        counterpart = model.find(partner(operator.full_name))
-        own = [each for each in operator.inputs if each.kind is SourceKind.OPERATOR]
-        other = () if counterpart is None else counterpart.inputs
-        given = [each for each in other if each.kind is SourceKind.OPERATOR]
-        if counterpart is not None and [(partner(each.name), each.slot) for each in own] != [
-            (names.sanitize(each.name), each.slot) for each in given
-        ]:
-            return False
-    return True
+    kinds = {SourceKind.OPERATOR}
+    if not any(map(content_graph.weight_place, graph.weights)):  # weights have names of their own
+        kinds.add(SourceKind.WEIGHT)
+    pairs = ((each, model.find(partner(each.full_name))) for each in graph.operators.values())
+    return sum(
+        _reads(mine, kinds, partner) != _reads(counterpart, kinds, names.sanitize)
+        for mine, counterpart in pairs
+        if counterpart is not None
+    )
+
+
+def _reads(
+    operator: GraphOperator, kinds: Collection[SourceKind], name_of: Callable[[str], str]
+) -> list[tuple[str, int]]:
+    """Return what an operator reads of some kinds, in any order where that does not matter."""
+    read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
+    return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
 
 
 def _written_type(operator: RerunOperator) -> str:
