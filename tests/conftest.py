@@ -21,6 +21,11 @@ settings.register_profile(
 settings.load_profile("msdump")
 
 
+def pytest_configure():
+    """Let the programs that tests start keep compiled modules, which hundreds of them would compile anew."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def pytest_collection_modifyitems(items):
     """Give slow tests their own limit, where they do not name one."""
     for item in items:

@@ -52,7 +52,9 @@ def write_script(path: Path, text: str) -> None:
 def clone(tmp_path):
     """Return a copy of the repository's files that the scripts need."""
     folder = tmp_path / "clone"
-    ignore = shutil.ignore_patterns(".cache", "__pycache__")
+    ignore = shutil.ignore_patterns(
+        ".cache"
+    )  # compiled modules go with their sources: compiling takes a second
     for name in ("scripts", "sample_nets", "msdump"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     for name in ("pyproject.toml", "requirements.lock"):
@@ -641,21 +643,31 @@ def test_show_says_that_nothing_was_dumped(show, tmp_path):
     assert (empty.returncode, empty.stderr) == (1, f"msdump: error: {tmp_path}/dump: {nothing}\n")
 
 
-@pytest.fixture
-def watched(tmp_path):
-    """Return a function that dumps sample_nets/stomp through acl and runs compare_watched.py on that."""
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return a folder in which sample networks are built once."""
+    return tmp_path_factory.mktemp("models")
 
-    def run(settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def dump_stomp(tmp_path, models):
+    """Return a function that dumps sample_nets/stomp through acl into tmp_path/output."""
+
+    def run(settings: dict[str, object]) -> None:
         (tmp_path / "output").mkdir()
         config = {"dump": {"dump_path": "output", "dump_mode": "output"} | settings}
         (tmp_path / "acl.json").write_text(json.dumps(config), encoding="utf-8")
         program = ROOT / "sample_nets" / "stomp" / "run_acl.py"
-        options = ["--config", "acl.json", "--steps", "1", "--cache", "."]
+        options = ["--config", "acl.json", "--steps", "1", "--cache", models]
         subprocess.run([sys.executable, program, *options], cwd=tmp_path, check=True, capture_output=True)
-        command = [sys.executable, ROOT / "scripts" / "compare_watched.py", "output"]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run
+
+
+def compare_watched(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run compare_watched.py on the output of a folder."""
+    command = [sys.executable, ROOT / "scripts" / "compare_watched.py", "output"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -669,27 +681,24 @@ def watched(tmp_path):
         pytest.param({"dump_list": [{}]}, "no watched operator was dumped\n", id="not the watcher's"),
     ],
 )
-def test_comparison_of_watched_outputs_says_that_nothing_was_found(watched, settings, expected):
+def test_comparison_of_watched_outputs_says_that_nothing_was_found(dump_stomp, tmp_path, settings, expected):
     """An output that stays as it was, and a dump without watched operators, are told plainly."""
-    done = watched(settings)
+    dump_stomp(settings)
+
+    done = compare_watched(tmp_path)
 
     assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)
 
 
-def test_comparison_of_watched_outputs_tells_a_missing_file(watched, tmp_path):
+def test_comparison_of_watched_outputs_tells_a_missing_file(dump_stomp, tmp_path):
     """Where the file of the watched operator itself is gone, that is said."""
-    watched({"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["gate/Mul_node_5"]}]})
+    dump_stomp({"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["gate/Mul_node_5"]}]})
     (own,) = (
         path for path in (tmp_path / "output").rglob("Mul.gate_Mul_node_5.*") if "_To_" not in path.name
     )
     own.unlink()
 
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "compare_watched.py", tmp_path / "output"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = compare_watched(tmp_path)
 
     assert "    what it wrote is not there\n" in done.stdout
     assert (0, "") == (done.returncode, done.stderr)

@@ -50,7 +50,9 @@ class Goal:
 
     def __str__(self) -> str:
         """Name the goal in one line."""
-        return ", ".join(filter(None, (self.row.what, self.on, f"{self.threads} threads")))
+        return ", ".join(
+            filter(None, (self.row.what, self.on, f"{self.threads} thread{'s' * (self.threads > 1)}"))
+        )
 
     def holds(self, value: float) -> bool:
         """Tell whether a figure reaches the goal."""
