@@ -28,6 +28,22 @@ class SideSums(NamedTuple):
     deviations: float
 
 
+class Distance(NamedTuple):
+    """How far two vectors x and y are apart, their distances taken in float32.
+
+    Attributes:
+        differences: Sum of ``(x - y)^2``.
+        squares: Sum of ``y^2``.
+        largest: Largest ``|x - y|``.
+        most: Largest ``|y|``.
+    """
+
+    differences: float
+    squares: float
+    largest: float
+    most: float
+
+
 @dataclass(frozen=True, slots=True)
 class PairSums:
     """What is found of two vectors x and y.
@@ -56,6 +72,7 @@ class PairSums:
 
 
 _PAIRS: Final = Struct("=16d")
+_DISTANCE: Final = Struct("=4d")
 _DENSITIES: Final = Struct("=3d")
 _RANGES: Final = Struct("=5f")
 
@@ -80,6 +97,9 @@ class PairKernel:
         self._sums = library.msdump_sum_pairs
         self._sums.argtypes = (*vectors, ctypes.c_float, ctypes.c_void_p)
         self._sums.restype = None
+        self._distance = library.msdump_find_distance
+        self._distance.argtypes = (*vectors, ctypes.c_void_p)
+        self._distance.restype = None
         self._densities = library.msdump_sum_densities
         self._densities.argtypes = (*vectors, ctypes.c_void_p, ctypes.c_void_p)
         self._densities.restype = None
@@ -92,6 +112,12 @@ class PairKernel:
     def takes(vector: np.ndarray) -> bool:
         """Tell whether these are float32 elements one after the other, at any address."""
         return vector.dtype == np.float32 and vector.flags.c_contiguous
+
+    def distance(self, x: np.ndarray, y: np.ndarray) -> Distance:
+        """Return how far two vectors are apart; an element that is NaN or infinite shows in the two sums."""
+        memory = self._found.memory
+        self._distance(x.ctypes.data, y.ctypes.data, x.size, memory)
+        return Distance(*_DISTANCE.unpack_from(memory))
 
     def sums(self, x: np.ndarray, y: np.ndarray, nothing: float) -> PairSums | None:
         """Return the sums of two vectors, None where an element is not finite.

@@ -63,6 +63,31 @@ def test_sums_are_those_of_numpy(vectors):
     assert x.size == sums.count
 
 
+@settings(deadline=None)
+@given(vectors(st.floats(-(2.0**50), 2.0**50, width=32)))
+def test_distance_is_that_of_numpy(vectors):
+    """The sums and extremes of float32 distances are found, wherever the elements lie."""
+    x, y = vectors
+    distances = np.abs(x - y)
+
+    found = pairs.PAIRS.distance(shifted(x), y)
+
+    assert distances.astype("f8") @ distances.astype("f8") == pytest.approx(found.differences, rel=1e-12)
+    assert y.astype("f8") @ y.astype("f8") == pytest.approx(found.squares, rel=1e-12)
+    assert (distances.max(), np.abs(y).max()) == (found.largest, found.most)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf], ids=str)
+@pytest.mark.parametrize("place", [0, 40, -1])
+@pytest.mark.parametrize("side", [0, 1])
+def test_distance_shows_what_is_not_finite(bad, place, side):
+    """One element that is NaN or infinite makes the sum of differences no number that is finite."""
+    both = np.ones((2, 101), np.float32)
+    both[side, place] = bad
+
+    assert not math.isfinite(pairs.PAIRS.distance(*both).differences)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf], ids=str)
 @pytest.mark.parametrize("place", [0, 40, -1])
 @pytest.mark.parametrize("side", [0, 1])

@@ -112,6 +112,29 @@ CLONES static double most_units(const place *xs, const place *ys, size_t length,
     return most;
 }
 
+/* Sums of (x - y)^2 and of y^2, the largest |x - y| and the largest |y|; NaN shows in the sums alone. */
+struct distance {
+    double differences, squares, largest, most;
+};
+
+CLONES static void find_distance(const place *xs, const place *ys, size_t length, struct distance *found) {
+    float largest = 0, most = 0;
+    double differences = 0, squares = 0;
+#pragma omp simd reduction(max : largest, most) reduction(+ : differences, squares)
+    for (size_t at = 0; at < length; at++) {
+        const float y = ys[at], distance = fabsf(xs[at] - y), magnitude = fabsf(y);
+        largest = distance > largest ? distance : largest;
+        most = magnitude > most ? magnitude : most;
+        differences += (double)distance * (double)distance;
+        squares += (double)y * (double)y;
+    }
+    *found = (struct distance){differences, squares, largest, most};
+}
+
+PUBLIC void msdump_find_distance(const void *x, const void *y, size_t length, struct distance *found) {
+    find_distance(x, y, length, found);
+}
+
 PUBLIC void msdump_sum_pairs(const void *x, const void *y, size_t length, float nothing, struct pairs *sums) {
     sum_pairs(x, y, length, nothing, sums);
 }
