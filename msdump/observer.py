@@ -26,6 +26,14 @@ class Observer(Protocol):
     wants_inputs: bool
     wants_outputs: bool
 
+    @property
+    def holds_up(self) -> Sequence[bool]:
+        """By node position: whether nothing runs on before ``ran`` has returned; empty: nowhere.
+
+        So it is where files must be complete by then, or ``ran`` may change what is watched, or values.
+        Elsewhere an operator may be shown when some of those behind it have run.
+        """
+
     def starting(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows.
 

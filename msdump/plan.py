@@ -390,3 +390,9 @@ class DumpPlan:
     is_enabled: bool = True
     precision_mode: PrecisionMode | None = None
     operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES
+
+    @property
+    def writes_behind(self) -> bool:
+        """Whether operators run on while files of those before them are written."""
+        # vendor: CPU and GPU write at once, whatever enable says
+        return self.files.is_async and self.context.device_target is DeviceTarget.ASCEND

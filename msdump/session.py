@@ -110,8 +110,7 @@ class Network:
             _warn_of_unseen(graph)
         self._collectives = collectives_of(graph, plan, context)
         self._program = _program(self.graph, self._device, context, self._collectives)
-        joins = context.device_target is DeviceTarget.CPU
-        self._program_runs = Runs(self._program, self._variables, joins=joins)
+        self._program_runs = Runs(self._program, self._variables)
         self._recorder = Recorder(
             self.graph,
             self.plan,

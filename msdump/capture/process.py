@@ -20,7 +20,7 @@ from msdump.capture.triggers import OverflowLimit
 from msdump.counters import Counters
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Node
-from msdump.plan import DeviceTarget, DumpPlan, FileFormat
+from msdump.plan import DumpPlan, FileFormat
 from msdump.selector import DumpMode
 from msdump.store.clock import CLOCK
 from msdump.store.write.async_sink import AsyncSink
@@ -212,8 +212,7 @@ def _sink(plan: DumpPlan) -> Sink:
     files = partial(
         DiskFiles, DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE, plan.files.path
     )
-    # vendor: CPU and GPU write at once, whatever enable says
-    if plan.files.is_async and plan.context.device_target is DeviceTarget.ASCEND:
+    if plan.writes_behind:
         return AsyncSink(
             plan.files.on_write_error,
             budget,

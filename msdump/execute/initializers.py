@@ -95,11 +95,19 @@ class Initializers:
 
     def values(self, node: Node, model: NodeModel, bound: Bound) -> dict[str, Any]:
         """Return the values of shared initializers by their names in the model."""
-        copied = packed(node)
-        return {
-            inner: self._shared_value(name, bound.arrays[name], is_packed=name in copied)
-            for inner, name in model.shared
-        }
+        return {inner: self.shared_value(node, name, bound.arrays[name]) for inner, name in model.shared}
+
+    def shared_value(self, node: Node, name: str, array: np.ndarray) -> Any:
+        """Return the value of an initializer that an operator's session is given beside the model.
+
+        Args:
+            node: The operator.
+            name: The weight.
+            array: The weight in the type that the operator reads.
+        """
+        if array is not self._weights.array(name):
+            return public_value(array)
+        return self._weights.packable(name) if name in packed(node) else self._weights.public(name)
 
     def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
         """Return a weight in the type that the operator reads, rounded once and for all."""
@@ -147,11 +155,6 @@ class Initializers:
         if part.op_type in _BOUND_OPS or part.domain:
             return True
         return part.op_type == "Conv" and rounding is not None and rounding.reads is not FLOAT32
-
-    def _shared_value(self, name: str, array: np.ndarray, *, is_packed: bool) -> Any:
-        if array is not self._weights.array(name):
-            return public_value(array)
-        return self._weights.packable(name) if is_packed else self._weights.public(name)
 
 
 def packed(node: Node) -> frozenset[str]:

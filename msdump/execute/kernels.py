@@ -10,7 +10,7 @@ import functools
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -73,7 +73,13 @@ def as_the_model_says(_node: Node) -> None:
 
 
 class KernelFactory:
-    """Compiles the operators of one network to kernels."""
+    """Compiles the operators of one network to kernels.
+
+    Attributes:
+        joins: Whether operators may run in sessions with others, to the same effect.
+    """
+
+    joins: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -122,18 +128,6 @@ class KernelFactory:
         if any(self._may_be_absent(name, value) for name, value in fed.items()):
             return self._optional_kernel(node)
         return self._noted(self._present_kernel(node, fed))
-
-    def as_one(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        """Compile the parts of a fused operator to one session, with no other way for them.
-
-        Args:
-            node: The operator.
-            fed: Its non-weight inputs.
-
-        Raises:
-            Exception: The runtime cannot.
-        """
-        return self._session_kernel(node, fed, self._roundings(node))
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
         """Run an operator whose kernel refuses the values of this run; the next run tries the kernel again.

@@ -1,60 +1,29 @@
-"""A graph compiled to a list of operators, and the loop that runs them one by one."""
+"""A graph compiled to a list of operators, and the loop that runs them, segment by segment."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Self
-
-import numpy as np
 
 from msdump import dtypes
 from msdump.communication.collectives import Collectives
 from msdump.device.float_status import FloatStatus
 from msdump.device.memory import lifetimes
 from msdump.execute import values
-from msdump.execute.control import Control, Frame, RunnableBody, Site, control
+from msdump.execute.control import Frame, RunnableBody, Site, control
+from msdump.execute.frames import Frames
 from msdump.execute.host.operators import HostSite, host_operator
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
+from msdump.execute.segments.compiler import SegmentCompiler
+from msdump.execute.segments.joining import Joining
+from msdump.execute.segments.operators import ProgramOperator
+from msdump.execute.segments.segment import ProgramView, Segment
+from msdump.execute.segments.views import Views
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
-from msdump.graph.order import reads
-from msdump.observer import Array, Observer
-
-
-@dataclass(slots=True)
-class ProgramOperator:
-    """One operator of the program; the runtime's part is made when it first runs.
-
-    Attributes:
-        position: Its place in the graph's execution order.
-        node: The node.
-        dead: Slots that nobody reads after this operator.
-        feeds: (feed name, slot) of everything that is fed.
-        names: Output names of the kernel.
-        results: Slot of each output.
-        run: The kernel's function, None before the first run.
-        control: Runs control flow in its place; None for every other operator.
-        inputs: Values that observers see as its inputs.
-        outputs: Values that observers see as its outputs.
-    """
-
-    position: int
-    node: Node
-    dead: tuple[int, ...]
-    feeds: tuple[tuple[str, int], ...] = ()
-    names: list[str] = field(default_factory=list)
-    results: tuple[int, ...] = ()
-    run: Run | None = None
-    control: Control | None = None
-    inputs: tuple[str, ...] = field(init=False)
-    outputs: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Find what observers see, once for all runs."""
-        self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
+from msdump.observer import Observer
 
 
 class Program:
@@ -99,16 +68,15 @@ class Program:
         self._kernels = kernels
         self._collectives = collectives
         self._float_status = float_status
-        self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
         self._weights = WeightStore(graph.weights, copies)
+        self._frames = Frames(graph, self._weights)
+        self.slots = self._frames.slots
         self._roundings = roundings
         self._runtime = on or runtime()
         distant = graph.outer & around.outer if around is not None else frozenset()
         self._factory = kernels(
             graph, self._weights, self._runtime, roundings, distant, float_status=float_status
         )
-        self._status = len(self.slots)
-        self._initial: Frame = [None] * (self._status + 1)
         self._wholes: dict[str, Kernel] = {}
         self._programs: list[Self] = []
         # a body may return one of its inputs as it is: the output of control flow is then no new tensor
@@ -117,17 +85,28 @@ class Program:
             self._operator(position, node, tuple(self.slots[name] for name in dead))
             for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
+        compiler = SegmentCompiler(graph, self._weights, self._runtime, roundings, distant)
+        joining = Joining(graph, roundings) if kernels.joins else None
+        self._views = Views(
+            graph,
+            self._operators,
+            self._frames,
+            compiler,
+            [joining is not None and joining.joins(node) for node in graph.nodes],
+        )
 
     def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> ProgramOperator:
         host = host_operator(self._host_site(position, node))
         if host is not None:
-            status = (self._status,) * host.has_status
+            status = (self._frames.status,) * host.has_status
             slots = tuple(self.slots[name] for name in node.outputs if name)
             return ProgramOperator(position, node, dead + status, results=slots + status, control=host.run)
         if not node.bodies:
             return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
-        run = control(Site(node, self._bodies(node), self._value, lambda frame: self._whole(node, frame)))
+        run = control(
+            Site(node, self._bodies(node), self._frames.value, lambda frame: self._whole(node, frame))
+        )
         return ProgramOperator(
             position,
             node,
@@ -141,7 +120,7 @@ class Program:
             position,
             node,
             self.graph,
-            self._tensor,
+            self._frames.tensor,
             None if node.bodies else self._roundings(node),
             self._collectives,
             self._float_status,
@@ -169,8 +148,10 @@ class Program:
     @property
     def has_run(self) -> bool:
         """Whether an operator has run, or tried to: it was compiled."""
-        return any(operator.run is not None for operator in self._operators) or any(
-            program.has_run for program in self._programs
+        return (
+            self._views.has_run
+            or any(operator.run is not None for operator in self._operators)
+            or any(program.has_run for program in self._programs)
         )
 
     def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
@@ -211,7 +192,10 @@ class Program:
             dropped: Names of the outputs that nobody wants.
         """
         names = (value.name for value in self.graph.outputs if value.name not in dropped)
-        return [self._output(name, frame, feeds) for name in names]
+        return [
+            self._frames.output(name, frame, is_fed=name in feeds, is_foreign=name in self._passed_on)
+            for name in names
+        ]
 
     def bound(self, frame: Frame, fed: Container[str]) -> dict[str, OrtValue]:
         """Return the new value of each bound initializer after a run.
@@ -226,65 +210,104 @@ class Program:
         }
 
     def _kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
-        value = self._value(name, frame)
+        value = self._frames.value(name, frame)
         assert value is not None, name  # bindings are of tensors
         return values.owned(values.to_array(value)) if is_foreign else value
 
     def frame(self) -> Frame:
         """Return the values that stand before a run: weights that are fed."""
-        return self._initial.copy()
+        return self._frames.new()
 
     def execute(self, frame: Frame, observer: Observer | None) -> None:
-        """Run every operator in a frame that holds the inputs.
+        """Run every segment in a frame that holds the inputs.
 
         Raises:
             MsdumpError: As for ``run``.
         """
-        for operator in self._operators:
-            if operator.control is not None:
-                outputs = operator.control(frame, observer)
+        watched = None if observer is None else observer.watched
+        view = self._views.of(observer, frame)
+        segments, index = view.segments, 0
+        while index < len(segments):
+            segment = segments[index]
+            if segment.single is not None:
+                self._step(segment.single, frame, observer)
+                index += 1
+            elif segment.run is not None or self._views.compile(view, index, frame):
+                index += self._run(view, segment, frame, observer)
             else:
-                run = operator.run or self._compile(operator, frame)
-                try:
-                    outputs = run({name: frame[slot] for name, slot in operator.feeds}, operator.names, None)
-                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                    outputs = self._rescued(operator.node, frame, error, observer, operator.position)
-            for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
-                frame[slot] = value
-            if observer is not None and observer.watched[operator.position]:
-                self._show(operator, frame, observer)
-            for slot in operator.dead:
-                frame[slot] = None
+                continue  # smaller segments stand in its place
+            if view.holds_up and observer is not None and observer.watched is not watched:
+                # what it watches now was not asked of the segments to come
+                for operator in self._operators[segment.operators[-1].position + 1 :]:
+                    self._step(operator, frame, observer)
+                return
+
+    def _run(self, view: ProgramView, segment: Segment, frame: Frame, observer: Observer | None) -> int:
+        """Run a segment, then show the operators in it; return how many segments stand in its place now."""
+        assert segment.run is not None
+        try:
+            outputs = segment.run({name: frame[slot] for name, slot in segment.feeds}, segment.names, None)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            # its inputs are still there: the operator that fails is named, or a way is found to run it
+            for operator in segment.operators:
+                self._step(operator, frame, observer)
+            return self._views.part(view, segment, error)
+        for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
+            frame[slot] = value
+        if observer is not None:
+            for operator in segment.shown:
+                if observer.watched[operator.position]:
+                    self._show(operator, frame, observer)
+        for slot in segment.dead:
+            frame[slot] = None
+        return 1
+
+    def _step(self, operator: ProgramOperator, frame: Frame, observer: Observer | None) -> None:
+        """Run one operator by itself, and show it."""
+        if operator.control is not None:
+            outputs = operator.control(frame, observer)
+        else:
+            run = operator.run or self._compile(operator, frame)
+            try:
+                outputs = run({name: frame[slot] for name, slot in operator.feeds}, operator.names, None)
+            except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                outputs = self._rescued(operator.node, frame, error, observer, operator.position)
+        for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
+            frame[slot] = value
+        if observer is not None and observer.watched[operator.position]:
+            self._show(operator, frame, observer)
+        for slot in operator.dead:
+            frame[slot] = None
 
     def results(self, frame: Frame) -> Frame:
         """Return the graph's outputs after a run as values of the runtime."""
-        return [self._value(value.name, frame) for value in self.graph.outputs]
+        return [self._frames.value(value.name, frame) for value in self.graph.outputs]
 
-    def _show(self, operator: ProgramOperator, current: Frame, observer: Observer) -> None:
-        status = current[self._status]
+    def _show(self, operator: ProgramOperator, frame: Frame, observer: Observer) -> None:
+        tensor, status = self._frames.tensor, frame[self._frames.status]
         overwritten = observer.ran(
             operator.position,
-            [self._tensor(name, current) for name in operator.inputs] if observer.wants_inputs else (),
-            [self._tensor(name, current) for name in operator.outputs] if observer.wants_outputs else (),
+            [tensor(name, frame) for name in operator.inputs] if observer.wants_inputs else (),
+            [tensor(name, frame) for name in operator.outputs] if observer.wants_outputs else (),
             saturated=status is not None and bool(status.numpy()),
         )
         # the operator wrote over values of others, a fault that the watcher is to show: who reads them later
         # reads the new contents, as on the device
         for name, array in (overwritten or {}).items():
-            if current[self.slots[name]] is not None:
-                current[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
+            if frame[self.slots[name]] is not None:
+                frame[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
 
     def _compile(self, operator: ProgramOperator, current: Frame) -> Run:
         node = operator.node
         try:
-            kernel = self._factory.make(node, self._fed(node, current))
-            self._place_weights(kernel, current)
+            kernel = self._factory.make(node, self._frames.fed((node,), current))
+            self._frames.place((name for _, name in kernel.feeds), current)
         except Exception as error:
             raise self._failure(node, current, error) from error
         operator.feeds = tuple((name, self.slots[value]) for name, value in kernel.feeds)
         operator.names = kernel.results
         results = tuple(self.slots[node.outputs[position]] for _, position in kernel.outputs)
-        status = (self._status,) * kernel.has_status
+        status = (self._frames.status,) * kernel.has_status
         operator.results = results + status
         operator.dead += status
         operator.run = kernel.run
@@ -295,30 +318,18 @@ class Program:
         kernel = self._wholes.get(node.name)
         if kernel is None:
             try:
-                kernel = self._wholes[node.name] = self._factory.make(node, self._fed(node, frame))
+                kernel = self._wholes[node.name] = self._factory.make(node, self._frames.fed((node,), frame))
             except Exception as error:
                 raise self._failure(node, frame, error) from error
         names = kernel.results
         try:
-            results = kernel.run({feed: self._value(name, frame) for feed, name in kernel.feeds}, names, None)
+            results = kernel.run(
+                {feed: self._frames.value(name, frame) for feed, name in kernel.feeds}, names, None
+            )
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
             results = self._rescued(node, frame, error)
         outputs = {position: value for (_, position), value in zip(kernel.outputs, results)}  # noqa: B905 - see the class
         return [outputs.get(position) for position in range(len(node.outputs))]
-
-    def _value(self, name: str, frame: Frame) -> OrtValue | None:
-        """Return a value of a frame, None for an absent one; a weight that nobody has fed yet is made one."""
-        if not name:
-            return None
-        value = frame[self.slots[name]]
-        return self._weights.value(name) if value is None and name in self._weights else value
-
-    def _fed(self, node: Node, current: Frame) -> dict[str, OrtValue | None]:
-        return {
-            name: current[self.slots[name]]
-            for name in reads(node)
-            if name not in self._weights or current[self.slots[name]] is not None
-        }
 
     def _rescued(
         self,
@@ -326,54 +337,24 @@ class Program:
         current: Frame,
         error: Exception,
         observer: Observer | None = None,
-        position: int = 0,
+        position: int | None = None,
     ) -> Any:
         # the fast path fails first, and only then is another way looked for: a run that succeeds pays nothing
         try:
-            return self._factory.rescue(node, self._fed(node, current), error)
+            outputs = self._factory.rescue(node, self._frames.fed((node,), current), error)
         except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out
-            if observer is not None:
-                observer.failed(position, [self._tensor(name, current) for name in node.inputs])
+            if observer is not None and position is not None:
+                observer.failed(position, [self._frames.tensor(name, current) for name in node.inputs])
             reason = later if shortage(later) else error
             raise self._failure(node, current, reason) from reason
-
-    def _place_weights(self, kernel: Kernel, current: Frame) -> None:
-        for _, name in kernel.feeds:
-            slot = self.slots[name]
-            if name in self._weights and self._initial[slot] is None:
-                self._initial[slot] = self._weights.value(name)
-                current[slot] = current[slot] if current[slot] is not None else self._initial[slot]
-
-    def _tensor(self, name: str, current: Frame) -> Array:
-        if not name:
-            return None
-        value = current[self.slots[name]]
-        if value is None:
-            return self._weights.array(name) if name in self._weights else None
-        if not isinstance(value, values.Native):
-            return value if isinstance(value, np.ndarray) else None
-        return values.to_array(value) if value.is_tensor() else None
-
-    def _output(self, name: str, current: Frame, feeds: Mapping[str, Any]) -> Any:
-        result = values.to_python(current[self.slots[name]])
-        if (name in feeds or name in self._passed_on) and isinstance(result, np.ndarray):
-            return (
-                result.copy()
-            )  # it may lie in memory of the caller or of a weight, which it does not keep alive
-        if name in self._weights and name not in feeds:
-            return self._weights.array(name)
-        return result
+        if position is not None:
+            self._views.leave_alone((position,))
+        return outputs
 
     def _failure(self, node: Node, current: Frame, error: Exception) -> Exception:
-        return failure(node.operator.full_name, [self._tensor(name, current) for name in node.inputs], error)
-
-
-def _value_names(graph: Graph) -> Iterator[str]:
-    names = dict.fromkeys(value.name for value in graph.inputs)
-    names |= dict.fromkeys(graph.weights)
-    for node in graph.nodes:
-        names |= dict.fromkeys(filter(None, node.outputs))
-    yield from names
+        return failure(
+            node.operator.full_name, [self._frames.tensor(name, current) for name in node.inputs], error
+        )
 
 
 def _picked(outputs: Sequence[OrtValue | None], used: Sequence[int]) -> Frame:

@@ -12,6 +12,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +49,23 @@ _SETTING_UP: Final = threading.RLock()
 """Held while the process's runtimes are made: each is made once, whichever threads ask first."""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionUse:
+    """What a session is for.
+
+    Attributes:
+        level: How far the runtime optimises the model.
+        spins: Whether its threads spin between the operators of a run.
+    """
+
+    level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
+    spins: bool = False
+
+
+ONE_OPERATOR: Final = SessionUse()
+"""A single operator, as it stands."""
+
+
 @functools.cache
 def _share_allocator() -> None:
     """Register one allocator for all sessions: an arena for each of them takes three times the memory."""
@@ -75,10 +93,17 @@ class Runtime:
         self._has_own_threads = True
         _share_allocator()
         # weakly: the sessions of a network that nobody keeps, and their threads, go with it
-        self._sessions: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+        self._sessions: weakref.WeakValueDictionary[tuple[bytes, SessionUse], Any] = (
+            weakref.WeakValueDictionary()
+        )
 
     def session(
-        self, model: bytes, shared: Mapping[str, Any] | None = None, *, has_memory: bool = False
+        self,
+        model: bytes,
+        shared: Mapping[str, Any] | None = None,
+        *,
+        has_memory: bool = False,
+        use: SessionUse = ONE_OPERATOR,
     ) -> Any:
         """Return a session of a model; while anyone keeps it, equal models share it.
 
@@ -88,42 +113,46 @@ class Runtime:
             model: A serialised model.
             shared: External initializers: public OrtValues by name, kept by the caller.
             has_memory: Whether its results depend on how often it has run.
+            use: What the model holds.
         """
         if shared or has_memory:
-            return self._create(model, shared or {})
-        session = self._sessions.get(model)
+            return self._create(model, shared or {}, use)
+        session = self._sessions.get((model, use))
         if session is None:
-            session = self._sessions[model] = self._create(model, {})
+            session = self._sessions[model, use] = self._create(model, {}, use)
         return session
 
-    def _create(self, model: bytes, shared: Mapping[str, Any]) -> Any:
+    def _create(self, model: bytes, shared: Mapping[str, Any], use: SessionUse = ONE_OPERATOR) -> Any:
         try:
-            return self._opened(model, shared)
+            return self._opened(model, shared, use)
         except RuntimeError as error:
             if not self._has_own_threads or _GLOBAL_POOL not in str(error):
                 raise
             self._has_own_threads = False  # the program has set up a pool for all of its sessions
-            return self._opened(model, shared)
+            return self._opened(model, shared, use)
 
-    def _opened(self, model: bytes, shared: Mapping[str, Any]) -> Any:
-        session = native.InferenceSession(self._options(shared), model, False, True)
+    def _opened(self, model: bytes, shared: Mapping[str, Any], use: SessionUse) -> Any:
+        session = native.InferenceSession(self._options(shared, use), model, False, True)
         session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
         return session
 
-    def _options(self, shared: Mapping[str, Any]) -> Any:
+    def _options(self, shared: Mapping[str, Any], use: SessionUse) -> Any:
         options = native.SessionOptions()
         options.use_per_session_threads = self._has_own_threads
         if self._has_own_threads:
             options.intra_op_num_threads = self._threads
         # one operator offers nothing to optimise: creation would take three times as long, and a layout that
         # suits the host better might be put around the operator, with other last bits
-        options.graph_optimization_level = native.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.graph_optimization_level = use.level
         options.enable_mem_pattern = False  # shapes may change from run to run
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
         # with pages that are warm from the operator before, instead of faults for every output
         options.add_session_config_entry("session.use_env_allocators", "1")
-        # threads that spin while they wait would take the cores from the next operator's and the writers'
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Waking threads takes tens of microseconds for each operator: in a session of many they spin instead,
+        # while it runs. Spinning on would take the cores from the next operator's and the writers'.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if use.spins else "0")
+        if use.spins:
+            options.add_session_config_entry("session.force_spinning_stop", "1")
         if shared:
             options.add_session_config_entry(
                 "session.model_external_initializers_file_folder_path", str(_PLACEHOLDER)

@@ -308,6 +308,7 @@ class Recorder:
 
     wants_inputs = True
     wants_outputs = True
+    holds_up = ()
 
     def __init__(self, graph, notes):
         """Watch every operator of a graph."""

@@ -25,6 +25,7 @@ class Inspector:
     """Keeps copies of what every operator of the main graph reads and writes."""
 
     wants_inputs = wants_outputs = True
+    holds_up = ()
 
     def __init__(self, graph) -> None:
         """Watch every operator of a graph."""

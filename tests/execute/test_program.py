@@ -35,6 +35,7 @@ class Recorder:
 
     wants_inputs = False
     wants_outputs = True
+    holds_up = ()
 
     def __init__(self, graph) -> None:
         """Watch every operator of a graph."""
@@ -195,6 +196,7 @@ class _Saturations:
 
     watched = (True, True)
     wants_inputs = wants_outputs = False
+    holds_up = (True, True)
 
     def __init__(self):
         """Start with nothing seen."""
@@ -213,10 +215,10 @@ def test_overflow_status_is_of_one_operator():
     graph = helper.make_graph(nodes, "g", kinds[:1], kinds[1:])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     program, fed = Program(loader.load(proto)), {"x": values.owned(np.ones(2, np.float32))}
-    program.run(fed)
-    first = program._operators[0]
-    run, first.results = first.run, (*first.results, program._status)
-    first.dead = (*first.dead, program._status)
+    program.run(fed, _Saturations())
+    first, status = program._operators[0], program._frames.status
+    run, first.results = first.run, (*first.results, status)
+    first.dead = (*first.dead, status)
     first.run = lambda *given: [*run(*given), values.owned(np.array(True))]
     observer = _Saturations()
 

@@ -70,9 +70,10 @@ def test_sessions_are_shared_while_they_are_used():
     run = shared.session(model).run_with_ort_values
 
     assert shared.session(model).run_with_ort_values.__self__ is run.__self__
-    assert model in shared._sessions
+    key = (model, runtime.ONE_OPERATOR)
+    assert key in shared._sessions
     del run
-    assert model not in shared._sessions
+    assert key not in shared._sessions
 
 
 def test_limits_are_the_installed_runtimes():

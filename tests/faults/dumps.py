@@ -132,6 +132,7 @@ class _Collector:
     values: dict[str, list[np.ndarray]] = field(default_factory=dict)
     wants_inputs = False
     wants_outputs = True
+    holds_up = ()
 
     @property
     def watched(self) -> tuple[bool, ...]:

@@ -54,6 +54,8 @@ class SingleDump:
         sink: Where it goes.
     """
 
+    holds_up = ()
+
     def __init__(
         self, plan: DumpPlan, process: Process, device: Ascend, memory: Memory, single: SingleOperator
     ) -> None:

@@ -155,6 +155,7 @@ class WatcherCapture:
         self._tasks = device.tasks
         # every operator: each one writes to memory that a watched output may lie in
         self.watched: Sequence[bool] = (True,) * len(self._nodes)
+        self.holds_up = self.watched  # faulty kernels change values
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
         self._image = GraphImage(device, memory, run.memory)
         self._run = run

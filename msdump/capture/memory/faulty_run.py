@@ -55,6 +55,7 @@ class FaultyRun:
         self._image = graphs[index]
         self._relay = relay
         self.watched: Sequence[bool] = (True,) * self._image.count
+        self.holds_up = self.watched  # it changes values
         self.wants_inputs = relay.wants_inputs
 
     def starting(self, position: int, inputs: Arrays) -> None:

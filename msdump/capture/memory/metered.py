@@ -34,6 +34,7 @@ class Metered:
         self._residence_of = residence_of
         self.watched: Sequence[bool] = (True,) * len(graph.nodes)
         self.wants_inputs = relay.wants_inputs
+        self.holds_up = relay.holds_up
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a collective that is about to run."""

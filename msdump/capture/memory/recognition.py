@@ -18,6 +18,7 @@ class Recognition:
     Attributes:
         meter: An earlier run that this one is like so far, or else the meter of this one.
         watched: By node position: whether it wants to see the operator.
+        holds_up: The same at first: what it sees there decides what it wants to see later.
     """
 
     wants_inputs = False
@@ -34,7 +35,7 @@ class Recognition:
             new_meter: Returns a meter in whose memory weights and inputs lie.
         """
         self.meter = earlier[-1]
-        self.watched = varying
+        self.watched = self.holds_up = varying
         self._candidates = earlier
         self._new_meter = new_meter
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,12 +15,14 @@ class Relay:
 
     Attributes:
         wants_inputs: Whether the capture wants to see what operators read.
+        holds_up: Where nothing may run on before the capture has seen an operator.
     """
 
     def __init__(self, capture: Observer | None) -> None:
         """Pass on to a capture, None: to nobody."""
         self._capture = capture
         self.wants_inputs = capture is not None and capture.wants_inputs
+        self.holds_up: Sequence[bool] = () if capture is None else capture.holds_up
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool

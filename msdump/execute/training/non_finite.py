@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -67,6 +67,7 @@ class _Search:
     found: list[str] = field(default_factory=list)
     wants_inputs: bool = True
     wants_outputs: bool = True
+    holds_up: Sequence[bool] = ()
 
     @property
     def watched(self) -> tuple[bool, ...]:

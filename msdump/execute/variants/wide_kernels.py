@@ -24,6 +24,8 @@ class Float64Kernels(KernelFactory):
     Inputs and weights are widened as they are; sequences and optionals keep their types.
     """
 
+    joins = False
+
     def __init__(self, graph: Graph, *arguments: Any, **options: Any) -> None:
         """Set the graph; see ``KernelFactory``."""
         super().__init__(graph, *arguments, **options)

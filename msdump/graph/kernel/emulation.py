@@ -25,6 +25,9 @@ FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
 # types that are emulated: the runtime has few kernels for them
 HALVES: Final = (FLOAT16, dtypes.BFLOAT16)
+PREFIX: Final = "msdump"
+"""Begins the names of the values that casts need."""
+
 STATUS: Final = "status"
 """Name of the extra output that tells whether anything that was rounded left float16's range."""
 
@@ -78,6 +81,8 @@ def rounded_operators(
     roundings: Sequence[Rounding],
     opset: int,
     kept: Mapping[str, bool] = MappingProxyType({}),
+    *,
+    prefix: str = PREFIX,
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
     """Return the operators with casts around them, the constants they need, and whether STATUS is made.
 
@@ -88,8 +93,9 @@ def rounded_operators(
         opset: Version of ai.onnx of the model.
         kept: Inputs that already are in the type they are read in, and whether rounding them
             met values beyond float16's range.
+        prefix: Begins the names of new values: one of its own for each operator of a model.
     """
-    writer = _Writer(dict(types), opset, kept)
+    writer = _Writer(dict(types), opset, kept, prefix)
     for proto, rounding in zip(protos, roundings, strict=True):
         writer.add(proto, rounding)
     return writer.finish()
@@ -103,6 +109,7 @@ class _Writer:
         types: Element types of values, by name, None where unknown.
         opset: Version of ai.onnx.
         kept: Inputs that are rounded already, and whether that met values beyond float16's range.
+        prefix: Begins the names of new values.
         nodes: The operators so far.
         constants: Constants that they need, by name.
         flags: Values above 0 where something left float16's range.
@@ -112,6 +119,7 @@ class _Writer:
     types: dict[str, DType | None]
     opset: int
     kept: Mapping[str, bool]
+    prefix: str
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
@@ -226,7 +234,7 @@ class _Writer:
         return self._node("Cast", [name], result, to=dtype.onnx)
 
     def _constant(self, name: str, value: np.ndarray) -> str:
-        full = f"msdump_{name}"
+        full = f"{PREFIX}_{name}"  # one for all operators of a model
         self.constants.setdefault(full, numpy_helper.from_array(value, full))
         return full
 
@@ -237,4 +245,4 @@ class _Writer:
 
     def _name(self) -> str:
         self.count += 1
-        return f"msdump_{self.count}"
+        return f"{self.prefix}_{self.count}"

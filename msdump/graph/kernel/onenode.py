@@ -21,7 +21,7 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.callees import callees, renamed_calls
-from msdump.graph.kernel.emulation import STATUS, Rounding, rounded_operators
+from msdump.graph.kernel.emulation import PREFIX, STATUS, Rounding, rounded_operators
 from msdump.graph.operator_types import WITH_MEMORY
 from msdump.graph.order import reads
 
@@ -118,26 +118,65 @@ def build(
             operator changed since.
     """
     names = _model_names(node)
-    protos = [_renamed(part.proto, names) for part in node.members]
-    message = _message(graph, node, limits)
-    has_status = False
-    if roundings is not None:
-        types = _element_types(graph, node, bindings, names)
-        kept = {names[value]: beyond for value, beyond in bindings.rounded.items()}
-        opset = _version(message)
-        protos, constants, has_status = rounded_operators(protos, types, roundings, opset, kept)
-        message.graph.initializer.extend(constants)
+    message = empty_model(graph, node, limits)
+    written = computation(graph, node, names, bindings, roundings=roundings, opset=opset_of(message))
+    protos = written.protos
+    message.graph.initializer.extend(written.constants)
     message.functions.extend(renamed_calls(protos, callees(protos, graph.proto.functions)))
     message.graph.node.extend(protos)
     model_names = {value: names[value] for value in reads(node)}
     feeds, shared = _declare_inputs(message.graph, model_names, bindings, graph.proto)
     outputs = tuple((names[value], slot) for slot, value in enumerate(node.outputs) if value)
-    results = result_names(outputs, has_status=has_status)
+    results = result_names(outputs, has_status=written.has_status)
     message.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in results)
     data = message.SerializeToString(deterministic=True)  # equal bytes, so that equal nodes share a session
     inner = (part for function in message.functions for part in function.node)
     has_memory = any(part.op_type in WITH_MEMORY for part in (*protos, *inner))
-    return NodeModel(data, feeds, shared, outputs, has_status=has_status, has_memory=has_memory)
+    return NodeModel(data, feeds, shared, outputs, has_status=written.has_status, has_memory=has_memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """The nodes of a model that compute one operator.
+
+    Attributes:
+        protos: The nodes in order, with the device's casts around them.
+        constants: What the casts need.
+        has_status: Whether they give the device's overflow status, ``STATUS``.
+    """
+
+    protos: list[onnx.NodeProto]
+    constants: list[onnx.TensorProto]
+    has_status: bool
+
+
+def computation(
+    graph: Graph,
+    node: Node,
+    names: Mapping[str, str],
+    bindings: Bindings,
+    *,
+    roundings: Sequence[Rounding] | None,
+    opset: int,
+    prefix: str = PREFIX,
+) -> Computation:
+    """Return what computes one operator, or the chain that a fused one is.
+
+    Args:
+        graph: Its graph.
+        node: The operator.
+        names: The name in the model of every value that it reads or writes; "" stays "".
+        bindings: How its values are given.
+        roundings: The emulated device's arithmetic for each member; None: as the model says.
+        opset: Version of ai.onnx of the model.
+        prefix: Begins the names of the values between operators and casts.
+    """
+    protos = [_renamed(part.proto, names) for part in node.members]
+    if roundings is None:
+        return Computation(protos, [], has_status=False)
+    types = _element_types(graph, node, bindings, names)
+    kept = {names[value]: beyond for value, beyond in bindings.rounded.items()}
+    return Computation(*rounded_operators(protos, types, roundings, opset, kept, prefix=prefix))
 
 
 def _model_names(node: Node) -> dict[str, str]:
@@ -190,11 +229,17 @@ def _tensor_dtype(text: str) -> DType | None:
     return dtypes.from_onnx(proto.tensor_type.elem_type) if proto.HasField("tensor_type") else None
 
 
-def _version(model: onnx.ModelProto) -> int:
+def opset_of(model: onnx.ModelProto) -> int:
+    """Return the version of ai.onnx that a model says."""
     return next((opset.version for opset in model.opset_import if not opset.domain), 1)
 
 
-def _message(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto:
+def empty_model(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto:
+    """Return a model without operators, of versions that the runtime reads and that an operator can have.
+
+    Raises:
+        UnsupportedOpError: There are no such versions.
+    """
     model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
     versions = dict(graph.opsets)
     if versions.get("", 0) > limits.opset:
@@ -247,9 +292,9 @@ def _declare_inputs(
             kind = _declared(whole, value).optional_type.elem_type
             graph.node.insert(0, helper.make_node("Optional", [], [name], type=kind))
         elif value in bindings.embedded:
-            graph.initializer.append(numpy_helper.from_array(_contiguous(bindings.embedded[value]), name))
+            graph.initializer.append(numpy_helper.from_array(contiguous(bindings.embedded[value]), name))
         elif value in bindings.shared:
-            graph.initializer.append(_placeholder(name, bindings.shared[value]))
+            graph.initializer.append(placeholder(name, bindings.shared[value]))
             shared.append((name, value))
         else:
             text = bindings.types[value]
@@ -259,11 +304,13 @@ def _declare_inputs(
     return tuple(feeds), tuple(shared)
 
 
-def _contiguous(array: np.ndarray) -> np.ndarray:
+def contiguous(array: np.ndarray) -> np.ndarray:
+    """Return an array in C order."""
     return array if array.flags.c_contiguous else array.copy()
 
 
-def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
+def placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
+    """Return an initializer without contents, for an array that the session is given beside the model."""
     tensor = onnx.TensorProto(
         name=name,
         dims=array.shape,

@@ -185,6 +185,7 @@ class _Edges:
 
     wants_inputs = False
     wants_outputs = True
+    holds_up = ()
 
     def __init__(self, graph: Graph, spliced: Spliced) -> None:
         self._graph, self._names = graph, _edges(spliced)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -68,6 +68,7 @@ class OperatorWatch:
     scope: Scope = ()
     wants_inputs: bool = True
     wants_outputs: bool = True
+    holds_up: Sequence[bool] = ()
     watched: tuple[bool, ...] = field(init=False)
     _passes: Counter[int] = field(default_factory=Counter)
 

@@ -115,7 +115,7 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
     roundings = as_the_model_says if device is None else device.roundings
     kernels = Float64Kernels if is_wide else KernelFactory
     program = Program(compiled, roundings, copies, on=on, float_status=status, kernels=kernels)
-    return Side(variant, graph, compiled, state, copies, on, Runs(program, state, joins=False))
+    return Side(variant, graph, compiled, state, copies, on, Runs(program, state))
 
 
 def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
@@ -129,7 +129,7 @@ def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, tra
     # what the optimiser left as it was stays one array for both sides
     weights = {name: _kept(graph.weights.get(name), array) for name, array in optimised.weights.items()}
     optimised = replace(optimised, source=graph.source, weights=weights)
-    runs = Runs(Program(optimised, copies=copies), state, joins=False)
+    runs = Runs(Program(optimised, copies=copies), state)
     return Side(variant, graph, optimised, state, copies, runtime(), runs)
 
 

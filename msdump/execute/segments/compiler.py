@@ -1,0 +1,141 @@
+"""Sessions of several operators, each with the initializers and casts of its own one-operator session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from msdump.dtypes import STRING
+from msdump.execute import values
+from msdump.execute.initializers import Initializers, packed
+from msdump.execute.kernels import RoundingsOf
+from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
+from msdump.execute.shortage import shortage
+from msdump.execute.weights import WeightStore
+from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.linked import LinkedModel, LinkedOperator, SegmentEdges, UnlinkableError, link
+from msdump.graph.kernel.onenode import Bindings, type_text
+from msdump.graph.order import reads
+from msdump.graph.weights import forget_pages
+
+_SEGMENT: Final = SessionUse(spins=True)
+
+_IN_MODEL: Final = 1 << 14
+"""Bytes up to which a weight that no kernel packs is copied into the model: feeding it costs every run."""
+
+_CULPRIT: Final = re.compile(r"""(?:name '|Node \(|Node,? \(["']|Name:'|node:)(\d+)\.\d""")
+"""The number of an operator in the runtime's messages: the name of its node begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSession:
+    """The session of several operators.
+
+    Attributes:
+        run: Called with (values by feed name, output names, None); returns the outputs in order.
+        feeds: (feed name, value of the graph) for everything that must be fed.
+        names: The name in the model of each value of the graph that it can give.
+    """
+
+    run: Run
+    feeds: tuple[tuple[str, str], ...]
+    names: Mapping[str, str]
+
+
+class SegmentCompiler:
+    """Makes the sessions of a graph's segments."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: WeightStore,
+        runtime: Runtime,
+        roundings: RoundingsOf,
+        distant: Container[str],
+    ) -> None:
+        """Set the parts that all segments share; see ``KernelFactory``."""
+        self._graph = graph
+        self._weights = weights
+        self._runtime = runtime
+        self._roundings = roundings
+        self._changeable = graph.changeable
+        self._initializers = Initializers(weights, self._changeable, roundings, distant)
+
+    def compile(
+        self, nodes: Sequence[Node], fed: Mapping[str, OrtValue | None], outputs: Sequence[str]
+    ) -> SegmentSession:
+        """Compile operators to one session.
+
+        Args:
+            nodes: Operators that follow one another.
+            fed: What they read from before; weights that no run changes need not be there.
+            outputs: Values that the session gives.
+
+        Raises:
+            UnlinkableError: An operator cannot stand among others.
+            Exception: Memory or threads ran out, or the runtime does not say which operator it cannot run.
+        """
+        model = self._linked(nodes, fed, outputs)
+        shared = {
+            inner: self._initializers.shared_value(nodes[number], name, array)
+            for inner, (array, name, number) in model.shared.items()
+        }
+        try:
+            session = self._runtime.session(model.data, shared, use=_SEGMENT)
+        except Exception as error:
+            culprit = None if shortage(error) else _CULPRIT.search(str(error))
+            if culprit is None or int(culprit[1]) >= len(nodes):
+                raise
+            raise UnlinkableError(int(culprit[1]), error) from error
+        for array, name, number in model.shared.values():
+            if name in packed(nodes[number]):  # the session has its packed copy: the file's pages may go
+                forget_pages(array)
+        names = {name: inner for inner, name in model.outputs}
+        return SegmentSession(session.run_with_ort_values, model.feeds, names)
+
+    def _linked(
+        self, nodes: Sequence[Node], fed: Mapping[str, OrtValue | None], outputs: Sequence[str]
+    ) -> LinkedModel:
+        made = {name for node in nodes for name in node.outputs}
+        feeds: dict[str, str] = {}
+        defaults: dict[str, np.ndarray] = {}
+        parts = []
+        for number, node in enumerate(nodes):
+            roundings = self._roundings(node)
+            bound = self._initializers.of(node, roundings)
+            for name in reads(node):
+                if name in bound.arrays or name in made or name in feeds or name in defaults:
+                    continue
+                if self._is_default(name):
+                    defaults[name] = self._weights.array(name)
+                else:
+                    feeds[name] = self._kind(number, name, fed)
+            types = {} if roundings is None else self._types(node, feeds)
+            bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
+            parts.append(LinkedOperator(node, bindings, roundings))
+        return link(self._graph, parts, SegmentEdges(feeds, defaults, outputs), self._runtime.limits)
+
+    def _is_default(self, name: str) -> bool:
+        """Tell whether a weight that no kernel packs stands in the model."""
+        if name not in self._weights or name in self._changeable:
+            return False
+        array = self._weights.array(name)
+        return array.nbytes <= _IN_MODEL or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+
+    def _kind(self, number: int, name: str, fed: Mapping[str, OrtValue | None]) -> str:
+        """Return the type text of a value that is fed."""
+        value = fed.get(name)
+        if value is None and name in self._weights:
+            value = self._weights.value(name)
+        if not isinstance(value, values.Native) or not value.is_tensor():
+            raise UnlinkableError(number, f"{name!r} is no tensor of the runtime's")
+        return values.kind_of(value)
+
+    def _types(self, node: Node, feeds: Mapping[str, str]) -> dict[str, str]:
+        """Return the types that the device's casts must know: real ones, else those that are declared."""
+        declared = {name: self._graph.type_of(name).dtype for name in reads(node)}
+        return {name: feeds.get(name) or type_text(dtype) for name, dtype in declared.items() if dtype}

@@ -1,0 +1,56 @@
+"""Where a program is cut into segments: a pure function of what stands alone and what is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+MOST_BYTES: Final = 16 << 20
+"""Bytes of tensors that a segment holds for an observer; an operator whose tensors reach it ends it.
+
+They all live until the last operator of the segment has run.
+"""
+
+MOST_SHOWN: Final = 24
+"""Operators of one segment that an observer looks at: about so many already run as fast as all together."""
+
+
+def cut(
+    operators: range,
+    joins: Sequence[bool],
+    shown: Callable[[int], int | None],
+    waits: Callable[[int], bool],
+) -> list[range]:
+    """Return the segments of consecutive operators.
+
+    >>> cut(range(5), [True, True, False, True, True], lambda _: None, lambda _: False)
+    [range(0, 2), range(2, 3), range(3, 5)]
+    >>> cut(range(4), [True] * 4, {1: 8}.get, lambda _: True)
+    [range(0, 2), range(2, 4)]
+
+    Args:
+        operators: Positions of the operators.
+        joins: By position: whether an operator may run with others; else it stands alone.
+        shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
+        waits: Tells whether nothing may run on before the observer has seen a position that it is shown.
+    """
+    segments: list[range] = []
+    start, held, count = operators.start, 0, 0
+
+    def close(end: int) -> None:
+        nonlocal start, held, count
+        if end > start:
+            segments.append(range(start, end))
+        start, held, count = end, 0, 0
+
+    for position in operators:
+        size = shown(position)
+        if not joins[position]:
+            close(position)
+            close(position + 1)
+        elif size is not None:
+            held, count = held + size, count + 1
+            if waits(position) or held >= MOST_BYTES or count >= MOST_SHOWN:
+                close(position + 1)
+    close(operators.stop)
+    return segments

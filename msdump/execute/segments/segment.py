@@ -1,0 +1,73 @@
+"""Segments of a program, and the views that consist of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msdump.execute.runtime import Run
+from msdump.execute.segments.operators import ProgramOperator
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Operators that run one after the other, as one session where there are several.
+
+    Attributes:
+        operators: The operators.
+        single: The operator, where it is one; it runs by itself.
+        shown: Those that an observer looks at.
+        outputs: Values that are read after the segment, or looked at.
+        feeds: (feed name, slot) of everything that is fed.
+        names: Names of the outputs in the session.
+        results: Slot of each output.
+        dead: Slots that nobody reads after the segment.
+        run: The session's function, None before the first run.
+    """
+
+    operators: tuple[ProgramOperator, ...]
+    single: ProgramOperator | None
+    shown: tuple[ProgramOperator, ...] = ()
+    outputs: tuple[str, ...] = ()
+    feeds: tuple[tuple[str, int], ...] = ()
+    names: list[str] = field(default_factory=list)
+    results: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+    run: Run | None = None
+
+    @property
+    def positions(self) -> range:
+        """Places of its operators in the graph's execution order."""
+        return range(self.operators[0].position, self.operators[-1].position + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """The segments of a program for one way to look at it.
+
+    Attributes:
+        watched: By position, whether an observer looks at an operator; None: at none.
+        holds_up: By position, whether nothing runs on before it has seen an operator; empty: nowhere.
+        wants_inputs: Whether it looks at inputs.
+        wants_outputs: Whether it looks at outputs.
+        dimensions: Sizes of named dimensions in the first run.
+        segments: The segments in order; those that the runtime refuses are cut into smaller ones.
+    """
+
+    watched: Sequence[bool] | None
+    holds_up: Sequence[bool]
+    wants_inputs: bool
+    wants_outputs: bool
+    dimensions: dict[str, int]
+    segments: list[Segment] = field(default_factory=list)
+
+    def shows(self, operator: ProgramOperator) -> bool:
+        """Tell whether an operator is looked at, its tensors or that it ran."""
+        return self.watched is not None and self.watched[operator.position]
+
+    def names(self, operator: ProgramOperator) -> tuple[str, ...]:
+        """Return the values of an operator that are looked at, "" for absent ones."""
+        if not self.shows(operator):
+            return ()
+        inputs = operator.inputs if self.wants_inputs else ()
+        return (*inputs, *operator.outputs) if self.wants_outputs else inputs

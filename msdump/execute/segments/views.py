@@ -1,0 +1,240 @@
+"""A program as a tuple of segments, for each way in which observers look at it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msdump.execute.control import Frame
+from msdump.execute.frames import Frames
+from msdump.execute.runtime import short
+from msdump.execute.segments import sizes
+from msdump.execute.segments.compiler import SegmentCompiler, SegmentSession
+from msdump.execute.segments.cutting import cut
+from msdump.execute.segments.operators import ProgramOperator
+from msdump.execute.segments.segment import ProgramView, Segment
+from msdump.execute.shortage import shortage
+from msdump.execute.values import Native
+from msdump.graph.graph import Graph
+from msdump.graph.kernel.linked import UnlinkableError
+from msdump.graph.order import reads
+from msdump.observer import Observer
+
+_Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool]
+"""What an observer watches, where it holds up, whether it wants inputs, and outputs."""
+
+_log = logging.getLogger("msdump.execute")
+
+_PAIR: Final = 2
+
+_FEW: Final = 2
+"""Values more than are asked for that a session may give: it then need not be made once more without them."""
+
+
+class Views:
+    """The views of one program."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        operators: Sequence[ProgramOperator],
+        frames: Frames,
+        compiler: SegmentCompiler,
+        joins: list[bool],
+    ) -> None:
+        """Set the program.
+
+        Args:
+            graph: The graph.
+            operators: Its operators.
+            frames: Where its values stand.
+            compiler: Makes the sessions of segments.
+            joins: By position, whether an operator may run in a session with others.
+        """
+        self._graph = graph
+        self._operators = operators
+        self._frames = frames
+        self._compiler = compiler
+        self._joins = joins
+        self._last = _last_uses(graph)
+        self._by_key: dict[Any, ProgramView] = {}
+        self._recent: tuple[Sequence[bool] | None, Sequence[bool], bool, bool, ProgramView] | None = None
+        self._sessions: dict[range, list[SegmentSession]] = {}
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a segment of several operators has run, or tried to."""
+        return bool(self._sessions)
+
+    def of(self, observer: Observer | None, frame: Frame) -> ProgramView:
+        """Return the view of an observer, None: of nobody.
+
+        Args:
+            observer: The observer.
+            frame: The values before the run.
+        """
+        if observer is None:
+            looks: _Looks = (None, (), False, False)
+        else:
+            looks = (observer.watched, observer.holds_up, observer.wants_inputs, observer.wants_outputs)
+        recent = self._recent
+        # the same objects say the same: what may change in place is no tuple
+        if (
+            recent is not None
+            and recent[0] is looks[0]
+            and recent[1] is looks[1]
+            and recent[2:4] == looks[2:]
+        ):
+            return recent[4]
+        view = self._found(*looks, frame)
+        is_settled = isinstance(looks[0], tuple | None) and isinstance(looks[1], tuple)
+        self._recent = (*looks, view) if is_settled else None
+        return view
+
+    def _found(
+        self,
+        watched: Sequence[bool] | None,
+        holds_up: Sequence[bool],
+        wants_inputs: bool,  # noqa: FBT001 - as it is asked for
+        wants_outputs: bool,  # noqa: FBT001
+        frame: Frame,
+    ) -> ProgramView:
+        seen = tuple(watched) if watched is not None and any(watched) else None
+        key = (seen, tuple(holds_up), wants_inputs, wants_outputs) if seen else None
+        view = self._by_key.get(key)
+        if view is None:
+            view = ProgramView(seen, tuple(holds_up), wants_inputs, wants_outputs, self._dimensions(frame))
+            view.segments.extend(self._segments(view, range(len(self._operators))))
+            self._by_key[key] = view
+        return view
+
+    def _dimensions(self, frame: Frame) -> dict[str, int]:
+        fed = ((value.name, frame[self._frames.slots[value.name]]) for value in self._graph.inputs)
+        tensors = {
+            name: tuple(value.shape())
+            for name, value in fed
+            if isinstance(value, Native) and value.is_tensor()
+        }
+        return sizes.dimensions(self._graph, tensors)
+
+    def _segments(self, view: ProgramView, positions: range) -> list[Segment]:
+        counted: set[str] = set()
+
+        def shown(position: int) -> int | None:
+            operator = self._operators[position]
+            if not view.shows(operator):
+                return None
+            new = {*view.names(operator)} - {"", *counted}
+            counted.update(new)
+            return sum(sizes.nbytes(self._graph, name, view.dimensions) for name in new)
+
+        def waits(position: int) -> bool:
+            return bool(view.holds_up) and view.holds_up[position]
+
+        ranges = cut(positions, self._joins, shown, waits)
+        return [self._segment(view, each) for each in ranges]
+
+    def _segment(self, view: ProgramView, positions: range) -> Segment:
+        operators = tuple(self._operators[positions.start : positions.stop])
+        if len(operators) == 1:
+            return Segment(operators, operators[0])
+        seen = {name for operator in operators for name in view.names(operator)}
+        made = [name for operator in operators for name in operator.node.outputs if name]
+        outputs = [name for name in made if name in seen or self._last[name] >= positions.stop]
+        slots = self._frames.slots
+        read = (name for operator in operators for name in reads(operator.node))
+        # values inside the session have no slot to empty
+        held = {slots[name] for name in (*read, *outputs)} - {
+            slots[name] for name in set(made) - set(outputs)
+        }
+        return Segment(
+            operators,
+            None,
+            shown=tuple(operator for operator in operators if view.shows(operator)),
+            outputs=tuple(outputs or made[-1:]),
+            dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
+        )
+
+    def compile(self, view: ProgramView, index: int, frame: Frame) -> bool:
+        """Make the session of a segment; return whether it is there.
+
+        Where the runtime does not run the operators as one, smaller segments take the place of this one.
+        """
+        segment = view.segments[index]
+        positions = segment.positions
+        try:
+            session = self._session(segment, frame)
+        except UnlinkableError as error:
+            self._joins[positions[error.number]] = False
+            self._replace(view, index, self._segments(view, positions), error)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            self._replace(view, index, self._smaller(view, segment, error), error)
+        else:
+            slots = self._frames.slots
+            self._frames.place((name for _, name in session.feeds), frame)
+            segment.feeds = tuple((inner, slots[name]) for inner, name in session.feeds)
+            segment.names = [session.names[name] for name in segment.outputs]
+            segment.results = tuple(slots[name] for name in segment.outputs)
+            segment.run = session.run
+            return True
+        return False
+
+    def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
+        sessions = self._sessions.setdefault(segment.positions, [])
+        wanted = set(segment.outputs)
+        for session in sessions:
+            if wanted <= session.names.keys() and len(session.names) <= len(wanted) + _FEW:
+                return session
+        nodes = [operator.node for operator in segment.operators]
+        session = self._compiler.compile(nodes, self._frames.fed(nodes, frame), segment.outputs)
+        sessions.append(session)
+        return session
+
+    def _smaller(self, view: ProgramView, segment: Segment, error: Exception) -> list[Segment]:
+        """Return the halves of a segment; its operators where something ran out, or two are left."""
+        positions = segment.positions
+        middle = positions.start + len(positions) // 2
+        if shortage(error):
+            return self._singles(segment)
+        if len(positions) == _PAIR:
+            self.leave_alone(positions)
+        halves = range(positions.start, middle), range(middle, positions.stop)
+        return [self._segment(view, half) for half in halves]
+
+    def part(self, view: ProgramView, segment: Segment, error: Exception) -> int:
+        """Take a segment apart that failed where its operators, one by one, did not; return their number."""
+        positions = segment.positions
+        knows = not all(self._joins[position] for position in positions)
+        smaller = self._segments(view, positions) if knows else self._singles(segment)
+        self._replace(view, view.segments.index(segment), smaller, error)
+        return len(smaller)
+
+    def leave_alone(self, positions: Iterable[int]) -> None:
+        """Keep operators out of sessions with others, in views to come."""
+        for position in positions:
+            self._joins[position] = False
+
+    @staticmethod
+    def _singles(segment: Segment) -> list[Segment]:
+        return [Segment((operator,), operator) for operator in segment.operators]
+
+    def _replace(self, view: ProgramView, index: int, smaller: list[Segment], error: Exception) -> None:
+        first, last = view.segments[index].operators[0], view.segments[index].operators[-1]
+        _log.debug(
+            "%s: %s to %s do not run as one session: %s",
+            self._graph.source,
+            first.node.operator.full_name,
+            last.node.operator.full_name,
+            short(error),
+        )
+        view.segments[index : index + 1] = smaller
+
+
+def _last_uses(graph: Graph) -> dict[str, int]:
+    """Return the position of the last operator that reads each value; the number of operators for results."""
+    last = {name: position for position, node in enumerate(graph.nodes) for name in reads(node)}
+    for node in graph.nodes:
+        for name in node.outputs:
+            last.setdefault(name, -1)
+    return last | {value.name: len(graph.nodes) for value in graph.outputs}

@@ -1,0 +1,210 @@
+"""Operators that run one after the other as one model; each computes as it does in a model of its own.
+
+Values are renamed by the order in which they appear, so that equal stretches of operators give equal bytes. A
+node is named by the number of its operator, by which the runtime's errors tell what it cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from msdump import dtypes
+from msdump.errors import UnsupportedOpError
+from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel import onenode
+from msdump.graph.kernel.callees import callees, renamed_calls
+from msdump.graph.kernel.emulation import Rounding
+from msdump.graph.kernel.onenode import Bindings, RuntimeLimits
+from msdump.graph.order import reads
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedOperator:
+    """One of the operators.
+
+    Attributes:
+        node: The operator.
+        bindings: Types of what it reads, where casts must know them, and the initializers of its own.
+        roundings: The emulated device's arithmetic for each member; None: as the model says.
+    """
+
+    node: Node
+    bindings: Bindings
+    roundings: Sequence[Rounding] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEdges:
+    """What the operators get from outside, and give.
+
+    Attributes:
+        feeds: onnxruntime's type text of every value that is fed.
+        defaults: Weights in the model that no kernel takes for constant, since they could be fed.
+        outputs: Values that are given back.
+    """
+
+    feeds: Mapping[str, str]
+    defaults: Mapping[str, np.ndarray]
+    outputs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedModel:
+    """A serialised model of several operators, and the names of its values.
+
+    Attributes:
+        data: The model.
+        feeds: (name in the model, value of the graph) for every fed input.
+        shared: The array of each initializer that the session is given beside the model, the weight that it
+            is, and the number of the first operator that reads it, by its name in the model.
+        outputs: (name in the model, value of the graph) for everything that is given back.
+    """
+
+    data: bytes
+    feeds: tuple[tuple[str, str], ...]
+    shared: Mapping[str, tuple[np.ndarray, str, int]]
+    outputs: tuple[tuple[str, str], ...]
+
+
+class UnlinkableError(Exception):
+    """An operator cannot stand in a model with others.
+
+    Attributes:
+        number: Which one.
+    """
+
+    def __init__(self, number: int, reason: object) -> None:
+        """Tell the number of the operator, and why."""
+        super().__init__(f"operator {number}: {reason}")
+        self.number = number
+
+
+def link(
+    graph: Graph, parts: Sequence[LinkedOperator], around: SegmentEdges, limits: RuntimeLimits
+) -> LinkedModel:
+    """Return the model of some operators.
+
+    Args:
+        graph: Their graph.
+        parts: The operators in order, at least one.
+        around: What they read and give.
+        limits: What the runtime reads.
+
+    Raises:
+        UnlinkableError: An operator needs another version of the runtime, or tells an overflow status.
+    """
+    writer = _Writer(graph, onenode.empty_model(graph, parts[0].node, limits), limits)
+    for part in parts:
+        writer.add(part)
+    return writer.finish(around)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Collects operators.
+
+    Attributes:
+        graph: Their graph.
+        model: The model so far.
+        limits: What the runtime reads.
+        count: Number of operators so far.
+        names: The name in the model of each value of the graph, but of initializers.
+        initializers: Names of those, by weight and identity of the array.
+        shared: See ``LinkedModel``.
+        constants: Constants of the device's casts by name.
+    """
+
+    graph: Graph
+    model: onnx.ModelProto
+    limits: RuntimeLimits
+    count: int = 0
+    names: dict[str, str] = field(default_factory=dict)
+    initializers: dict[tuple[str, int], str] = field(default_factory=dict)
+    shared: dict[str, tuple[np.ndarray, str, int]] = field(default_factory=dict)
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+
+    def add(self, part: LinkedOperator) -> None:
+        number, opset = self.count, onenode.opset_of(self.model)
+        self._check_versions(part.node, opset)
+        written = onenode.computation(
+            self.graph,
+            part.node,
+            self._names(part),
+            part.bindings,
+            roundings=part.roundings,
+            opset=opset,
+            prefix=f"c{number}",
+        )
+        if written.has_status:
+            raise UnlinkableError(number, "it tells an overflow status")
+        for place, proto in enumerate(written.protos):
+            proto.name = f"{number}.{place}"
+        self.model.graph.node.extend(written.protos)
+        self.constants |= {constant.name: constant for constant in written.constants}
+        self.count += 1
+
+    def _check_versions(self, node: Node, opset: int) -> None:
+        if self.graph.opsets.get("", 0) <= opset:
+            return
+        try:
+            for member in node.members:
+                onenode.lowered_opset(member, self.graph.opsets[""], self.limits.opset)
+        except UnsupportedOpError as error:
+            raise UnlinkableError(self.count, error) from error
+
+    def _names(self, part: LinkedOperator) -> dict[str, str]:
+        """Return the name in the model of every value that an operator reads or writes; "" stays ""."""
+        names = {"": ""}
+        bindings = part.bindings
+        for name in reads(part.node):
+            array = bindings.embedded.get(name, bindings.shared.get(name))
+            names[name] = self._value(name) if array is None else self._initializer(name, array, bindings)
+        for name in filter(None, part.node.outputs):
+            names[name] = self._value(name)
+        for inner in part.node.parts:
+            for name in inner.outputs:
+                names.setdefault(name, f"t{self.count}_{len(names)}")
+        return names
+
+    def _value(self, name: str) -> str:
+        return self.names.setdefault(name, f"v{len(self.names)}")
+
+    def _initializer(self, name: str, array: np.ndarray, bindings: Bindings) -> str:
+        key = (name, id(array))
+        if key not in self.initializers:
+            inner = self.initializers[key] = f"w{len(self.initializers)}"
+            if name in bindings.shared:
+                self.model.graph.initializer.append(onenode.placeholder(inner, array))
+                self.shared[inner] = (array, name, self.count)
+            else:
+                self._embed(inner, array)
+        return self.initializers[key]
+
+    def _embed(self, inner: str, array: np.ndarray) -> None:
+        self.model.graph.initializer.append(numpy_helper.from_array(onenode.contiguous(array), inner))
+
+    def finish(self, around: SegmentEdges) -> LinkedModel:
+        graph = self.model.graph
+        graph.initializer.extend(self.constants.values())
+        functions = renamed_calls(graph.node, callees(graph.node, self.graph.proto.functions))
+        self.model.functions.extend(functions)
+        for name, array in around.defaults.items():
+            # an initializer that is an input as well is none that a kernel may pack or take for constant
+            kind = onenode.type_proto(onenode.type_text(dtypes.from_numpy(array.dtype)))
+            graph.input.append(helper.make_value_info(self.names[name], kind))
+            self._embed(self.names[name], array)
+        feeds = tuple((self.names[name], name) for name in around.feeds)
+        graph.input.extend(self._inputs(around))
+        outputs = tuple((self.names[name], name) for name in around.outputs)
+        graph.output.extend(helper.make_empty_tensor_value_info(inner) for inner, _ in outputs)
+        data = self.model.SerializeToString(deterministic=True)  # equal stretches may share a session
+        return LinkedModel(data, feeds, self.shared, outputs)
+
+    def _inputs(self, around: SegmentEdges) -> Iterator[onnx.ValueInfoProto]:
+        for name, text in around.feeds.items():
+            yield helper.make_value_info(self.names[name], onenode.type_proto(text))

@@ -1,0 +1,316 @@
+"""Segments: the bits of single operators, what stays alone, failures, and steps of training."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import msdump
+from msdump.errors import ExecutionError
+from msdump.execute import values
+from msdump.execute.compilation import emulated
+from msdump.execute.kernels import KernelFactory, as_the_model_says
+from msdump.execute.program import Program
+from msdump.execute.segments.cutting import MOST_BYTES, MOST_SHOWN, cut
+from msdump.execute.segments.joining import Joining
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
+from msdump.training import step_graph
+from sample_nets.build import build
+from tests import steps
+from tests.execute import whole
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+RNG = np.random.default_rng(11)
+
+
+class Alone(KernelFactory):
+    """Compiles operators that all run alone."""
+
+    joins = False
+
+
+class Watch:
+    """Keeps copies of what it is shown: every operator, or each one of some number."""
+
+    wants_inputs = wants_outputs = True
+    holds_up = ()
+
+    def __init__(self, graph, every=1, shown=None, path=()):
+        """Watch a graph."""
+        self.watched = tuple(position % every == 0 for position in range(len(graph.nodes)))
+        self.shown = {} if shown is None else shown
+        self._every, self._path = every, path
+
+    def starting(self, position, inputs):
+        """Ignore a collective."""
+
+    def ran(self, position, inputs, outputs, *, saturated=False):
+        """Keep the tensors of an operator."""
+        tensors = [None if array is None else array.copy() for array in (*inputs, *outputs)]
+        self.shown.setdefault((self._path, position), []).append([*tensors, np.array(saturated)])
+
+    def failed(self, position, inputs):
+        """Keep what an operator that failed has read."""
+        self.shown["failed"] = (position, [None if array is None else array.copy() for array in inputs])
+
+    def enter(self, body):
+        """Watch a body."""
+        return Watch(body, self._every, self.shown, (*self._path, body.index))
+
+
+CPU = Context(DeviceTarget.CPU, JitLevel.O0)
+DEVICES = {
+    "CPU": CPU,
+    **{
+        f"{level.name}, {mode.value}": Context(DeviceTarget.ASCEND, level, precision_mode=mode)
+        for level in (JitLevel.O0, JitLevel.O1, JitLevel.O2)
+        for mode in (
+            PrecisionMode.ALLOW_FP32_TO_FP16,
+            PrecisionMode.MUST_KEEP_ORIGIN_DTYPE,
+            PrecisionMode.ALLOW_FP32_TO_BF16,
+            PrecisionMode.ALLOW_MIX_PRECISION_FP16,
+        )
+    },
+}
+SAMPLES = ("lenet", "mini", "overflow")
+FILES = tuple(sorted(path.stem for path in GRAPHS.glob("*.onnx")))
+
+
+def _feeds(graph):
+    """Return small inputs of a graph."""
+    rng = np.random.default_rng(3)
+    return {value.name: _tensor(rng, value.type) for value in graph.inputs}
+
+
+def _tensor(rng, kind):
+    shape, dtype = [size if isinstance(size, int) else 2 for size in kind.shape], kind.dtype.numpy
+    if dtype.hasobject:
+        return np.full(shape, "a b", object)
+    if dtype.kind in "fV":
+        return rng.standard_normal(shape).astype(np.float32).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _runs(graph, context, feeds, *watches, kernels=KernelFactory):
+    """Run a graph once for each watch, or for none; return the outputs of each run."""
+    device = emulated(graph, None, context)
+    compiled = graph if device is None else device.graph
+    roundings = as_the_model_says if device is None else device.roundings
+    program = Program(compiled, roundings, kernels=kernels)
+    fed = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in feeds.items()}
+    seen = [None if every is None else Watch(compiled, every) for every in watches]
+    outputs = [program.run(fed, watch) for watch in seen]
+    return program, outputs, [None if watch is None else watch.shown for watch in seen]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [*SAMPLES, *FILES])
+def test_bits_are_those_of_single_operators(name, device, tmp_path_factory):
+    """Outputs, and tensors of all or some operators, are equal bit by bit to those that run alone."""
+    path = (
+        build(name, tmp_path_factory.getbasetemp() / "nets", batch=1)
+        if name in SAMPLES
+        else GRAPHS / f"{name}.onnx"
+    )
+    graph = loader.load(path)
+    feeds = _feeds(graph)
+    _, (expected,), (tensors,) = _runs(graph, DEVICES[device], feeds, 1, kernels=Alone)
+
+    _, outputs, shown = _runs(graph, DEVICES[device], feeds, None, 1, 3, None, 1)
+
+    assert all(whole.same(expected, each) for each in outputs)
+    for seen in filter(None, shown):
+        assert seen.keys() <= tensors.keys()
+        assert [] == [key for key, arrays in seen.items() if not whole.same(tensors[key], arrays)]
+    assert tensors.keys() == shown[1].keys() == shown[4].keys()
+
+
+def _graph(body, inputs="float[2,2] x", output="float[2,2] y", extra=""):
+    return loader.load(
+        parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1, "mindspore.ops": 1]>'
+            f"g ({inputs}) => ({output}) <float[2,2] w = {{1, 2, 3, 4}}{extra}> {{ {body} }}"
+        )
+    )
+
+
+X = np.array([[1, -2], [3, 0.5]], np.float32)
+
+
+def _lengths(program, observer=None):
+    """Return the number of operators in each segment of a program."""
+    return [len(segment.operators) for segment in program._views.of(observer, program.frame()).segments]
+
+
+def test_what_nobody_watches_is_one_session():
+    """Operators that few or none watch are one segment; an observer that holds_up ends it."""
+    graph = _graph("a = Neg(x) b = Abs(a) c = MatMul(b, w) d = Relu(c) y = Exp(d)")
+    program, _, _ = _runs(graph, CPU, {"x": X}, None)
+    some, waiting = Watch(graph, every=2), Watch(graph, every=2)
+    waiting.holds_up = waiting.watched
+
+    assert [5] == _lengths(program) == _lengths(program, some)
+    assert [1, 2, 2] == _lengths(program, waiting)
+
+
+CUTS = {
+    "nothing is watched": ([True] * 6, {}, False, []),
+    "what stands alone": ([True, False, True, True, False, False], {}, False, [1, 2, 4, 5]),
+    "many bytes": ([True] * 4, {1: MOST_BYTES // 2, 2: MOST_BYTES // 2}, False, [3]),
+    "one that is large": ([True] * 4, {1: MOST_BYTES}, False, [2]),
+    "an observer that waits": ([True] * 4, {1: 1, 2: 1}, True, [2, 3]),
+    "many watched": (
+        [True] * (MOST_SHOWN + 3),
+        dict.fromkeys(range(1, MOST_SHOWN + 3), 1),
+        False,
+        [MOST_SHOWN + 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_where_segments_end(case):
+    """Segments follow each other without a gap, and end where they must."""
+    joins, shown, waits, ends = CUTS[case]
+    edges = [0, *ends, len(joins)]
+
+    assert [range(*edge) for edge in itertools.pairwise(edges)] == cut(
+        range(len(joins)), joins, shown.get, lambda _: waits
+    )
+
+
+_BRANCH = (
+    "c = ReduceMax<keepdims=0>(x) d = IsNaN(c) y = If(d) <"
+    "then_branch = a () => (float[2,2] p) { p = Neg(x) }, "
+    "else_branch = b () => (float[2,2] q) { q = Abs(x) }>"
+)
+
+ALONE = {
+    "random numbers": ("r = RandomNormalLike(x) y = Add(x, r)", {"RandomNormalLike"}),
+    "dropout": ("r = Dropout(x) y = Identity(r)", {"Dropout"}),
+    "what computes in a half type": ("h = Cast<to=10>(x) i = Exp(h) y = Cast<to=1>(i)", {"Exp"}),
+    "another domain": ("y = com.microsoft.Gelu(x)", set()),
+    "a collective": ("y = mindspore.ops.AllReduce(x)", {"AllReduce"}),
+    "a branch": (_BRANCH, {"If"}),
+    "a matrix with two readers": ("a = MatMul(x, w) y = MatMul(a, w)", set()),
+    "a sequence": (
+        "s = SequenceConstruct(x, x) y = ConcatFromSequence<axis=0>(s)",
+        {"SequenceConstruct", "ConcatFromSequence"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_what_stays_alone(case):
+    """Operators run by themselves where a session with others might give other bits."""
+    body, alone = ALONE[case]
+    graph = _graph(body, output="float[p,q] y")
+    joining = Joining(graph, as_the_model_says)
+
+    assert alone == {node.op_type for node in graph.nodes if not joining.joins(node)}
+
+
+def test_a_failing_operator_is_named():
+    """Of a segment that fails, what ran before is shown, and name and inputs of the operator that fails."""
+    graph = _graph("a = Neg(x) b = Gather(a, i) y = Relu(b)", "float[2,2] x, int64[1] i", "float[1,2] y")
+    program = Program(graph)
+    watch = Watch(graph)
+    fed = {"x": values.owned(X), "i": values.owned(np.array([7]))}
+
+    with pytest.raises(ExecutionError, match="Gather-op0"):
+        program.run(fed, watch)
+
+    position, inputs = watch.shown.pop("failed")
+    assert 1 == position
+    assert [[-1, 2], [-3, -0.5]] == inputs[0].tolist()
+    assert {((), 0)} == watch.shown.keys()
+    again = Watch(graph)
+    assert [[0, 0]] == program.run({**fed, "i": values.owned(np.array([1]))}, again)[0].tolist()
+    assert [3] == _lengths(program, again)  # the failure was of that run alone
+
+
+def test_what_the_runtime_refuses_runs_another_way(caplog):
+    """An operator that no session can hold leaves the segment; the others stay together."""
+    graph = _graph("a = Neg(x) b = Abs(a) c = Mod(b, w) d = Relu(c) y = Exp(d)")
+    with caplog.at_level(logging.WARNING):
+        program, outputs, _ = _runs(graph, CPU, {"x": X}, None, None)
+
+    expected = np.exp(np.maximum(np.mod(np.abs(-X), np.array([[1, 2], [3, 4]], np.float32)), 0))
+    for (output,) in outputs:
+        np.testing.assert_allclose(output, expected, rtol=1e-6)
+    assert [2, 1, 2] == _lengths(program)
+    assert 1 == len([record for record in caplog.records if "reference" in record.message])
+
+
+@pytest.fixture(scope="module")
+def lenet(tmp_path_factory):
+    """Return the training step of LeNet."""
+    return step_graph(build("lenet", tmp_path_factory.mktemp("nets"), batch=2))
+
+
+def _batches(count):
+    for _ in range(count):
+        yield RNG.standard_normal((2, 1, 32, 32)).astype(np.float32), RNG.integers(0, 10, 2).astype(np.int32)
+
+
+def _alone(monkeypatch):
+    """Let all operators run alone."""
+    monkeypatch.setattr(KernelFactory, "joins", False)
+
+
+def test_training_steps_have_the_bits_of_single_operators(lenet, monkeypatch):
+    """Losses and variables are equal bit by bit, however a step has run."""
+    batches = list(_batches(4))
+    network = msdump.load(lenet)
+    losses = [network.train_step(*batch) for batch in batches]
+    _alone(monkeypatch)
+    single = msdump.load(lenet)
+
+    assert losses == [single.train_step(*batch) for batch in batches]
+    for name, array in single.state().items():
+        np.testing.assert_array_equal(array, network.state()[name], err_msg=name)
+    assert {1} == {*_lengths(single.training._program)}
+    assert [len(network.training.graph.nodes)] == _lengths(network.training._program)
+
+
+def test_failing_steps_change_nothing(lenet):
+    """A step whose segment fails names the operator, and leaves the variables as they were."""
+    network = msdump.load(lenet)
+    image, labels = next(_batches(1))
+    network.train_step(image, labels)
+    before = network.state()
+
+    with pytest.raises(ExecutionError, match="SparseSoftmaxCrossEntropyWithLogits-op"):
+        network.train_step(image, labels + 1000)
+
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, network.state()[name], err_msg=name)
+    assert np.isfinite(network.train_step(image, labels))
+
+
+def test_a_learning_rate_holds_for_one_step(lenet):
+    """A segment takes a learning rate for a step, and the model's own in the others."""
+    network = msdump.load(lenet)
+    batch = next(_batches(1))
+    network.train_step(*batch)
+    weights = []
+
+    for rate in (0.0, None, 0.0, None):
+        network.train_step(*batch, **({} if rate is None else {"learning_rate": np.float32(rate)}))
+        weights.append(network.state()["fc3.bias"])
+
+    assert weights[0].tolist() != weights[1].tolist() == weights[2].tolist() != weights[3].tolist()
+
+
+def test_a_free_batch_size_may_change():
+    """A segment takes other batch sizes in the next step, as operators do."""
+    network = steps.plain()
+
+    for size in (4, 4, 2, 3):
+        assert np.isfinite(network.train_step(steps.X[:size], steps.T[:size]))
