@@ -196,6 +196,8 @@ class Report:
         if accused:
             return accused[0].verdict
         present = {finding.verdict for finding in self.findings}
+        if self.unreadable or self.tensors[TensorVerdict.UNREADABLE]:
+            present.add(Verdict.UNREADABLE)
         return next((verdict for verdict in _OVERALL if verdict in present), Verdict.UNCHECKED)
 
     @property

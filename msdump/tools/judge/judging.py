@@ -242,6 +242,9 @@ class Judge:
             return None
         if case.bad_inputs:
             return (Verdict.HEALED if case.outputs else Verdict.INHERITED), ""
+        unreadable = [each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE]
+        if unreadable:
+            return Verdict.UNREADABLE, unreadable[0].note
         tensors = (*case.inputs, *case.outputs)
         is_equal = all(each.verdict is TensorVerdict.EQUAL for each in tensors)
         return (Verdict.EQUAL if is_equal else Verdict.AGREES), ""

@@ -16,6 +16,8 @@ from msdump.tools.compare.pairing.candidates import Candidates, DumpedTensors
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
 
 _NUMBER = "-op"
+_UNTOLD = " of the graph file"
+"""Behind the name of an operator of which nothing tells which files are its."""
 
 
 def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | None:
@@ -59,7 +61,34 @@ def _renamed(name: str, candidates: Candidates, numbered_alike: Collection[str])
         return name.rpartition(_NUMBER)[0] + _NUMBER + candidates.chosen[name].rpartition(_NUMBER)[2]
     file = dump_folder.key(name)
     is_own = file.rpartition(_NUMBER)[0] in numbered_alike and file not in candidates.chosen.values()
-    return name if is_own else f"{name} of the graph file"
+    return name if is_own else f"{name}{_UNTOLD}"
+
+
+def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
+    """Tell whether files that are told of no operator may be those of one whose files were not found.
+
+    Args:
+        name: Full name of the operator in a graph from ``as_files``.
+        graph: The graph.
+        folder: The directory.
+    """
+    files = _groups(folder.operators).get(_untold_group(name), []) if name.endswith(_UNTOLD) else []
+    return any(graph.find(file) is None for file in files)
+
+
+def may_be_listed(name: str, graph: OperatorGraph) -> bool:
+    """Tell whether an operator's files may be those of an operator of the graph whose files were not found.
+
+    Args:
+        name: The operator as files call it.
+        graph: A graph from ``as_files``.
+    """
+    untold = {_untold_group(each) for each in graph.operators if each.endswith(_UNTOLD)}
+    return graph.find(name) is None and name.rpartition(_NUMBER)[0] in untold
+
+
+def _untold_group(name: str) -> str:
+    return dump_folder.key(name.removesuffix(_UNTOLD)).rpartition(_NUMBER)[0]
 
 
 def _groups(names: Iterable[str]) -> dict[str, list[str]]:

@@ -115,6 +115,9 @@ class DumpComparison:
         for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)
+        for folder in self.folders:
+            for finding in folder.lost():
+                report.add(finding)
         origins.settle(report, {folder.label: folder for folder in self.folders})
         return report
 

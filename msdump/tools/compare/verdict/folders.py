@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -19,7 +19,9 @@ from msdump.store.read.graphs.operator_graph import (
     SourceKind,
     ValueSource,
 )
+from msdump.tools.compare.pairing import numbering
 from msdump.tools.compare.pairing.dump_folder import Folder
+from msdump.tools.compare.verdict.losses import Losses
 from msdump.tools.compare.verdict.matching import COMPILED, Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import (
     FIXED,
@@ -31,8 +33,9 @@ from msdump.tools.compare.verdict.surroundings import (
 )
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
+from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.limits import coarser
-from msdump.tools.judge.verdicts import TensorVerdict
+from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 
 _SAME_NUMBER: Final = 1e-6
 """Relative difference of two numbers in graph files that may be float32's next to one text."""
@@ -112,7 +115,7 @@ class ComparedFolder:
                     execution,
                     reads,
                 )
-                for each in tensors
+                for each in _with_lost(tensors, self.losses.of(execution))
             ),
             replaces=execution.replaces,
             reads=reads,
@@ -158,7 +161,19 @@ class ComparedFolder:
     @property
     def missing(self) -> tuple[str, ...]:
         """Golden operators that the examined side should have and lacks, in the order of execution."""
-        return tuple(name for name in self.matched.missing if self.expects(name))
+        lost = self.losses.whole
+        return tuple(name for name in self.matched.missing if name not in lost and self.expects(name))
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Files that either side has lost."""
+        return Losses(self.matched, (self.dumped, self.mine), (self.golden, self.theirs))
+
+    def lost(self) -> Iterator[Finding]:
+        """Yield the golden operators that the examined side has lost all files of."""
+        for name, tensors in self.losses.whole.items():
+            results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
+            yield Finding(self.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
 
     def expects(self, name: str) -> bool:
         """Tell whether the examined side should have a golden operator.
@@ -168,6 +183,8 @@ class ComparedFolder:
         """
         if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in self.found_again:
             return False
+        if self.theirs.graph is not None and numbering.may_be_listed(names.sanitize(name), self.theirs.graph):
+            return False  # nothing tells which of the graph's operators it is
         if self.dumped.kind not in COMPILED or self.golden.kind in COMPILED:
             return True
         operator = self.theirs.operator(name)
@@ -341,6 +358,17 @@ class ComparedFolder:
         if operator is not None:  # it ran, but was not dumped
             return replace(source, name=operator.full_name)
         return ValueSource(SourceKind.ABSENT, source.name, source.slot)
+
+
+def _with_lost(
+    tensors: Sequence[TensorEvidence], lost: Mapping[tuple[IO, int], TensorEvidence]
+) -> list[TensorEvidence]:
+    present = [lost.get((each.io, each.slot), each) for each in tensors]
+    known = {(each.io, each.slot) for each in tensors}
+    return sorted(
+        [*present, *(each for slot, each in lost.items() if slot not in known)],
+        key=lambda each: (each.io, each.slot),
+    )
 
 
 def _precision(operator: GraphOperator | None) -> str:

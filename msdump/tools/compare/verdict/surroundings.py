@@ -11,6 +11,7 @@ from typing import Final
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError
 from msdump.graph.updates import written_inputs
+from msdump.store import names
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
     GraphOperator,
@@ -18,7 +19,10 @@ from msdump.store.read.graphs.operator_graph import (
     SourceKind,
     ValueSource,
 )
-from msdump.store.read.reader import open_dump
+from msdump.store.read.ranks import Rank
+from msdump.store.read.reader import Dump, open_dump
+from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.compare.verdict.expectations import DumpExpectation, FileSlot
 from msdump.tools.judge.evidence import OperatorPlace
 
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
@@ -43,10 +47,12 @@ class FolderSurroundings:
     Attributes:
         rank: Number of the rank, None where the path does not tell.
         iteration: Number of the iteration, None where the path does not tell.
+        expectation: What the directory should hold files of.
     """
 
     rank: int | None = None
     iteration: int | None = None
+    expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=_no_graph, repr=False, compare=False)
 
     @cached_property
@@ -152,7 +158,30 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
         os.path.realpath(iteration.path): FolderSurroundings(
             iteration.key.rank if iteration.key.rank in known else None,
             iteration.number,
+            _expectation(dump, iteration),
             lambda iteration=iteration: iteration.operator_graph,  # type: ignore[misc]  # bound now
         )
         for iteration in dump.iterations
     }
+
+
+def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
+    def dumped_elsewhere() -> frozenset[FileSlot]:
+        place = replace(iteration.key, iteration=None)
+        others = (
+            each
+            for each in dump.iterations
+            if each is not iteration and replace(each.key, iteration=None) == place
+        )
+        files = (record.name for each in others for record in each.tensor_files)
+        return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
+
+    rank = None if iteration.key.rank is None else dump.ranks.get(iteration.key.rank)
+    return DumpExpectation(_config(rank), dumped_elsewhere)
+
+
+def _config(rank: Rank | None) -> object:
+    try:
+        return None if rank is None else rank.config
+    except DumpReadError:  # then it tells nothing
+        return None

@@ -1,0 +1,70 @@
+"""What a directory of a dump should hold files of, by the dump's configuration and its other iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from msdump.record import IO
+from msdump.store import names
+
+_SETTINGS: Final = "common_dump_settings"
+_OWN_SETTINGS: Final = "msdump"
+_LIMITING: Final = frozenset({"watch", "history", "max_bytes"})
+"""Settings of msdump under which files are left out, or dropped again."""
+
+_SIDES: Final = {0: frozenset(IO), 1: frozenset({IO.INPUT}), 2: frozenset({IO.OUTPUT})}
+"""What is dumped by the value of ``input_output``."""
+
+
+FileSlot = tuple[str, IO, int]
+"""Operator as files call it, side and number of one of its tensors."""
+
+
+def _nothing() -> frozenset[FileSlot]:
+    return frozenset()
+
+
+@dataclass(frozen=True)
+class DumpExpectation:
+    """What a directory should hold files of.
+
+    Attributes:
+        config: The configuration that the dump was made with; None where it was not kept.
+    """
+
+    config: Any = None
+    _list_elsewhere: Callable[[], frozenset[FileSlot]] = _nothing
+
+    @property
+    def selects_all(self) -> bool | None:
+        """Whether all operators were to be dumped; None where no configuration tells."""
+        settings = self._settings
+        if settings is None:
+            return None
+        own = self.config.get(_OWN_SETTINGS)
+        is_limited = isinstance(own, Mapping) and not _LIMITING.isdisjoint(own)
+        return not (settings.get("dump_mode") or settings.get("op_debug_mode") or is_limited)
+
+    @property
+    def sides(self) -> frozenset[IO] | None:
+        """Whether inputs, outputs or both were to be dumped; None where no configuration tells."""
+        return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
+
+    def has_chosen(self, full_name: str, op_type: str) -> bool:
+        """Tell whether an operator was to be dumped: it was listed, or another iteration has files of it."""
+        listed = (self._settings or {}).get("kernels")
+        is_listed = isinstance(listed, list) and not {full_name, op_type}.isdisjoint(map(str, listed))
+        return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
+
+    @cached_property
+    def elsewhere(self) -> frozenset[FileSlot]:
+        """The tensors that other iterations have files of."""
+        return self._list_elsewhere()
+
+    @cached_property
+    def _settings(self) -> Mapping[str, Any] | None:
+        settings = self.config.get(_SETTINGS) if isinstance(self.config, Mapping) else None
+        return settings if isinstance(settings, Mapping) else None

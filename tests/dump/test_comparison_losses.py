@@ -1,0 +1,115 @@
+"""Files that one of two dumps has lost, torn or emptied, and those that it was never to have."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.dump.nets import model, node, value
+from tests.dump.test_comparison import FEEDS, LENET
+from tests.dump.test_comparison_forms import document
+
+INPUTS, OUTPUTS = 1, 2
+"""Values of ``input_output``."""
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture
+def sides(door):
+    """Return two dumps of LeNet by their sides."""
+    door.dump(LENET, FEEDS, naming="2.7")
+    return {"golden": door.path, "mine": shutil.copytree(door.path, door.folder / "mine")}
+
+
+def unreadable(report):
+    """Return last component of the name, tensor and note of each tensor that cannot be read."""
+    return [
+        (operator["operator"].rpartition("/")[2], tensor["tensor"], tensor["note"])
+        for operator in report["operators"]
+        for tensor in (*operator["inputs"], *operator["outputs"])
+        if tensor["verdict"] == "unreadable"
+    ]
+
+
+@pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
+@pytest.mark.parametrize("has_configuration", [True, False], ids=["configured", "bare"])
+@pytest.mark.parametrize(
+    ("pattern", "lost"),
+    [
+        ("ReLU.*ReLU-op0.*.output.0.*.npy", [("ReLU-op0", "output:0")]),
+        ("Conv2D.*conv1*.*.input.0.*.npy", [("Conv2D-op0", "input:0")]),
+        ("MatMul.*fc1*.*.input.1.*.npy", [("MatMul-op0", "input:1")]),
+        ("ReLU.*ReLU-op0.*.npy", [("ReLU-op0", "input:0"), ("ReLU-op0", "output:0")]),
+    ],
+)
+@pytest.mark.parametrize("side", ["mine", "golden"])
+def test_files_that_are_gone(sides, side, pattern, lost, has_configuration, options):
+    """Files that one side lacks are told, whosever they are, and the dumps do not agree."""
+    for path in sides[side].rglob(pattern):
+        path.unlink()
+    if not has_configuration:
+        (folder,) = sides[side].rglob(".dump_metadata")
+        (folder / "data_dump.json").unlink()
+
+    code, report = document(sides["mine"], sides["golden"], *options)
+
+    assert (1, "unreadable", len(lost)) == (code, report["verdict"], report["tensors"]["unreadable"])
+    told = f"{side} has no file of it, and should have"
+    assert [(*each, told) for each in lost] == unreadable(report)
+    assert {"equal", "agrees", "unreadable"} >= {each["verdict"] for each in report["operators"]}
+
+
+@pytest.mark.parametrize("length", [0, 40, -5], ids=["emptied", "torn in its header", "torn at its end"])
+@pytest.mark.parametrize("pattern", ["ReLU.*ReLU-op0.*.output.0.*.npy", "MatMul.*fc1*.*.input.1.*.npy"])
+@pytest.mark.parametrize("side", ["mine", "golden"])
+def test_files_that_are_torn(sides, side, pattern, length):
+    """A file of which a part is there is unreadable, and the dumps do not agree."""
+    (path,) = sides[side].rglob(pattern)
+    path.write_bytes(path.read_bytes()[:length])
+
+    code, report = document(sides["mine"], sides["golden"])
+
+    assert (1, "unreadable", 1) == (code, report["verdict"], len(unreadable(report)))
+    assert {"equal", "unreadable"} == {each["verdict"] for each in report["operators"]}
+
+
+@pytest.mark.parametrize("is_mine", [True, False], ids=["mine", "golden"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"input_output": OUTPUTS},
+        {"input_output": INPUTS},
+        {"dump_mode": 1, "kernels": ["Default/relu-ReLU/ReLU-op0", "Default/conv1-Conv2d/Conv2D-op0"]},
+    ],
+    ids=["outputs", "inputs", "kernels"],
+)
+def test_files_that_were_not_asked_for(door, changes, is_mine):
+    """What one side's configuration left out is not lost."""
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "whole"))
+    door.again()
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "part"), **changes)
+    pair = [door.folder / "part", door.folder / "whole"]
+
+    code, report = document(*(pair if is_mine else reversed(pair)))
+
+    assert (0, "equal", []) == (code, report["verdict"], unreadable(report))
+
+
+def test_operators_that_nothing_tells_apart(door):
+    """Golden operators whose files the graph beside them cannot tell apart are not missing."""
+    weight = {"a": np.ones((4, 4), "f4")}
+    nodes = [node("MatMul", "x a", "p"), node("MatMul", "x a", "q"), node("Sum", "p q x", "y")]
+    onnx.save(model(nodes, [value("x", [4, 4])], ["y"], weight), door.folder / "net.onnx")
+    door.dump(door.folder / "net.onnx", {"x": np.eye(4, dtype="f4")}, naming="2.7")
+    golden = shutil.copytree(door.path, door.folder / "golden")
+    for path in [*golden.rglob("MatMul.*.npy")]:
+        path.rename(path.with_name(re.sub(r"-op(\d)", lambda found: f"-op{int(found[1]) + 4}", path.name)))
+
+    _, report = document(door.path, golden)
+
+    assert [] == [each for each in report["operators"] if each["verdict"] in {"missing", "unreadable"}]
