@@ -20,6 +20,15 @@ _SHAPES = arrays.array_shapes(max_dims=3, max_side=5)
 _VALUES = st.floats(-100, 100, width=16)
 
 
+@pytest.fixture(scope="module", params=["compiled", "numpy"], autouse=True)
+def way(request):
+    """Take sums by the compiled passes, where there are some, or by numpy."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setattr("msdump.statistics.pairs.PAIRS", None)
+        yield
+
+
 @settings(deadline=None)
 @given(shape=_SHAPES, data=st.data(), dtype=st.sampled_from(["f2", "f4", "f8", ml_dtypes.bfloat16]))
 def test_numbers_are_those_of_numpy(shape, data, dtype):
@@ -78,11 +87,8 @@ def test_scores_and_error_together_are_those_of_each(data, length, types):
 
 @pytest.mark.parametrize("length", [65_535, 65_536, 200_001])
 @pytest.mark.parametrize("offset", [0.0, 1e6], ids=["around zero", "far away"])
-@pytest.mark.parametrize("way", ["compiled", "numpy"])
-def test_together_every_block_counts(monkeypatch, way, length, offset):
+def test_together_every_block_counts(length, offset):
     """Sums over many blocks are those of two readings, the largest difference in the last element."""
-    if way == "numpy":
-        monkeypatch.setattr("msdump.statistics.pairs.PAIRS", None)
     golden = np.random.default_rng(length).standard_normal(length).astype("f4") + np.float32(offset)
     dumped = golden * np.float32(1.0001)
     dumped[-1] += 3
