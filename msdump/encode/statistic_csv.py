@@ -67,12 +67,12 @@ def row(  # noqa: PLR0917 - the fields of the line in their order
         stream_id: Stream of the emulated device, 0 elsewhere.
     """
     shape = ",".join(map(str, record.array.shape))
-    fields = (
-        f"{op_type},{op_name},{task_id},{stream_id},{record.timestamp},{record.io},{record.slot},"
-        f'{data_size(record)},{record.dtype.name},"({shape})"'
-    )
     # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
-    return f"{','.join((fields, *map(text, cells)))}\n".encode()
+    statistics = ",".join([f"{cell:.6g}" if type(cell) is float else text(cell) for cell in cells])
+    return (
+        f"{op_type},{op_name},{task_id},{stream_id},{record.timestamp},{record.io},{record.slot},"
+        f'{data_size(record)},{record.dtype.name},"({shape})",{statistics}\n'
+    ).encode()
 
 
 def data_size(record: TensorRecord) -> int:

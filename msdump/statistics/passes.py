@@ -26,7 +26,7 @@ from msdump.statistics.elements import (
     total,
     total_of_squares,
 )
-from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
+from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.threads import spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
@@ -67,7 +67,7 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
         dtype: That type, one that is measurable.
         need: What to find out.
     """
-    if need == NOTHING:
+    if not (need.extremes or need.counts or need.total or need.squares):
         return Totals(array.size)
     flat = array.reshape(-1)  # a view, unless strides forbid one
     if dtype.saved.kind == "b":

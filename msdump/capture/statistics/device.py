@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from msdump.record import TensorRecord
 from msdump.statistics.passes import measure
 from msdump.statistics.table import Cell
-from msdump.statistics.totals import StatisticNeed
+from msdump.statistics.totals import StatisticNeed, Totals
 
 _EXTREMES = StatisticNeed(extremes=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeviceMeasure:
     """The device's statistics of a tensor; each is computed when it is read.
 
@@ -46,12 +47,12 @@ class DeviceMeasure:
     @property
     def largest(self) -> Cell:
         """The largest element; NaN where one is NaN."""
-        return self._as_cell(measure(self.record.array, self.record.dtype, _EXTREMES).high)
+        return self._as_cell(self._extremes.high)
 
     @property
     def smallest(self) -> Cell:
         """The smallest element; NaN where one is NaN."""
-        return self._as_cell(measure(self.record.array, self.record.dtype, _EXTREMES).low)
+        return self._as_cell(self._extremes.low)
 
     @property
     def mean(self) -> Cell:
@@ -68,6 +69,10 @@ class DeviceMeasure:
         with np.errstate(all="ignore"):
             np.multiply(terms, terms, out=terms)
         return _rounded(math.sqrt(_fold(terms)), self.adds_in)
+
+    @cached_property
+    def _extremes(self) -> Totals:
+        return measure(self.record.array, self.record.dtype, _EXTREMES)
 
     def _terms(self) -> np.ndarray:
         """Return the elements in the type that they are added in: a copy, which may be overwritten."""

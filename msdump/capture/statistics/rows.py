@@ -156,11 +156,10 @@ def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measur
     """Return what leaves a cell empty, and warns once, where the device lacks a type."""
     warned: set[tuple[str, str]] = set()
 
-    def cell(statistic: Statistic, record: TensorRecord) -> Cell:
-        name, device = record.dtype.name, statistic.device
+    def cell(statistic: Statistic, measured: DeviceMeasure) -> Cell:
+        name, device = measured.record.dtype.name, statistic.device
         if device is not None and name in (device.high if spec.high_precision else device.low):
-            adds_in = _SINGLE if spec.high_precision else record.dtype.numpy
-            return device.value(DeviceMeasure(record, adds_in))
+            return device.value(measured)
         if (name, statistic.category) not in warned:
             warned.add((name, statistic.category))
             _log.warning(
@@ -170,7 +169,8 @@ def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measur
         return None
 
     def begin(record: TensorRecord) -> Finish:
-        cells = tuple(cell(statistic, record) for statistic in statistics)
+        measured = DeviceMeasure(record, _SINGLE if spec.high_precision else record.dtype.numpy)
+        cells = tuple(cell(statistic, measured) for statistic in statistics)
         return lambda: cells
 
     return begin

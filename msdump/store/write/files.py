@@ -121,8 +121,8 @@ class DiskFiles:
         """
         key = (directory, name)
         file = self._row_files.get(key)
-        if file is not None and file.is_linked():
-            return file.append(rows, header)
+        if file is not None and (was_empty := file.append(rows, header)) is not None:
+            return was_empty
         self._drop_rows(key)
         for _ in range(_TRIES):  # another process may make or remove it in between
             place = self._standing(directory)
@@ -137,8 +137,11 @@ class DiskFiles:
                 file = place.open_rows(name, self._mode)
             except FileNotFoundError:
                 continue
-            self._keep_rows(key, file)
-            return file.append(rows, header)
+            was_empty = file.append(rows, header)
+            if was_empty is not None:
+                self._keep_rows(key, file)
+                return was_empty
+            file.close()
         raise OSError(errno.EBUSY, "the file comes and goes", name)
 
     def exists(self, directory: str, name: str) -> bool:

@@ -32,32 +32,31 @@ class RowFile:
         self._end = 0
         self._titles = b""  # the last ones before _end
 
-    def is_linked(self) -> bool:
-        """Tell whether the file still has a name, that is, was not deleted."""
-        return os.fstat(self._fd).st_nlink > 0
-
-    def append(self, rows: bytes, header: bytes) -> bool:
+    def append(self, rows: bytes, header: bytes) -> bool | None:
         """Add rows, each with its line feed; the header before them where other titles hold, or none.
 
         Other titles hold after a run that measured something else, before this one or beside it.
 
         Returns:
-            Whether the file was empty.
+            Whether the file was empty; None, and nothing is written, where it was deleted.
 
         Raises:
             OSError: The rows could not be written as a whole; none of them is in the file.
         """
-        size = os.fstat(self._fd).st_size  # asked each time: another process may have added rows
-        data = memoryview(rows if self._holds(header, size) else header + rows)
-        end = size + len(data)
+        status = os.fstat(self._fd)  # asked each time: another process may have added rows
+        if not status.st_nlink:
+            return None
+        size = status.st_size
+        data = rows if self._holds(header, size) else header + rows
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
+            written = os.write(self._fd, data)
+            while written < len(data):
+                written += os.write(self._fd, memoryview(data)[written:])
         except OSError:
             os.ftruncate(self._fd, size)
             raise
         if header:
-            self._end, self._titles = end, header
+            self._end, self._titles = size + written, header
         return size == 0
 
     def _holds(self, header: bytes, size: int) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -231,7 +230,7 @@ class SyncSink:
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Add whole rows to a csv file, the header first where other titles hold."""
-        directory, name = os.path.split(path)
+        directory, _, name = path.rpartition("/")
         with self._lock:
             try:
                 is_new = self._files.append(directory, name, rows, header)
