@@ -85,6 +85,14 @@ class PrecisionMode(enum.StrEnum):
     ALLOW_MIX_PRECISION_BF16 = "allow_mix_precision_bf16"
 
 
+class Optimization(enum.StrEnum):
+    """How far onnxruntime optimises operators that nobody looks at."""
+
+    NONE = "none"
+    BASIC = "basic"
+    ALL = "all"
+
+
 class ExceptionDump(enum.StrEnum):
     """What a failing operator leaves beside a dump of Ascend O2 (``exception_dump`` of ``ascend_config``)."""
 
@@ -376,6 +384,7 @@ class DumpPlan:
         is_enabled: False where ``support_device`` leaves this device out.
         precision_mode: Precision mode of the emulated device, None: not said here.
         operator_dtypes: Operators that compute in other types; the context's win over these.
+        optimization: How far the runtime optimises what nobody looks at.
     """
 
     source: str
@@ -390,6 +399,7 @@ class DumpPlan:
     is_enabled: bool = True
     precision_mode: PrecisionMode | None = None
     operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES
+    optimization: Optimization = Optimization.NONE
 
     @property
     def writes_behind(self) -> bool:

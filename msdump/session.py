@@ -31,7 +31,7 @@ from msdump.execute.training.state import TrainingState
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
 from msdump.iterations import IterationSet
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
 from msdump.selector import DumpMode
 from msdump.store.write import exits
 from msdump.store.write.sinks import Summary
@@ -109,7 +109,8 @@ class Network:
         if self.plan is not None or self._device is not None:
             _warn_of_unseen(graph)
         self._collectives = collectives_of(graph, plan, context)
-        self._program = _program(self.graph, self._device, context, self._collectives)
+        optimization = Optimization.NONE if plan is None else plan.optimization
+        self._program = _program(self.graph, self._device, context, self._collectives, optimization)
         self._program_runs = Runs(self._program, self._variables)
         self._recorder = Recorder(
             self.graph,
@@ -373,11 +374,21 @@ def _warn_of_unseen(graph: Graph) -> None:
 
 
 def _program(
-    graph: Graph, device: Ascend | None, context: Context, collectives: Collectives | None
+    graph: Graph,
+    device: Ascend | None,
+    context: Context,
+    collectives: Collectives | None,
+    optimization: Optimization,
 ) -> Program:
     """Return the program of a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
     status = float_status_of(graph, context)
     if device is not None:
-        return Program(graph, device.roundings, collectives=collectives, float_status=status)
+        return Program(
+            graph,
+            device.roundings,
+            collectives=collectives,
+            float_status=status,
+            optimization=optimization,
+        )
     on = gpu_runtime() if context.device_target is DeviceTarget.GPU else None
-    return Program(graph, on=on, collectives=collectives)
+    return Program(graph, on=on, collectives=collectives, optimization=optimization)

@@ -160,6 +160,9 @@ class E2eDumpSettings(Section):
 class MsdumpSettings(Section):
     """Settings of msdump itself; MindSpore ignores this object."""
 
+    optimize: Annotated[Literal["none", "basic", "all"], Allowed("'none', 'basic' or 'all'")] = "none"
+    """How far onnxruntime fuses operators that are not dumped; "none": bits are those of single operators."""
+
     naming: Annotated[Literal["2.5", "2.7", "classic"], Allowed("'2.5', '2.7' or 'classic'")] = "2.5"
     """Generation of MindSpore whose file names are written."""
 

@@ -25,6 +25,7 @@ from msdump.plan import (
     Naming,
     OnHit,
     OnWriteError,
+    Optimization,
     PrecisionMode,
     Scene,
     StatisticSpec,
@@ -89,6 +90,7 @@ def plan(
         is_enabled=settings["is_enabled"],
         precision_mode=_precision_mode(context, settings),
         operator_dtypes=_operator_dtypes(context, settings),
+        optimization=Optimization(settings["optimize"]),
     )
 
 

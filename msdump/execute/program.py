@@ -24,6 +24,7 @@ from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Observer
+from msdump.plan import Optimization
 
 
 class Program:
@@ -51,6 +52,7 @@ class Program:
         collectives: Collectives | None = None,
         float_status: FloatStatus | None = None,
         kernels: type[KernelFactory] = KernelFactory,
+        optimization: Optimization = Optimization.NONE,
     ) -> None:
         """Lay out the slots; kernels are compiled while the first run reaches them.
 
@@ -63,9 +65,11 @@ class Program:
             collectives: What exchanges tensors with other ranks; None: as a network that nobody knows.
             float_status: The device's overflow status; None: nothing raises it.
             kernels: What compiles the operators.
+            optimization: How far the runtime optimises segments.
         """
         self.graph = graph
         self._kernels = kernels
+        self._optimization = optimization
         self._collectives = collectives
         self._float_status = float_status
         self._weights = WeightStore(graph.weights, copies)
@@ -85,7 +89,9 @@ class Program:
             self._operator(position, node, tuple(self.slots[name] for name in dead))
             for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
-        compiler = SegmentCompiler(graph, self._weights, self._runtime, roundings, distant)
+        compiler = SegmentCompiler(
+            graph, self._weights, self._runtime, roundings, distant, optimization=optimization
+        )
         joining = Joining(graph, roundings) if kernels.joins else None
         self._views = Views(
             graph,
@@ -141,6 +147,7 @@ class Program:
                 collectives=self._collectives,
                 float_status=self._float_status,
                 kernels=self._kernels,
+                optimization=self._optimization,
             )
         )
         return self._programs[-1]

@@ -19,7 +19,7 @@ from msdump.execute.program import Program
 from msdump.execute.segments.cutting import MOST_BYTES, MOST_SHOWN, cut
 from msdump.execute.segments.joining import Joining
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
+from msdump.plan import Context, DeviceTarget, JitLevel, Optimization, PrecisionMode
 from msdump.training import step_graph
 from sample_nets.build import build
 from tests import steps
@@ -246,6 +246,26 @@ def test_what_the_runtime_refuses_runs_another_way(caplog):
         np.testing.assert_allclose(output, expected, rtol=1e-6)
     assert [2, 1, 2] == _lengths(program)
     assert 1 == len([record for record in caplog.records if "reference" in record.message])
+
+
+@pytest.mark.parametrize("level", [Optimization.BASIC, Optimization.ALL])
+def test_what_nobody_watches_may_be_optimised(level, tmp_path):
+    """Optimised segments give the same watched operators, and tensors that differ in last bits."""
+    graph = loader.load(build("mobilenetv2", tmp_path, batch=1))
+    feeds = _feeds(graph)
+    plain, optimised = Watch(graph, every=50), Watch(graph, every=50)
+    fed = {name: values.from_python(item) for name, item in feeds.items()}
+
+    expected = Program(graph).run(fed, plain)
+    actual = Program(graph, optimization=level).run(fed, optimised)
+
+    assert plain.shown.keys() == optimised.shown.keys()
+    assert any(each.tobytes() != one.tobytes() for each, one in zip(actual, expected, strict=True))
+    pairs = [*zip(expected, actual, strict=True)]
+    for key, (tensors,) in plain.shown.items():
+        pairs.extend(zip(tensors, optimised.shown[key][0], strict=True))
+    for one, other in pairs:
+        np.testing.assert_allclose(np.asarray(other, float), np.asarray(one, float), rtol=1e-2, atol=1e-3)
 
 
 @pytest.fixture(scope="module")

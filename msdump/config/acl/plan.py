@@ -34,6 +34,7 @@ from msdump.plan import (
     ModelItem,
     OnWriteError,
     OperatorStatistic,
+    Optimization,
     PrecisionMode,
     Scene,
     Tree,
@@ -184,6 +185,7 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
         ),
         precision_mode=_precision_mode(settings),
         operator_dtypes=operator_dtypes({key: getattr(settings, key) for key in KEYS}),
+        optimization=Optimization(settings.optimize),
     )
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from msdump.dtypes import STRING
 from msdump.execute import values
-from msdump.execute.initializers import Initializers, packed
+from msdump.execute.initializers import Bound, Initializers, packed
 from msdump.execute.kernels import RoundingsOf
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.shortage import shortage
+from msdump.execute.variants.optimisation import LEVELS
 from msdump.execute.weights import WeightStore
 from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.emulation import Rounding
 from msdump.graph.kernel.linked import LinkedModel, LinkedOperator, SegmentEdges, UnlinkableError, link
 from msdump.graph.kernel.onenode import Bindings, type_text
 from msdump.graph.order import reads
 from msdump.graph.weights import forget_pages
-
-_SEGMENT: Final = SessionUse(spins=True)
+from msdump.plan import Optimization
 
 _IN_MODEL: Final = 1 << 14
 """Bytes up to which a weight that no kernel packs is copied into the model: feeding it costs every run."""
@@ -56,13 +57,26 @@ class SegmentCompiler:
         runtime: Runtime,
         roundings: RoundingsOf,
         distant: Container[str],
+        *,
+        optimization: Optimization = Optimization.NONE,
     ) -> None:
-        """Set the parts that all segments share; see ``KernelFactory``."""
+        """Set the parts that all segments share; see ``KernelFactory``.
+
+        Args:
+            graph: The graph.
+            weights: Its weights.
+            runtime: What runs the sessions.
+            roundings: The emulated device's arithmetic.
+            distant: Weights of a body that the graph around it takes from outside as well.
+            optimization: How far the runtime optimises a segment.
+        """
         self._graph = graph
         self._weights = weights
         self._runtime = runtime
         self._roundings = roundings
         self._changeable = graph.changeable
+        self._optimizes = optimization is not Optimization.NONE
+        self._use = SessionUse(LEVELS[optimization], spins=True)
         self._initializers = Initializers(weights, self._changeable, roundings, distant)
 
     def compile(
@@ -85,7 +99,7 @@ class SegmentCompiler:
             for inner, (array, name, number) in model.shared.items()
         }
         try:
-            session = self._runtime.session(model.data, shared, use=_SEGMENT)
+            session = self._runtime.session(model.data, shared, use=self._use)
         except Exception as error:
             culprit = None if shortage(error) else _CULPRIT.search(str(error))
             if culprit is None or int(culprit[1]) >= len(nodes):
@@ -106,7 +120,7 @@ class SegmentCompiler:
         parts = []
         for number, node in enumerate(nodes):
             roundings = self._roundings(node)
-            bound = self._initializers.of(node, roundings)
+            bound = self._bound(node, roundings)
             for name in reads(node):
                 if name in bound.arrays or name in made or name in feeds or name in defaults:
                     continue
@@ -118,6 +132,14 @@ class SegmentCompiler:
             bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
             parts.append(LinkedOperator(node, bindings, roundings))
         return link(self._graph, parts, SegmentEdges(feeds, defaults, outputs), self._runtime.limits)
+
+    def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
+        """Return the initializers of an operator; all of its weights where the runtime may fold them."""
+        bound = self._initializers.of(node, roundings)
+        if not self._optimizes:
+            return bound
+        fixed = (name for name in reads(node) if name in self._weights and name not in self._changeable)
+        return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
 
     def _is_default(self, name: str) -> bool:
         """Tell whether a weight that no kernel packs stands in the model."""

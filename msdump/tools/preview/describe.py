@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import Final
 
 from msdump.capture.writers.failures import EXCEPTIONS
-from msdump.plan import DumpPlan, Existing, FileFormat, Naming, OnHit, OnWriteError, Tree, Trigger, WatchPlan
+from msdump.plan import (
+    DumpPlan,
+    Existing,
+    FileFormat,
+    Naming,
+    OnHit,
+    OnWriteError,
+    Optimization,
+    Tree,
+    Trigger,
+    WatchPlan,
+)
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store.run_paths import exceptions, outline
@@ -143,6 +154,10 @@ def _limits(plan: DumpPlan) -> str:
         ("what lies there already is removed", plan.files.existing is Existing.REPLACE),
         ("refused where files lie there already", plan.files.existing is Existing.REFUSE),
         (f"precision_mode {plan.precision_mode}", plan.precision_mode),
+        (
+            f"operators that are not dumped are fused (optimize {plan.optimization}): last bits change",
+            plan.optimization is not Optimization.NONE,
+        ),
         (_exceptions(plan.operator_dtypes), plan.operator_dtypes != NO_OPERATOR_DTYPES),
         ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.what.saves_kernel_args),
