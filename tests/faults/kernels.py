@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from msdump.execute.kernels import KernelFactory
 from msdump.graph.graph import Node
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.emulation import Rounding
@@ -81,11 +82,12 @@ def injected(wrong: Mapping[str, Steps], source: str = ""):
             roundings = [each for part, own in per_part for each in _roundings(part, own, wrong)]
         return build(graph, replace(node, parts=tuple(members)), bindings, limits, roundings)
 
-    onenode.build = built
+    # an operator in a session with others is built elsewhere
+    onenode.build, KernelFactory.joins = built, False
     try:
         yield
     finally:
-        onenode.build = build
+        onenode.build, KernelFactory.joins = build, True
 
 
 def _roundings(part: Node, own: Rounding, wrong: Mapping[str, Steps]) -> list[Rounding]:
