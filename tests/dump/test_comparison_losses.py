@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import onnx
 import pytest
+from onnx import parser
 
 from tests.dump.nets import model, node, value
 from tests.dump.test_comparison import FEEDS, LENET
@@ -98,6 +99,46 @@ def test_files_that_were_not_asked_for(door, changes, is_mine):
     code, report = document(*(pair if is_mine else reversed(pair)))
 
     assert (0, "equal", []) == (code, report["verdict"], unreadable(report))
+
+
+@pytest.mark.parametrize("side", ["mine", "golden"])
+def test_graph_file_that_breaks_off(sides, side, caplog):
+    """A graph file of which a part is there is told and not used, and accuses nobody."""
+    (path,) = sides[side].rglob("*.ir")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    code, report = document(sides["mine"], sides["golden"])
+
+    assert (0, "equal") == (code, report["verdict"])
+    assert "the file of its graph breaks off and is not used" in caplog.text
+    assert {"equal"} == {each["verdict"] for each in report["operators"]}
+
+
+def test_operators_in_other_graphs(door):
+    """Operators that another system has in graphs of other numbers are unchecked, not missing."""
+    source = """<ir_version: 10, opset_import: ["" : 20]> g (float[3] x, int64 n) => (float[3] y) {
+        s = Sin(x)
+        l = Loop(n, , s) <body = round (int64 i, bool go, float[3] v) => (bool go, float[3] w) { w = Exp(v) }>
+        y = Tanh(l) }"""
+    onnx.save(parser.parse_model(source), door.folder / "net.onnx")
+    door.dump(door.folder / "net.onnx", {"x": np.ones(3, "f4"), "n": np.array(2)}, naming="2.7")
+    mine = shutil.copytree(door.path, door.folder / "mine")
+    (path,) = mine.rglob("Tanh.*.output.0.*.npy")
+    other = path.parents[2] / "2" / path.parent.name
+    other.mkdir(parents=True)
+    for each in mine.rglob("Tanh.*.npy"):
+        each.rename(other / each.name)
+    (graph,) = mine.rglob("*graph_0.ir")
+    tanh = r"  %\d+\(\w+\) = (?:PrimFunc_)?Tanh.*\n(?: {6}.*\n)*"
+    graph.write_text(re.sub(tanh, "", graph.read_text()))
+
+    code, report = document(mine, door.path)
+
+    found = {each["operator"].rpartition("/")[2]: each for each in report["operators"]}
+    assert 0 == code
+    assert "unchecked" == found["Tanh-op0"]["verdict"]
+    assert "mine ran operators of its type in other graphs" == found["Tanh-op0"]["note"]
+    assert "missing" not in {each["verdict"] for each in report["operators"]}
 
 
 def test_operators_that_nothing_tells_apart(door):

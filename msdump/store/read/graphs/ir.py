@@ -72,6 +72,7 @@ def graph_of(program: IrProgram, path: str) -> OperatorGraph:
         weights={each.name: each.form for each in parameters if each.is_weight},
         outputs=sources.of_all(program.returned),
         number=program.graph,
+        is_whole=program.is_whole,
     )
 
 

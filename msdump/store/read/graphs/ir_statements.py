@@ -88,6 +88,7 @@ class IrProgram:
         returned: Operands of the return.
         graph: Number of the graph.
         is_ours: Whether msdump wrote the file.
+        is_whole: Whether the file goes to the end of the graph.
     """
 
     parameters: dict[int, IrParameter] = field(default_factory=dict)
@@ -95,6 +96,7 @@ class IrProgram:
     returned: tuple[str, ...] = ()
     graph: int = 0
     is_ours: bool = False
+    is_whole: bool = False
 
     @property
     def names(self) -> Mapping[int, str]:
@@ -121,6 +123,7 @@ def read(path: str) -> IrProgram:
                 program.statements[last.number] = last
         elif line.startswith(_RETURN):
             program.returned, last = ir_values.operands(line, len(_RETURN), names)[0], None
+            program.is_whole = True
         elif line.startswith("%para"):
             _add_parameter(program, line)
         elif line.startswith("subgraph "):

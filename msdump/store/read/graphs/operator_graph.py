@@ -148,6 +148,7 @@ class OperatorGraph:
         caller: Full name of the control flow operator whose branch or body it is, "" for a main graph.
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
         name: Its name, "" where the file has none of its own for it.
+        is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -158,6 +159,7 @@ class OperatorGraph:
     caller: str = ""
     branch: str = ""
     name: str = ""
+    is_whole: bool = True
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
         """Return the graph with its operators in the order of execution; those that it lacks come last.

@@ -111,12 +111,12 @@ class DumpComparison:
             if not self.graph:  # a compiled graph lacks the operators that it fused
                 report.missing += map(folder.missing_place, folder.missing)
             report.unreadable += folder.matched.unreadable
-            report.uneven += folder.matched.uneven
+            report.uneven += folder.uneven
         for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)
         for folder in self.folders:
-            for finding in folder.lost():
+            for finding in folder.not_compared():
                 report.add(finding)
         origins.settle(report, {folder.label: folder for folder in self.folders})
         return report

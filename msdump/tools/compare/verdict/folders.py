@@ -27,13 +27,14 @@ from msdump.tools.compare.verdict.surroundings import (
     FIXED,
     LEFTOVER,
     FolderSurroundings,
+    are_cut_otherwise,
     behind,
     described,
     in_its_graph,
 )
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
-from msdump.tools.judge.findings import Finding, TensorResult
+from msdump.tools.judge.findings import Finding, TensorResult, Uneven
 from msdump.tools.judge.limits import coarser
 from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 
@@ -73,8 +74,8 @@ class ComparedFolder:
 
     @cached_property
     def is_training(self) -> bool:
-        """Whether the examined graph writes weights."""
-        graph = self.mine.graph
+        """Whether the examined graph writes weights; golden's, where no file shows the examined one."""
+        graph = self.mine.graph or self.theirs.graph
         return graph is not None and any(written_inputs(each.op_type) for each in graph.operators.values())
 
     def weights(self, execution: OperatorExecution) -> frozenset[int]:
@@ -169,11 +170,14 @@ class ComparedFolder:
         """Files that either side has lost."""
         return Losses(self.matched, (self.dumped, self.mine), (self.golden, self.theirs))
 
-    def lost(self) -> Iterator[Finding]:
-        """Yield the golden operators that the examined side has lost all files of."""
+    def not_compared(self) -> Iterator[Finding]:
+        """Yield the golden operators whose files the examined side has lost, or which it ran elsewhere."""
         for name, tensors in self.losses.whole.items():
             results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
             yield Finding(self.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
+        for name in self.matched.missing:
+            if note := self._why_unknown(name):
+                yield Finding(self.missing_place(name), Verdict.UNCHECKED, note=note)
 
     def expects(self, name: str) -> bool:
         """Tell whether the examined side should have a golden operator.
@@ -185,11 +189,29 @@ class ComparedFolder:
             return False
         if self.theirs.graph is not None and numbering.may_be_listed(names.sanitize(name), self.theirs.graph):
             return False  # nothing tells which of the graph's operators it is
+        if self._why_unknown(names.sanitize(name)):
+            return False
         if self.dumped.kind not in COMPILED or self.golden.kind in COMPILED:
             return True
         operator = self.theirs.operator(name)
         is_run = operator is None or not is_settled(operator.op_type)
         return is_run and not self._is_fixed(name)
+
+    def ran_elsewhere(self, name: str) -> bool:
+        """Tell whether the examined side ran as many operators of a golden one's type, in other graphs."""
+        files = self.golden.operators.get(name, ())
+        return bool(files) and are_cut_otherwise(files[-1].op_type, self.mine, self.theirs)
+
+    def _why_unknown(self, name: str) -> str:
+        """Return in words why nothing tells whether the examined side lacks an operator, else ""."""
+        if self.mine.is_graph_torn or self.theirs.is_graph_torn:
+            return "the file of a graph breaks off"
+        return "mine ran operators of its type in other graphs" if self.ran_elsewhere(name) else ""
+
+    @property
+    def uneven(self) -> tuple[Uneven, ...]:
+        """Operators that did not run equally often, and not in other graphs either."""
+        return tuple(each for each in self.matched.uneven if not self.ran_elsewhere(each.name))
 
     def _is_fixed(self, name: str) -> bool:
         """Tell whether a golden operator gives the same in every run, as all that it reads does."""

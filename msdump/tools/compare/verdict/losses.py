@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -131,7 +131,12 @@ class Losses:
         lost = {}
         for name in self._golden.folder.operators:
             own = own_names.get(name)
-            if own is not None and own not in self._mine.folder.operators and self._has_lost(self._mine, own):
+            if (
+                own is not None
+                and own not in self._replacing
+                and own not in self._mine.folder.operators
+                and self._has_lost(self._mine, own)
+            ):
                 lost[name] = tuple(self._mine.lost(slot) for slot in sorted(self._golden.run(name, 0)))
         return lost
 
@@ -141,6 +146,11 @@ class Losses:
         if self._matched.by_graphs is not None:
             return self._matched.by_graphs.partners
         return {name: name for side in (self._mine, self._golden) for name in side.folder.operators}
+
+    @property
+    def _replacing(self) -> Collection[str]:
+        """Operators of the examined side that stand in the place of others."""
+        return () if self._matched.by_graphs is None else self._matched.by_graphs.replaced
 
     def _has_lost(self, side: _Side, name: str) -> bool:
         """Tell whether a side should have files of an operator of which it has none."""

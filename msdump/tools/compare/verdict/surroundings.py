@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError
 from msdump.graph.updates import written_inputs
 from msdump.store import names
+from msdump.store.layouts import Key
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
     GraphOperator,
@@ -24,6 +27,8 @@ from msdump.store.read.reader import Dump, open_dump
 from msdump.store.read.tensor_directories import Iteration
 from msdump.tools.compare.verdict.expectations import DumpExpectation, FileSlot
 from msdump.tools.judge.evidence import OperatorPlace
+
+_log = logging.getLogger("msdump.tools")
 
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
 """What gives values that no step changes, but for training."""
@@ -54,18 +59,34 @@ class FolderSurroundings:
     iteration: int | None = None
     expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=_no_graph, repr=False, compare=False)
+    _runs: Callable[[], Mapping[int, Counter[str]]] = field(default=dict, repr=False, compare=False)
 
     @cached_property
     def graph(self) -> OperatorGraph | None:
         """The graph that ran, None without a graph file, or where it cannot be read."""
+        graph = self._read_graph
+        return graph if graph is None or graph.is_whole else None
+
+    @property
+    def is_graph_torn(self) -> bool:
+        """Whether the file of its graph breaks off, so that the graph is not used."""
+        return self._read_graph is not None and not self._read_graph.is_whole
+
+    @cached_property
+    def _read_graph(self) -> OperatorGraph | None:
         try:
             return self._graph()
         except DumpReadError:  # it explains verdicts, it is not compared
             return None
 
+    @cached_property
+    def runs(self) -> Mapping[int, Counter[str]]:
+        """How often operators of each type ran in each graph of the same iteration."""
+        return self._runs()
+
     def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
         """Return the same around another graph."""
-        return replace(self, _graph=lambda: graph)
+        return self if graph is self.graph else replace(self, _graph=lambda: graph)
 
     def operator(self, name: str) -> GraphOperator | None:
         """Return an operator by its name in files, None where no graph tells of it."""
@@ -94,6 +115,18 @@ class FolderSurroundings:
         unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
         has_effects = len(unread) < len(slots) or bool(written_inputs(operator.op_type))
         return unread if has_effects else frozenset()
+
+
+def are_cut_otherwise(op_type: str, mine: FolderSurroundings, theirs: FolderSurroundings) -> bool:
+    """Tell whether one side ran as many operators of a type as the other one, but in other graphs.
+
+    Control flow cuts a network into graphs, which two systems do at other places.
+    """
+    own, other = (
+        {graph: types[op_type] for graph, types in side.runs.items() if types[op_type]}
+        for side in (mine, theirs)
+    )
+    return len({*own, *other}) > 1 and own != other and sum(own.values()) >= sum(other.values())
 
 
 def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
@@ -153,16 +186,42 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
         dump = open_dump(root)
     except DumpReadError:  # golden tensors, or several dumps below one path
         return {}
+    told: set[Key] = set()
     known = {number for number, rank in dump.ranks.items() if rank.is_known}
     return {
         os.path.realpath(iteration.path): FolderSurroundings(
             iteration.key.rank if iteration.key.rank in known else None,
             iteration.number,
             _expectation(dump, iteration),
-            lambda iteration=iteration: iteration.operator_graph,  # type: ignore[misc]  # bound now
+            partial(_told_graph, iteration, told),
+            partial(_runs, dump, iteration),
         )
         for iteration in dump.iterations
     }
+
+
+def _told_graph(iteration: Iteration, told: set[Key]) -> OperatorGraph | None:
+    graph = iteration.operator_graph
+    place = replace(iteration.key, iteration=None)
+    if graph is not None and not graph.is_whole and place not in told:
+        told.add(place)
+        _log.warning("%s: the file of its graph breaks off and is not used", iteration.path)
+    return graph
+
+
+def _runs(dump: Dump, iteration: Iteration) -> dict[int, Counter[str]]:
+    runs: dict[int, Counter[str]] = {}
+    for each in dump.iterations:
+        if replace(each.key, graph=None) != replace(iteration.key, graph=None):
+            continue
+        files = Counter(replace(record.name, timestamp=0) for record in each.tensor_files)
+        most: Counter[tuple[str, str]] = Counter()
+        for name, count in files.items():
+            most[name.op_type, name.op_name] = max(count, most[name.op_type, name.op_name])
+        types = runs.setdefault(each.key.graph or 0, Counter())
+        for (op_type, _), count in most.items():
+            types[op_type] += count
+    return runs
 
 
 def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
