@@ -158,7 +158,7 @@ class _Loop:
         number, goes_on = 0, self._holds(condition)
         while goes_on and (limit is None or number < limit):
             # a scalar or a tensor of one element, as the body declares its counter: both are allowed
-            counter = values.owned(np.full((1,) * self._body.ranks[0], number, np.int64))
+            counter = values.number(number, self._body.ranks[0])
             next_condition, *outputs = self._body.run(frame, [counter, condition, *carried], observer)
             carried = outputs[: len(carried)]
             for slot, row in rows.items():

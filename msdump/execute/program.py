@@ -81,6 +81,7 @@ class Program:
         self._factory = kernels(
             graph, self._weights, self._runtime, roundings, distant, float_status=float_status
         )
+        self._results = [(value.name, self.slots[value.name]) for value in graph.outputs]
         self._wholes: dict[str, Kernel] = {}
         self._programs: list[Self] = []
         # a body may return one of its inputs as it is: the output of control flow is then no new tensor
@@ -288,7 +289,10 @@ class Program:
 
     def results(self, frame: Frame) -> Frame:
         """Return the graph's outputs after a run as values of the runtime."""
-        return [self._frames.value(value.name, frame) for value in self.graph.outputs]
+        return [
+            self._frames.value(name, frame) if frame[slot] is None else frame[slot]
+            for name, slot in self._results
+        ]
 
     def _show(self, operator: ProgramOperator, frame: Frame, observer: Observer) -> None:
         tensor, status = self._frames.tensor, frame[self._frames.status]

@@ -56,10 +56,12 @@ class SessionUse:
     Attributes:
         level: How far the runtime optimises the model.
         spins: Whether its threads spin between the operators of a run.
+        spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
     """
 
     level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
     spins: bool = False
+    spins_on: bool = False
 
 
 ONE_OPERATOR: Final = SessionUse()
@@ -151,7 +153,7 @@ class Runtime:
         # Waking threads takes tens of microseconds for each operator: in a session of many they spin instead,
         # while it runs. Spinning on would take the cores from the next operator's and the writers'.
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if use.spins else "0")
-        if use.spins:
+        if use.spins and not use.spins_on:
             options.add_session_config_entry("session.force_spinning_stop", "1")
         if shared:
             options.add_session_config_entry(

@@ -31,6 +31,7 @@ _CPU: Final = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_
 _NATIVE_TYPES: Final = frozenset(row.numpy for row in dtypes.DTYPES if row.numpy.isbuiltin == 1)
 _NUMPY_TYPES: Final = {type_text(row): row for row in dtypes.DTYPES if row.numpy in _NATIVE_TYPES}
 _OTHER_TYPES: Final = {type_text(row): row for row in dtypes.DTYPES if row.numpy not in _NATIVE_TYPES}
+_INT64: Final = dtypes.from_name("int64").onnx
 _STRING: Final = type_text(dtypes.STRING)
 
 
@@ -62,6 +63,18 @@ def owned(array: np.ndarray) -> OrtValue:
     if row is dtypes.STRING or array.dtype.kind == "c":
         return from_array(array)
     return _copied(_packed(array, row), array.shape, row)
+
+
+def number(count: int, rank: int) -> OrtValue:
+    """Return an int64 value of one element that owns its memory; for loops, which make one for each pass.
+
+    Args:
+        count: The element.
+        rank: The number of dimensions.
+    """
+    value = native.OrtValue.ortvalue_from_shape_and_onnx_type([1] * rank, _INT64, _CPU)
+    ctypes.c_int64.from_address(value.data_ptr()).value = count
+    return value
 
 
 def space(shape: tuple[int, ...], dtype: np.dtype) -> tuple[OrtValue | None, np.ndarray]:

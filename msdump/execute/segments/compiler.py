@@ -99,7 +99,7 @@ class SegmentCompiler:
             for inner, (array, name, number) in model.shared.items()
         }
         try:
-            session = self._runtime.session(model.data, shared, use=self._use)
+            session = self._runtime.session(model.data, shared, use=self._use_of(nodes))
         except Exception as error:
             culprit = None if shortage(error) else _CULPRIT.search(str(error))
             if culprit is None or int(culprit[1]) >= len(nodes):
@@ -110,6 +110,11 @@ class SegmentCompiler:
                 forget_pages(array)
         names = {name: inner for inner, name in model.outputs}
         return SegmentSession(session.run_with_ort_values, model.feeds, names)
+
+    def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
+        """Return how the session of a segment runs: like the runtime's own where it is a whole network."""
+        is_whole = not self._graph.index and len(nodes) == len(self._graph.nodes)
+        return replace(self._use, spins_on=is_whole)
 
     def _linked(
         self, nodes: Sequence[Node], fed: Mapping[str, OrtValue | None], outputs: Sequence[str]
