@@ -264,12 +264,17 @@ class Judge:
             if golden.kind is not SourceKind.ABSENT and golden != source:
                 return Verdict.OWN, _wrong_wiring(each.slot, reads, golden_reads)
             written = self.written(source.name, source.slot)
-            if written is not None and written.verdict in AGREEING:
+            if written is not None and written.verdict in AGREEING and not self._is_carried(case, source):
                 return (
                     Verdict.OWN,
                     f"input {each.slot} is not what {source.name} wrote: it changed in between",
                 )
         return None
+
+    def _is_carried(self, case: _Case, source: ValueSource) -> bool:
+        """Tell whether a pass of a loop read what a pass before it handed on, and not the source's value."""
+        number = case.evidence.operator.pass_number or 0
+        return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
 
     def _nonfinite(self, case: _Case) -> _Reason | None:
         """Judge NaN and infinities that only one side has."""

@@ -168,6 +168,24 @@ def test_inputs_that_nobody_wrote_so(reads, golden_reads, verdict, words):
 
 
 @pytest.mark.parametrize(
+    ("passes", "verdict"),
+    [((None, 1), "inherited"), ((0, 1), "inherited"), ((1, 1), "own"), ((None, 0), "own")],
+)
+def test_passes_of_a_loop_read_what_passes_before_them_wrote(passes, verdict):
+    """The graph tells of a carried value only what wrote it before the first pass."""
+    writer, reader = (
+        replace(each, operator=replace(each.operator, pass_number=number))
+        for each, number in zip(
+            (operator("A", [], [0]), operator("X", [FAR], [FAR], order=1, reads=(of("A"),))),
+            passes,
+            strict=True,
+        )
+    )
+
+    assert verdict == judged(writer, reader)[-1].verdict
+
+
+@pytest.mark.parametrize(
     ("first", "reads", "verdict"),
     [(FAR, [of("A")], "inherited"), (0, [of("A")], "own"), (FAR, [], "inherited"), (0, [], "own")],
     ids=["writer_differs", "writer_agrees", "something_differs", "first"],
