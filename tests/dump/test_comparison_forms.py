@@ -162,3 +162,20 @@ def _normalized(root):
                 stem = f"{kind}.Default_{kind}-op0.0.0.170000000000000{time}.{side}.{slot}"
                 np.save(files / f"{stem}.DefaultFormat.Float32.npy", tensor)
     return root
+
+
+@pytest.mark.parametrize("value", [1.5, np.nan], ids=["numbers", "nan"])
+def test_readers_of_one_wrong_file(copied, value):
+    """An output that alone is wrong accuses who wrote it; by the model, too, its readers are innocent."""
+    mine, golden = copied
+    path = only(mine, "ReLU.*ReLU-op0.*.output.0.*.npy")
+    np.save(path, np.load(path) * value)
+
+    found = {
+        (operator["operator"].rpartition("/")[2], bool(options))
+        for options in ((), ("--model", LENET))
+        for operator in document(mine, golden, *options)[1]["operators"]
+        if operator["verdict"] in ACCUSING
+    }
+
+    assert {("ReLU-op0", False), ("ReLU-op0", True)} == found

@@ -129,7 +129,14 @@ class Judge:
 
     def _verdict(self, case: _Case) -> _Reason:
         rules = (
-            *(self._not_the_models, self._alone, self._parameter, self._weight, self._unfit, self._own),
+            *(
+                self._not_the_models,
+                self._alone,
+                self._parameter,
+                self._weight,
+                self._unfit,
+                self._told_again,
+            ),
             *(self._sound, self._wired, self._nonfinite),
         )
         reasons = (rule(case) for rule in rules)
@@ -233,6 +240,26 @@ class Judge:
                 f"own error {own.error.distance:.2g} in {own.arithmetic}, rounding explains"
                 f" {own.allowed:.2g}{note}"
             ),
+        )
+
+    def _told_again(self, case: _Case) -> _Reason | None:
+        """Judge by what running again tells, unless golden contradicts it."""
+        return None if self._is_contradicted(case) else self._own(case)
+
+    def _is_contradicted(self, case: _Case) -> bool:
+        """Tell whether outputs that agree contradict an error that was found by running again.
+
+        What it runs again on may be wrong where something before has differed: its files then hold what it
+        made of right values. An error that is no larger than what agreement allows is not contradicted.
+        """
+        if case.evidence.replaces or not self._has_differed or not case.outputs or case.bad_outputs:
+            return False
+        allowed = {(each.io, each.slot): each.limit or 0.0 for each in case.outputs}
+        return all(
+            each.is_explained
+            or each.error.misplaced
+            or each.error.distance > allowed.get((each.io, each.slot), math.inf)
+            for each in case.evidence.own
         )
 
     @staticmethod
