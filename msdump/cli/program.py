@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "extract": "Write one operator of a dump as a model that runs.",
     "show": "Print the tree of a dump, and a tensor of it.",
     "baseline": "Keep the statistics of a dump, to compare later ones with.",
+    "query": "Answer questions in SQL about dumps.",
+    "pack": "Write dumps as Parquet files, for questions asked again.",
     "trend": "Print a statistic of a tensor over the iterations of a dump.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "watch": "Check watch rules on the tensors of a dump.",

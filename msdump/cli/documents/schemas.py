@@ -20,6 +20,7 @@ from msdump.cli.documents.convert import ConvertDocument
 from msdump.cli.documents.diff import DiffDocument
 from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
+from msdump.cli.documents.query import PackDocument, QueryDocument
 from msdump.cli.documents.run import RunDocument
 from msdump.cli.documents.show import ShowDocument
 from msdump.cli.documents.trend import TrendDocument
@@ -33,6 +34,8 @@ DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "diff": DiffDocument,
     "diff --advise": AdviseDocument,
     "overflow": OverflowDocument,
+    "pack": PackDocument,
+    "query": QueryDocument,
     "run": RunDocument,
     "show": ShowDocument,
     "trend": TrendDocument,

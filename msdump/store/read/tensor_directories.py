@@ -136,8 +136,15 @@ class Iteration:
         return next(candidates, Execution(number, is_whole=False, records=(), statistics=()))
 
     @cached_property
+    def file_executions(self) -> tuple[Execution, ...]:
+        """What each execution left in files, by time, without ``statistic.csv``; DumpReadError as above."""
+        return self._separate(()).executions
+
+    @cached_property
     def _separated(self) -> SeparatedExecutions:
-        rows = self.rows
+        return self._separate(self.rows)
+
+    def _separate(self, rows: Sequence[Row]) -> SeparatedExecutions:
         records = [*self._files.records]
         for file in self.files:
             records += file.records
@@ -169,6 +176,15 @@ class Iteration:
         """Its rows of ``statistic.csv``, of all executions; DumpReadError as for ``statistics``."""
         path = self._files.statistics
         return () if path is None else texts.read_statistics(path)
+
+    @property
+    def statistic_files(self) -> Mapping[OperatorName | None, str]:
+        """Paths of ``statistic.csv``, under None, and of acl's files by operator; DumpReadError as above."""
+        path = f"{self.path}/{STATISTICS}"
+        if self.key.time is None and os.path.isfile(path):  # beside it, no operator has one of its own
+            return {None: path}
+        table = [] if self._files.statistics is None else [(None, self._files.statistics)]
+        return dict((*table, *self._files.statistic_files.items()))
 
     @property
     def files(self) -> tuple[OperatorFile, ...]:

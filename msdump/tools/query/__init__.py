@@ -1,0 +1,1 @@
+"""Questions in SQL about dumps, packs of dumps and results of comparisons."""

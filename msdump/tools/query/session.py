@@ -1,0 +1,264 @@
+"""A session of questions: the views over all sources, each made when a question first mentions it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from msdump.errors import ToolError
+from msdump.tools.query import comparisons, engine, files, irregular, operators, packed, statistics, tensors
+from msdump.tools.query import tables as csv_tables
+from msdump.tools.query.columns import TEXT, VIEWS, Column
+from msdump.tools.query.places import OpenedDump
+from msdump.tools.query.sources import QuestionedKind, QuestionedSource
+from msdump.tools.query.tables import Table
+from msdump.tools.return_codes import ReturnCode
+
+_WORD: Final = re.compile(r"[a-z]+")
+_ROWS: Final[Mapping[str, Callable[[OpenedDump], Iterator[engine.Cells]]]] = MappingProxyType(
+    {"tensors": tensors.rows, "operators": operators.rows, "files": files.rows, "runs": tensors.runs}
+)
+"""The views that are made of rows of dumps."""
+
+_NEEDS: Final = {"runs": frozenset({"statistics"})}
+"""Views that another one is made of."""
+
+_PLACES: Final = (
+    Column("readable", TEXT, "the path that it is read by"),
+    *(column for column in VIEWS["statistics"] if column.name in {"dump", "network", "directory", "path"}),
+    *(column for column in VIEWS["statistics"] if column.name in {"rank", "graph", "iteration"}),
+)
+_OF_OPERATOR: Final = tuple(
+    column
+    for column in VIEWS["statistics"]
+    if column.name in {"op_type", "op_name", "task_id", "stream_id", "timestamp"}
+)
+_UNTIMED: Final = """
+select * exclude (first, last) replace (
+    coalesce(started, make_timestamp(first)) as started, coalesce(ended, make_timestamp(last)) as ended)
+from _runs left join (
+    select dump, directory, min(timestamp) as first, max(timestamp) as last
+    from statistics group by dump, directory) using (dump, directory)
+"""
+"""Runs of which only statistics were saved get their times from these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows that answer a question.
+
+    Attributes:
+        columns: Names and types of the columns; no two have the same name.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    _result: Any
+
+    def fetch(self, count: int) -> list[tuple[Any, ...]]:
+        """Return the next rows, at most so many."""
+        rows: list[tuple[Any, ...]] = self._result.fetchmany(count)
+        return rows
+
+
+class Session:
+    """Sources, and the questions that are asked of them.
+
+    Attributes:
+        faults: What could not be read, in words.
+    """
+
+    def __init__(self, sources: Sequence[QuestionedSource], *, measures: bool = False) -> None:
+        """Open the sources.
+
+        Args:
+            sources: Dumps, packs and results of comparisons.
+            measures: Whether tensors without a row of statistics are measured, which reads their files.
+
+        Raises:
+            NotAvailableError: DuckDB is not installed.
+            DumpReadError: A source cannot be read.
+        """
+        self._connection = engine.connect()
+        self._memory = engine.MemoryFiles()
+        self._open = ExitStack()
+        self._open.callback(self._memory.close)
+        self._open.callback(self._connection.close)
+        self._sources = sources
+        self._measures = measures
+        self._tables: list[Table] = []
+        self._is_plain = False
+        self._made: set[str] = set()
+        self.faults: dict[str, None] = {}
+        with self._open:
+            self._dumps = [_opened(each, self.faults) for each in self._of(QuestionedKind.DUMP)]
+            for source in self._of(QuestionedKind.PACK):
+                packed.check(source.path)
+            self._open = self._open.pop_all()
+
+    def __enter__(self) -> Self:
+        """Return the session."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give back what it holds."""
+        self._open.close()
+
+    def ask(self, question: str) -> Answer:
+        """Return the answer to the last of the statements in a text of SQL.
+
+        Raises:
+            ToolError: The text is no SQL, or speaks of what is not there.
+            DumpReadError: A source cannot be read.
+        """
+        library = engine.library()
+        try:
+            statements = self._connection.extract_statements(question)
+            if not statements:
+                raise ToolError(ReturnCode.PARAMETER, "the question is empty")
+            self._prepare(question)
+            return [self._run(statement) for statement in statements][-1]
+        except (library.Error, UnicodeEncodeError) as error:
+            message = str(error).partition("\n\nLINE ")[0]
+            raise ToolError(ReturnCode.PARAMETER, f"the question fails: {message}") from error
+
+    def save(self, question: str, path: str) -> int:
+        """Write the answer to a question as a Parquet file and return the number of its rows.
+
+        Raises:
+            ToolError: As for ``ask``, or the file cannot be written.
+        """
+        text = question.strip().rstrip(";")
+        options = "format parquet, use_tmp_file true"
+        ((count,),) = self.ask(f"copy ({text}\n) to {engine.literal(path)} ({options})").fetch(1)
+        return int(count)
+
+    def _of(self, kind: QuestionedKind) -> Iterator[QuestionedSource]:
+        return (source for source in self._sources if source.kind is kind)
+
+    def _run(self, statement: Any) -> Answer:
+        library = engine.library()
+        try:
+            return self._answer(statement)
+        except (library.ConversionException, library.InvalidInputException):
+            if self._is_plain or not self._tables:
+                raise
+        # a table of statistics is no plain one
+        self._tables = [
+            each
+            for table in self._tables
+            for each in irregular.plain(table, self._connection, self._memory, self._fault)
+        ]
+        self._is_plain = True
+        self._make_statistics()
+        return self._answer(statement)
+
+    def _answer(self, statement: Any) -> Answer:
+        is_select = statement.type == engine.library().StatementType.SELECT
+        if is_select and self._tables and not self._is_plain:
+            # before anything is told of it: a row that cannot be read may stand at the end
+            self._connection.execute(f"create or replace temp table _answer as ({_bare(statement.query)}\n)")
+            statement = "from _answer"
+        result = self._connection.execute(statement)
+        columns = [(title, str(kind)) for title, kind, *_ in result.description or ()]
+        return Answer(_unique(columns), result)
+
+    def _prepare(self, question: str) -> None:
+        """Make the views that a question mentions."""
+        words = {*_WORD.findall(question.lower())} & VIEWS.keys()
+        if not words:  # SHOW TABLES lists them all, without rows where nobody has asked for them
+            text = "; ".join(f"create view if not exists {view} as {_nothing(view)}" for view in VIEWS)
+            self._connection.execute(text)
+        for word in sorted(words):
+            words |= _NEEDS.get(word, frozenset())
+        for view in VIEWS:
+            if view in words and view not in self._made:
+                self._make(view)
+                self._made.add(view)
+
+    def _make(self, view: str) -> None:
+        if view == "statistics":
+            self._tables = [table for each in self._dumps for table in statistics.tables(each, self._memory)]
+            self._is_plain = False
+            if self._measures:
+                rows = (row for each in self._dumps for row in statistics.measured(each))
+                self._insert("_measured", VIEWS[view], rows)
+            self._make_statistics()
+        elif view == "comparisons":
+            results = self._of(QuestionedKind.COMPARISON)
+            rows = (row for each in results for row in comparisons.rows(each.path, each.label))
+            self._insert("_comparisons", VIEWS[view], rows)
+            self._view(view, ["select * from _comparisons"])
+        else:
+            of_dumps = (row for each in self._dumps for row in _ROWS[view](each))
+            self._insert(f"_{view}", VIEWS[view], of_dumps)
+            self._view(view, [_UNTIMED if view == "runs" else f"select * from _{view}"])
+
+    def _make_statistics(self) -> None:
+        groups: dict[tuple[str, ...], list[Table]] = {}
+        for table in self._tables:
+            groups.setdefault(table.titles, []).append(table)
+        parts = ["select * from _measured"] if self._measures else []
+        for number, (titles, group) in enumerate(groups.items()):
+            names = (*_PLACES, *(() if "Op Name" in titles else _OF_OPERATOR))
+            rows = ({**table.place, "readable": table.readable} for table in group)
+            self._insert(f"_places_{number}", names, rows)
+            parts.append(csv_tables.select(group, f"_places_{number}"))
+        self._view("statistics", parts)
+
+    def _insert(self, table: str, columns: Sequence[Column], rows: Iterable[engine.Cells]) -> None:
+        engine.insert(self._connection, table, columns, rows)
+
+    def _view(self, view: str, parts: Sequence[str]) -> None:
+        """Make a view of parts, and of packs; a column that a part lacks is NULL."""
+        of_packs = (packed.select(source.path, view) for source in self._of(QuestionedKind.PACK))
+        selects = [*(self._typed(view, part) for part in parts), *filter(None, of_packs)]
+        text = " union all ".join(selects) or _nothing(view)
+        self._connection.execute(f"create or replace view {view} as {text}")
+
+    def _typed(self, view: str, part: str) -> str:
+        told = {title for title, *_ in self._connection.execute(f"{part} limit 0").description}
+        cells = (f'"{each.name}"' if each.name in told else _null(each) for each in VIEWS[view])
+        return f"select {', '.join(cells)} from ({part})"
+
+    def _fault(self, message: str) -> None:
+        self.faults[message] = None
+
+
+def _opened(source: QuestionedSource, faults: dict[str, None]) -> OpenedDump:
+    opened = OpenedDump(source.label, source.path, faults)
+    _ = opened.dump  # now: what is no dump is told before anything is asked
+    return opened
+
+
+def _null(column: Column) -> str:
+    return f'cast(null as {column.type}) as "{column.name}"'
+
+
+def _nothing(view: str) -> str:
+    """Return the SQL of a view without rows."""
+    return f"select {', '.join(map(_null, VIEWS[view]))} where false"
+
+
+def _bare(query: str) -> str:
+    """Return a statement without the semicolon at its end."""
+    return query.strip().rstrip(";")
+
+
+def _unique(columns: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return columns, those that come again with a number behind their names.
+
+    >>> _unique([("a", "BIGINT"), ("a", "VARCHAR")])
+    (('a', 'BIGINT'), ('a_1', 'VARCHAR'))
+    """
+    kinds: dict[str, str] = {}
+    for title, kind in columns:
+        name, number = title, 0
+        while name in kinds:
+            number += 1
+            name = f"{title}_{number}"
+        kinds[name] = kind
+    return tuple(kinds.items())
