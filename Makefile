@@ -23,5 +23,5 @@ bench-page: ; $(PYTHON) -m tests.bench.page $(JSON) docs/performance.md
 soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
-schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md && $(PYTHON) -m msdump.training.reference docs/reference/gradients.md && $(PYTHON) -m msdump.cli.documents.schemas docs/schema
+schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md && $(PYTHON) -m msdump.training.reference docs/reference/gradients.md && $(PYTHON) -m msdump.tools.query.reference docs/reference/views.md && $(PYTHON) -m msdump.cli.documents.schemas docs/schema
 check: lint type test

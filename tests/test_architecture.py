@@ -36,6 +36,7 @@ MAINS = {
     "cli/documents/schemas.py",
     "config/schema.py",
     "config/reference.py",
+    "tools/query/reference.py",
     "training/reference.py",
 }  # they also write a page when run
 

@@ -30,7 +30,7 @@ PAGES = [
 ]
 WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # what commands of a page may read
 RUN = ("bash", "console", "python")
-SHOWN = ("text", "json")
+SHOWN = ("text", "json", "sql")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SKIP = re.compile(r"<!-- not run: (\S.*) -->\n\Z")
