@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msdump.iterations import IterationSet
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
+from msdump.precision.optimization import Optimization
 from msdump.selector import Selector
 
 if TYPE_CHECKING:
@@ -83,14 +84,6 @@ class PrecisionMode(enum.StrEnum):
     ALLOW_MIX_PRECISION = "allow_mix_precision"
     ALLOW_MIX_PRECISION_FP16 = "allow_mix_precision_fp16"
     ALLOW_MIX_PRECISION_BF16 = "allow_mix_precision_bf16"
-
-
-class Optimization(enum.StrEnum):
-    """How far onnxruntime optimises operators that nobody looks at."""
-
-    NONE = "none"
-    BASIC = "basic"
-    ALL = "all"
 
 
 class ExceptionDump(enum.StrEnum):
@@ -403,6 +396,5 @@ class DumpPlan:
 
     @property
     def writes_behind(self) -> bool:
-        """Whether operators run on while files of those before them are written."""
-        # vendor: CPU and GPU write at once, whatever enable says
+        """Whether operators run on while files are written; vendor: CPU and GPU write at once."""
         return self.files.is_async and self.context.device_target is DeviceTarget.ASCEND

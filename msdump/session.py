@@ -31,7 +31,8 @@ from msdump.execute.training.state import TrainingState
 from msdump.graph.bodies import unseen
 from msdump.graph.graph import Graph
 from msdump.iterations import IterationSet
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
+from msdump.precision.optimization import Optimization
 from msdump.selector import DumpMode
 from msdump.store.write import exits
 from msdump.store.write.sinks import Summary

@@ -25,7 +25,6 @@ from msdump.plan import (
     Naming,
     OnHit,
     OnWriteError,
-    Optimization,
     PrecisionMode,
     Scene,
     StatisticSpec,
@@ -36,6 +35,7 @@ from msdump.plan import (
     When,
 )
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
+from msdump.precision.optimization import Optimization
 from msdump.selector import DumpMode, KernelPattern, Selector
 from msdump.statistics.table import CATEGORIES
 from msdump.watch.rules import WatchRule

@@ -24,7 +24,7 @@ from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Observer
-from msdump.plan import Optimization
+from msdump.precision.optimization import Optimization
 
 
 class Program:
@@ -90,16 +90,24 @@ class Program:
             self._operator(position, node, tuple(self.slots[name] for name in dead))
             for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
+        self._views = self._segmented(distant)
+
+    def _segmented(self, distant: Container[str]) -> Views:
         compiler = SegmentCompiler(
-            graph, self._weights, self._runtime, roundings, distant, optimization=optimization
+            self.graph,
+            self._weights,
+            self._runtime,
+            self._roundings,
+            distant,
+            optimization=self._optimization,
         )
-        joining = Joining(graph, roundings) if kernels.joins else None
-        self._views = Views(
-            graph,
+        joining = Joining(self.graph, self._roundings) if self._kernels.joins else None
+        return Views(
+            self.graph,
             self._operators,
             self._frames,
             compiler,
-            [joining is not None and joining.joins(node) for node in graph.nodes],
+            [joining is not None and joining.joins(node) for node in self.graph.nodes],
         )
 
     def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> ProgramOperator:

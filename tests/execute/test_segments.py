@@ -19,7 +19,8 @@ from msdump.execute.program import Program
 from msdump.execute.segments.cutting import MOST_BYTES, MOST_SHOWN, cut
 from msdump.execute.segments.joining import Joining
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, JitLevel, Optimization, PrecisionMode
+from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
+from msdump.precision.optimization import Optimization
 from msdump.training import step_graph
 from sample_nets.build import build
 from tests import steps

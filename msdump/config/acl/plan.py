@@ -34,7 +34,6 @@ from msdump.plan import (
     ModelItem,
     OnWriteError,
     OperatorStatistic,
-    Optimization,
     PrecisionMode,
     Scene,
     Tree,
@@ -42,6 +41,7 @@ from msdump.plan import (
     What,
     When,
 )
+from msdump.precision.optimization import Optimization
 
 _MSDUMP_BLOCK: Final = "msdump"
 _MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has no meaning here

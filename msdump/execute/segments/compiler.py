@@ -23,7 +23,7 @@ from msdump.graph.kernel.linked import LinkedModel, LinkedOperator, SegmentEdges
 from msdump.graph.kernel.onenode import Bindings, type_text
 from msdump.graph.order import reads
 from msdump.graph.weights import forget_pages
-from msdump.plan import Optimization
+from msdump.precision.optimization import Optimization
 
 _IN_MODEL: Final = 1 << 14
 """Bytes up to which a weight that no kernel packs is copied into the model: feeding it costs every run."""

@@ -13,12 +13,12 @@ from msdump.plan import (
     Naming,
     OnHit,
     OnWriteError,
-    Optimization,
     Tree,
     Trigger,
     WatchPlan,
 )
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
+from msdump.precision.optimization import Optimization
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store.run_paths import exceptions, outline
 
