@@ -10,6 +10,7 @@ from typing import Final
 from msdump.record import IO
 from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
+from msdump.tools.judge.case import Case
 from msdump.tools.judge.evidence import OperatorEvidence, OwnError
 from msdump.tools.judge.findings import Finding, TensorResult
 from msdump.tools.judge.limits import DECIDING, NONEXPANSIVE, TIED, Limits
@@ -20,45 +21,6 @@ _Reason = tuple[Verdict, str]
 
 _NOT_COMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
 _UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """An operator before its verdict.
-
-    Attributes:
-        evidence: What is known of it.
-        finding: The verdicts on its tensors.
-        inputs: Its inputs that were compared; where they were not dumped, the outputs that it reads.
-        outputs: Its outputs that were compared.
-        is_complete: Whether all of its inputs are known.
-    """
-
-    evidence: OperatorEvidence
-    finding: Finding
-    inputs: Sequence[TensorResult]
-    outputs: Sequence[TensorResult]
-    is_complete: bool
-
-    @property
-    def bad_inputs(self) -> list[TensorResult]:
-        """Inputs that differ."""
-        return [each for each in self.inputs if each.is_bad]
-
-    @property
-    def bad_outputs(self) -> list[TensorResult]:
-        """Outputs that differ."""
-        return [each for each in self.outputs if each.is_bad]
-
-    @property
-    def input_distance(self) -> float:
-        """The largest distance of an input, 0 without any."""
-        return _largest(self.inputs)
-
-    @property
-    def output_distance(self) -> float:
-        """The largest distance of an output that differs, 0 without any."""
-        return _largest(self.bad_outputs)
 
 
 @dataclass(slots=True)
@@ -111,7 +73,7 @@ class Judge:
         outputs = () if finding is None else finding.tensors
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
 
-    def _case(self, evidence: OperatorEvidence, finding: Finding) -> _Case:
+    def _case(self, evidence: OperatorEvidence, finding: Finding) -> Case:
         inputs = {each.slot: each for each in finding.inputs if each.verdict not in _NOT_COMPARED}
         outputs = [each for each in finding.outputs if each.verdict not in _NOT_COMPARED]
         unknown = not evidence.reads and not inputs
@@ -125,9 +87,9 @@ class Judge:
                     unknown = True
                 else:
                     inputs[slot] = replace(written, evidence=replace(written.evidence, slot=slot))
-        return _Case(evidence, finding, [*inputs.values()], outputs, not unknown)
+        return Case(evidence, finding, [*inputs.values()], outputs, not unknown)
 
-    def _verdict(self, case: _Case) -> _Reason:
+    def _verdict(self, case: Case) -> _Reason:
         rules = (
             *(
                 self._not_the_models,
@@ -143,12 +105,12 @@ class Judge:
         return next(filter(None, reasons), None) or self._differing(case)
 
     @staticmethod
-    def _not_the_models(case: _Case) -> _Reason | None:
+    def _not_the_models(case: Case) -> _Reason | None:
         """Judge weights by the model, where there is one."""
         wrong = [f"input {slot} {name}" for slot, name in case.evidence.wrong_weights.items()]
         return (Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's bits") if wrong else None
 
-    def _alone(self, case: _Case) -> _Reason | None:
+    def _alone(self, case: Case) -> _Reason | None:
         """Judge an operator none of whose outputs has a counterpart."""
         if case.outputs:
             return None
@@ -163,7 +125,7 @@ class Judge:
         own = self._own(case)
         return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
 
-    def _weight(self, case: _Case) -> _Reason | None:
+    def _weight(self, case: Case) -> _Reason | None:
         """Judge a weight: bits count, but of a trained one what its limits say."""
         for each in case.inputs:
             tensor = each.evidence
@@ -181,7 +143,7 @@ class Judge:
                 return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
         return self._foreign(case)
 
-    def _foreign(self, case: _Case) -> _Reason | None:
+    def _foreign(self, case: Case) -> _Reason | None:
         """Judge an input that differs in a bit where everything that ran before is the same in all bits.
 
         Without a graph nothing tells a weight; but what no operator wrote comes from outside.
@@ -195,14 +157,14 @@ class Judge:
                 return Verdict.WEIGHT, f"{_named(each)} {note}"
         return None
 
-    def _parameter(self, case: _Case) -> _Reason | None:
+    def _parameter(self, case: Case) -> _Reason | None:
         """Judge a file of a parameter, which is no operator: what reads it was judged before."""
         if case.evidence.operator.op_type != PARAMETER or not case.bad_outputs:
             return None
         is_explained = self._has_differed or self.is_continued
         return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
-    def _unfit(self, case: _Case) -> _Reason | None:
+    def _unfit(self, case: Case) -> _Reason | None:
         """Judge an output of another shape, or of elements of another type."""
         if case.evidence.retyped:
             return Verdict.DTYPE, case.evidence.retyped
@@ -215,7 +177,7 @@ class Judge:
             return Verdict.REPLACED, _other_shapes(case.evidence)
         return _UNFIT[unfit.verdict], unfit.note
 
-    def _own(self, case: _Case) -> _Reason | None:
+    def _own(self, case: Case) -> _Reason | None:
         """Judge an operator that reads the wrong tensor, or that ran again and gave something else."""
         if case.evidence.wiring:
             return (Verdict.REPLACED if case.evidence.replaces else Verdict.OWN), case.evidence.wiring
@@ -242,11 +204,11 @@ class Judge:
             ),
         )
 
-    def _told_again(self, case: _Case) -> _Reason | None:
+    def _told_again(self, case: Case) -> _Reason | None:
         """Judge by what running again tells, unless golden contradicts it."""
         return None if self._is_contradicted(case) else self._own(case)
 
-    def _is_contradicted(self, case: _Case) -> bool:
+    def _is_contradicted(self, case: Case) -> bool:
         """Tell whether outputs that agree contradict an error that was found by running again.
 
         What it runs again on may be wrong where something before has differed: its files then hold what it
@@ -263,7 +225,7 @@ class Judge:
         )
 
     @staticmethod
-    def _sound(case: _Case) -> _Reason | None:
+    def _sound(case: Case) -> _Reason | None:
         """Judge an operator whose outputs do not differ."""
         if case.bad_outputs:
             return None
@@ -276,7 +238,7 @@ class Judge:
         is_equal = all(each.verdict is TensorVerdict.EQUAL for each in tensors)
         return (Verdict.EQUAL if is_equal else Verdict.AGREES), ""
 
-    def _wired(self, case: _Case) -> _Reason | None:
+    def _wired(self, case: Case) -> _Reason | None:
         """Judge inputs that differ though what wrote them does not; by the model it is known already."""
         if case.evidence.own:
             return None
@@ -298,12 +260,12 @@ class Judge:
                 )
         return None
 
-    def _is_carried(self, case: _Case, source: ValueSource) -> bool:
+    def _is_carried(self, case: Case, source: ValueSource) -> bool:
         """Tell whether a pass of a loop read what a pass before it handed on, and not the source's value."""
         number = case.evidence.operator.pass_number or 0
         return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
 
-    def _nonfinite(self, case: _Case) -> _Reason | None:
+    def _nonfinite(self, case: Case) -> _Reason | None:
         """Judge NaN and infinities that only one side has."""
         outputs = [each for each in case.bad_outputs if _misplaced(each)]
         if not outputs:
@@ -317,7 +279,7 @@ class Judge:
             return Verdict.INHERITED, outputs[0].note
         return Verdict.NONFINITE, outputs[0].note
 
-    def _differing(self, case: _Case) -> _Reason:
+    def _differing(self, case: Case) -> _Reason:
         """Judge an operator with an output that differs."""
         if case.bad_inputs:
             worst = max(case.bad_inputs, key=lambda each: each.badness)
@@ -332,20 +294,20 @@ class Judge:
             return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
         return Verdict.OWN, case.evidence.arguments
 
-    def _passed_on(self, case: _Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
+    def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
         """Return whether an operator's error is what its inputs' errors become, or more than that."""
         propagated = case.evidence.propagated
         distance = case.output_distance if propagated is None else propagated
         is_amplified = 0 < case.input_distance * self.limits.gain < distance
         return Verdict.AMPLIFIED if is_amplified else inherited
 
-    def _is_drift(self, case: _Case) -> bool:
+    def _is_drift(self, case: Case) -> bool:
         """Tell whether inputs that agree, but not bit for bit, explain outputs beyond the limit."""
         if not case.input_distance:
             return False
         return all(self._is_explained(case, each) for each in case.bad_outputs)
 
-    def _is_explained(self, case: _Case, output: TensorResult) -> bool:
+    def _is_explained(self, case: Case, output: TensorResult) -> bool:
         error, op_type = output.evidence.error, case.evidence.operator.op_type
         if error is None:
             return False
@@ -359,7 +321,7 @@ class Judge:
         return op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
     @staticmethod
-    def _origin(case: _Case, tensor: TensorResult) -> str:
+    def _origin(case: Case, tensor: TensorResult) -> str:
         """Return in words where an input comes from."""
         slot, reads = tensor.slot, case.evidence.reads
         source = reads[slot] if slot < len(reads) else ABSENT
@@ -400,11 +362,6 @@ def _wrong_wiring(slot: int, reads: Sequence[ValueSource], golden_reads: Sequenc
         ):
             return f"inputs {min(slot, other)} and {max(slot, other)} are swapped"
     return f"input {slot} is of {reads[slot].name}, golden's is of {golden_reads[slot].name}"
-
-
-def _largest(tensors: Sequence[TensorResult]) -> float:
-    errors = (each.evidence.error for each in tensors)
-    return max((error.distance for error in errors if error is not None), default=0.0)
 
 
 def _misplaced(tensor: TensorResult) -> int:

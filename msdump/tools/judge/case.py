@@ -1,0 +1,53 @@
+"""What is known of an operator before its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msdump.tools.judge.evidence import OperatorEvidence
+from msdump.tools.judge.findings import Finding, TensorResult
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operator before its verdict.
+
+    Attributes:
+        evidence: What is known of it.
+        finding: The verdicts on its tensors.
+        inputs: Its inputs that were compared; where they were not dumped, the outputs that it reads.
+        outputs: Its outputs that were compared.
+        is_complete: Whether all of its inputs are known.
+    """
+
+    evidence: OperatorEvidence
+    finding: Finding
+    inputs: Sequence[TensorResult]
+    outputs: Sequence[TensorResult]
+    is_complete: bool
+
+    @property
+    def bad_inputs(self) -> list[TensorResult]:
+        """Inputs that differ."""
+        return [each for each in self.inputs if each.is_bad]
+
+    @property
+    def bad_outputs(self) -> list[TensorResult]:
+        """Outputs that differ."""
+        return [each for each in self.outputs if each.is_bad]
+
+    @property
+    def input_distance(self) -> float:
+        """The largest distance of an input, 0 without any."""
+        return _largest(self.inputs)
+
+    @property
+    def output_distance(self) -> float:
+        """The largest distance of an output that differs, 0 without any."""
+        return _largest(self.bad_outputs)
+
+
+def _largest(tensors: Sequence[TensorResult]) -> float:
+    errors = (each.evidence.error for each in tensors)
+    return max((error.distance for error in errors if error is not None), default=0.0)
