@@ -7,6 +7,7 @@ outweigh all others in a norm, so that nothing else would count beside them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,21 +54,23 @@ def read(dumped: np.ndarray, golden: np.ndarray) -> Scale:
     low, high = _extremes(golden)
     if math.isfinite(low) and math.isfinite(high) and low > MASK:
         return Scale(max(-low, high), power=power)
-    finite = np.isfinite(golden)
-    largest = _largest(golden, finite)
+    largest = _largest(golden, np.isfinite(golden))
     if not np.any(golden <= MASK):
         return Scale(largest, power=power)
-    outside = _largest(golden, finite & ~masked(dumped, golden))
+    outside = max(_largest_outside(x, y) for x, y in zip(_blocks(dumped), _blocks(golden), strict=True))
     is_masked = 0 < outside * _GAP <= -MASK
     return Scale(outside if is_masked else largest, is_masked, power)
 
 
+def _blocks(elements: np.ndarray) -> Iterator[np.ndarray]:
+    return (elements[start : start + _BLOCK] for start in range(0, len(elements), _BLOCK))
+
+
 def _extremes(elements: np.ndarray) -> tuple[float, float]:
     """Return the least and the greatest element, NaN where one is."""
-    parts = (elements[start : start + _BLOCK] for start in range(0, len(elements), _BLOCK))
     # numpy compares elements of 16 bits one by one; a cast of a block costs a tenth of that
     single = np.dtype(np.float32)
-    fast = (part if part.itemsize >= single.itemsize else part.astype(single) for part in parts)
+    fast = (part if part.itemsize >= single.itemsize else part.astype(single) for part in _blocks(elements))
     lows, highs = zip(*((part.min(), part.max()) for part in fast), strict=True)
     return float(np.min(lows)), float(np.max(highs))
 
@@ -92,5 +95,11 @@ def masked(dumped: np.ndarray, golden: np.ndarray) -> np.ndarray:
         return np.asarray(are_low & (are_near | are_lost))
 
 
+def _largest_outside(dumped: np.ndarray, golden: np.ndarray) -> float:
+    return _largest(golden, np.isfinite(golden) & ~masked(dumped, golden))
+
+
 def _largest(elements: np.ndarray, chosen: np.ndarray) -> float:
-    return float(np.abs(elements, where=chosen, out=np.zeros_like(elements)).max(initial=0))
+    # numpy's abs, told where, takes the elements one by one
+    kept = np.where(chosen, elements, elements.dtype.type(0))
+    return max(float(kept.max(initial=0)), -float(kept.min(initial=0)))

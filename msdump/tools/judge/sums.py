@@ -125,7 +125,8 @@ class Sums(PairTotals):
         if self._scale.is_masked:
             is_masked = masked(dumped, golden)
             self.masked += int(np.count_nonzero(is_masked))
-            x[is_masked] = y[is_masked] = 0
+            np.putmask(x, is_masked, 0)
+            np.putmask(y, is_masked, 0)
         squares = total_of_squares(x), total_of_squares(y)
         # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
         if not math.isfinite(sum(squares)):
