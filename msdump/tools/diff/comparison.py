@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from msdump.errors import MsdumpError
 from msdump.record import IO
@@ -22,6 +22,8 @@ from msdump.tools.judge.findings import Report, Uneven
 from msdump.tools.judge.judging import Judge
 from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.verdicts import Verdict
+
+_NOTHING: Final = OwnErrors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class _Run:
         )
         if golden is not None:
             own = self._own(mine, golden, tensors)
-            evidence = replace(evidence, own=own.own, propagated=own.propagated)
+            if own is not _NOTHING:
+                evidence = replace(evidence, own=own.own, propagated=own.propagated)
         finding = self._judge.finding(evidence)
         if golden is None:
             self._alone[mine.node.name] += 1
@@ -182,7 +185,7 @@ class _Run:
         """Return the own errors of an operator whose outputs differ beyond the limits."""
         outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
         if not any(map(self._differs, outputs)):
-            return OwnErrors()
+            return _NOTHING
         return self._again.of(mine, golden, self._pairing.graphs[mine.graph.index], outputs)
 
     def _differs(self, tensor: TensorEvidence) -> bool:

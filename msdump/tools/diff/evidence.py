@@ -81,6 +81,8 @@ class Observations:
         if name in beside.pair.weights and (self.is_first or not is_variable):
             return self._weight(slot, name, beside.pair)
         evidence = self._known(mine.scope, name)
+        if evidence is None and not is_variable and beside.is_one_weight(mine, name, array):
+            evidence = _same(array, name)
         if evidence is None and beside.has_input(name):
             evidence = beside.measured(IO.INPUT, slot, name, array)
         if evidence is None:  # another form of a value that was written before, or the same for both sides
@@ -124,6 +126,7 @@ class _Beside:
 
     def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits) -> None:
         self.pair = pair
+        self._golden = golden
         self._limits = limits
         self._tensors: dict[IO, dict[str, np.ndarray]] = {IO.INPUT: {}, IO.OUTPUT: {}}
         if golden is not None:
@@ -137,6 +140,19 @@ class _Beside:
 
     def has_input(self, name: str) -> bool:
         return self.pair.values.get(name, name) in self._tensors[IO.INPUT]
+
+    def is_one_weight(self, mine: Ran, name: str, array: np.ndarray) -> bool:
+        """Tell whether an input is a weight that both sides share, of which a runtime may hold a copy."""
+        weight = mine.graph.weights.get(name)
+        golden = self._tensors[IO.INPUT].get(name)
+        return (
+            weight is not None
+            and golden is not None
+            and self._golden is not None
+            and self._golden.graph.weights.get(name) is weight
+            and self.pair.values.get(name, name) == name
+            and array.dtype == golden.dtype == weight.dtype
+        )
 
     def measured(self, io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
         """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
@@ -169,25 +185,32 @@ def _alone(mine: Ran) -> Iterator[TensorEvidence]:
 
 def _unmeasured(array: np.ndarray, name: str, *, is_one_model: bool) -> TensorEvidence:
     """Return the evidence of an input that nobody wrote: a weight or an input of the network."""
-    evidence = _described(IO.INPUT, 0, name, array)
     if is_one_model:  # both sides read one array, or are fed the same
-        return replace(evidence, golden_dtype=evidence.dtype, error=_SAME)
-    return replace(evidence, fault=TensorVerdict.UNCHECKED)
+        return _same(array, name)
+    return replace(_described(IO.INPUT, 0, name, array), fault=TensorVerdict.UNCHECKED)
+
+
+def _same(array: np.ndarray, name: str) -> TensorEvidence:
+    """Return the evidence of an input that both sides share."""
+    evidence = _described(IO.INPUT, 0, name, array)
+    return replace(evidence, golden_dtype=evidence.dtype, error=_SAME)
 
 
 def _compared(
     evidence: TensorEvidence, mine: np.ndarray, golden: np.ndarray, limits: Limits
 ) -> TensorEvidence:
     """Return a tensor's evidence with how far it is from its counterpart."""
-    evidence = replace(evidence, golden_dtype=dtypes.from_numpy(golden.dtype).name)
+    golden_dtype = dtypes.from_numpy(golden.dtype).name
+    fault, note, error = None, "", None
     if mine.shape != golden.shape:
-        note = f"shape {mine.shape} beside {golden.shape}"
-        return replace(evidence, fault=TensorVerdict.SHAPE, note=note)
-    if _TEXT in (mine.dtype.kind, golden.dtype.kind):
+        fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} beside {golden.shape}"
+    elif _TEXT in (mine.dtype.kind, golden.dtype.kind):
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
-        return replace(evidence, error=_SAME) if is_same else replace(evidence, fault=TensorVerdict.DIFFERS)
-    limit = limits.allowed((evidence.dtype, evidence.golden_dtype), limits.precision)
-    return replace(evidence, error=distance(mine, golden, limit))
+        fault, error = (None, _SAME) if is_same else (TensorVerdict.DIFFERS, None)
+    else:
+        limit = limits.allowed((evidence.dtype, golden_dtype), limits.precision)
+        error = distance(mine, golden, limit)
+    return replace(evidence, golden_dtype=golden_dtype, fault=fault, note=note, error=error)
 
 
 def distance(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:

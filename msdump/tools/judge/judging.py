@@ -46,7 +46,8 @@ class Judge:
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
         place = evidence.operator
-        evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
+        if evidence.own:
+            evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
         results = self._tensors.results(evidence.tensors, evidence.arithmetic)
         finding = Finding(
             place,
