@@ -9,7 +9,7 @@ import numpy as np
 
 from msdump.capture.flight.graph_watch import GraphWatch
 from msdump.capture.pipeline import operator_records, pipeline
-from msdump.capture.selection import Selection, drops_useless, is_useless
+from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
@@ -77,7 +77,8 @@ class Capture:
         self._trigger = trigger
         self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
-        self._drops_useless = drops_useless(plan)
+        is_dropping = drops_useless(plan)
+        self._has_useless = tuple(is_dropping and has_useless(node.operator) for node in graph.nodes)
         self._no_tensors = tuple(
             count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
             for node in graph.nodes
@@ -110,7 +111,9 @@ class Capture:
             refusal = self._trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
             if refusal is not None:
                 return
-        self._write(position, inputs, self._useful(operator, outputs))
+        if self._has_useless[position]:
+            outputs = self._useful(operator, outputs)
+        self._write(position, inputs, outputs)
 
     def _write(self, position: int, inputs: Arrays, outputs: Arrays) -> None:
         operator = self._operators[position]
@@ -128,8 +131,6 @@ class Capture:
 
     def _useful(self, operator: OperatorRef, outputs: Arrays) -> Arrays:
         """Return the outputs of an operator without those that it declares useless."""
-        if not self._drops_useless:
-            return outputs
         useful = []
         for slot, array in enumerate(outputs):
             is_dropped = array is not None and is_useless(operator, slot)

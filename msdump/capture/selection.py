@@ -108,6 +108,11 @@ def drops_useless(plan: DumpPlan) -> bool:
     return is_dropping and plan.files.tree is Tree.RANKS
 
 
+def has_useless(operator: OperatorRef) -> bool:
+    """Tell whether an operator declares some of its outputs useless to others."""
+    return operator.op_type in _USELESS
+
+
 def is_useless(operator: OperatorRef, slot: int) -> bool:
     """Tell whether an operator declares an output useless to others.
 

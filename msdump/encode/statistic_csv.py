@@ -21,12 +21,13 @@ Numbers are what a C++ stream prints of a double: six significant digits.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from msdump.record import TensorRecord
+    from msdump.record import IO, TensorRecord
     from msdump.statistics.table import Cell
 
 COLUMNS: Final = (
@@ -66,13 +67,19 @@ def row(  # noqa: PLR0917 - the fields of the line in their order
         task_id: Task of the operator; only Ascend O2 numbers tasks.
         stream_id: Stream of the emulated device, 0 elsewhere.
     """
-    shape = ",".join(map(str, record.array.shape))
+    size, dtype = data_size(record), record.dtype.name
+    behind_time = _constant_part(record.io, record.slot, size, dtype, record.array.shape)
     # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
-    statistics = ",".join([f"{cell:.6g}" if type(cell) is float else text(cell) for cell in cells])
-    return (
-        f"{op_type},{op_name},{task_id},{stream_id},{record.timestamp},{record.io},{record.slot},"
-        f'{data_size(record)},{record.dtype.name},"({shape})",{statistics}\n'
-    ).encode()
+    statistics = [f"{cell:.6g}" if type(cell) is float else text(cell) for cell in cells]
+    before_time = f"{op_type},{op_name},{task_id},{stream_id}"
+    return f"{before_time},{record.timestamp},{','.join([behind_time, *statistics])}\n".encode()
+
+
+# The tensors of a slot have equal cells here, in every step of a run.
+@lru_cache(maxsize=4096)
+def _constant_part(io: IO, slot: int, size: int, dtype_name: str, shape: tuple[int, ...]) -> str:
+    """Return the cells between the timestamp and the statistics."""
+    return f'{io},{slot},{size},{dtype_name},"({",".join(map(str, shape))})"'
 
 
 def data_size(record: TensorRecord) -> int:

@@ -65,8 +65,16 @@ class CompiledPass:
         data = elements if elements.flags.aligned else elements.copy()
         found, size = self._found, data.size
         wanted = need.counts | need.total << 1 | need.squares << 2
-        self._measure(_TYPES[data.dtype], data.ctypes.data, size, wanted, found.address)
+        self._measure(_TYPES[data.dtype], _address(data), size, wanted, found.address)
         return Totals(size, *_FOUND.unpack_from(found.memory))
+
+
+def _address(data: np.ndarray) -> int:
+    """Return where the elements of a contiguous array lie."""
+    if data.flags.writeable and data.dtype.isbuiltin == 1:  # else no buffer that ctypes takes
+        # in a third of the time of ``data.ctypes``, which makes objects of Python
+        return ctypes.addressof(ctypes.c_char.from_buffer(data))  # type: ignore[arg-type]  # as numpy's stubs say
+    return data.ctypes.data
 
 
 def open_library(library: Path) -> ctypes.CDLL | None:

@@ -164,10 +164,10 @@ class OperatorRecords:
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
     ) -> Iterator[TensorRecord]:
         """Return the inputs of an operator, then its outputs; see ``of``."""
-        return itertools.chain(
-            self.of(operator, position, IO.INPUT, inputs, now),
-            self.of(operator, position, IO.OUTPUT, outputs, now),
-        )
+        written = self.of(operator, position, IO.OUTPUT, outputs, now)
+        if not inputs:  # as in most dumps
+            return written
+        return itertools.chain(self.of(operator, position, IO.INPUT, inputs, now), written)
 
     def at_once(
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, timestamp: int

@@ -41,6 +41,8 @@ class TensorWriter:
             measures_saved: Measure tensors as the files hold them: bfloat16 as float32 (Ascend O2).
         """
         self._sink = sink
+        has_hashes = statistics is not None and statistics.has_hashes
+        self._hashing = sink if has_hashes and isinstance(sink, HashingSink) else None
         self._name = name
         self._statistics = statistics
         self._keeps_tensors = keeps_tensors
@@ -54,6 +56,7 @@ class TensorWriter:
         tensors: Iterable[TensorRecord],
     ) -> None:
         """Write the files and rows of an operator, one tensor after the other."""
+        rows = f"{directory}/{layouts.STATISTICS}"
         for record in tensors:
             saved = widened(record) if self._keeps_tensors or self._measures_saved else record
             # vendor: the file first, then its row
@@ -63,21 +66,21 @@ class TensorWriter:
             if self._statistics is not None:
                 # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
                 measured = saved if self._measures_saved else record
-                self._write_row(self._statistics, directory, task, measured)
+                self._write_row(self._statistics, rows, task, measured)
 
-    def _write_row(self, statistics: Statistics, directory: str, task: Task, record: TensorRecord) -> None:
+    def _write_row(self, statistics: Statistics, path: str, task: Task, record: TensorRecord) -> None:
         finish = statistics.begin(self._measured(record))
         if finish is None:
             return
-        path = f"{directory}/{layouts.STATISTICS}"
+        if self._hashing is None:
+            row = statistics.row(record, finish(), task.task_id, task.stream_id)
+            self._sink.append(path, row, statistics.header)
+            return
 
-        def row() -> bytes:
+        def make() -> bytes:
             return statistics.row(record, finish(), task.task_id, task.stream_id)
 
-        if statistics.has_hashes and isinstance(self._sink, HashingSink):
-            self._sink.append_later(path, row, statistics.header, record.array.nbytes)
-        else:
-            self._sink.append(path, row(), statistics.header)
+        self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
 
     def _measured(self, record: TensorRecord) -> TensorRecord:
         # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.
