@@ -140,6 +140,8 @@ ROWS: Final = (
     Row("advise", "diff --advise, seconds", "advise.seconds", (("bert", 1),), TWO, 60),
     Row("advise", "diff --advise, peak memory in GB", "advise.gigabytes", (("bert", 1),), TWO, 2),
     Row("reader", "open_dump of 100,000 files, CPU seconds", "reader.opening", NONE, ONE, 0.5),
+    Row("query", "first question, 1,000,000 rows of statistic.csv, s", "query.from_csv", NONE, TWO, 0.8),
+    Row("query", "first question, 1,000,000 rows of Parquet, s", "query.from_parquet", NONE, TWO, 0.03),
     Row("training", "step / whole graph", "training.of_whole", (("lenet", 8),), BOTH, 1.3),
     Row("training", "step / whole graph", "training.of_whole", RESNET_B8, BOTH, 1.08),
     Row("training", "step / PyTorch", "training.of_torch", (("lenet", 8), ("resnet50", 8)), BOTH, 1.5),
