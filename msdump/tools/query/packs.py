@@ -56,9 +56,10 @@ def write(session: Session, folder: str) -> Pack:
 
 
 def _write(session: Session, view: str, folder: str) -> int:
-    place = engine.literal(os.path.join(folder, view))  # noqa: PTH118 - the text as it was given
-    if session.ask(f"from {view} limit 1").fetch(1):
+    # every cell is read before a file is written: one that cannot be read makes the session read anew
+    ((count, *_),) = session.ask(f"select count(*), count(columns(*)) from {view}").fetch(1)
+    if count:
+        place = engine.literal(os.path.join(folder, view))  # noqa: PTH118 - the text as it was given
         options = "format parquet, partition_by (rank), write_partition_columns true"
-        ((count,),) = session.ask(f"copy (from {view}) to {place} ({options})").fetch(1)
-        return int(count)
-    return 0
+        session.ask(f"copy (from {view}) to {place} ({options})")
+    return int(count)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -17,6 +18,9 @@ from msdump.tools.query.places import OpenedDump
 from msdump.tools.query.sources import QuestionedKind, QuestionedSource
 from msdump.tools.query.tables import Table
 from msdump.tools.return_codes import ReturnCode
+
+_SELECT: Final = re.compile(r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|pivot)\b)", re.IGNORECASE)
+"""Begins what may be read from statistics; DESCRIBE is of the same type of statement, and reads nothing."""
 
 _WORD: Final = re.compile(r"[a-z]+")
 _ROWS: Final[Mapping[str, Callable[[OpenedDump], Iterator[engine.Cells]]]] = MappingProxyType(
@@ -56,12 +60,18 @@ class Answer:
     """
 
     columns: tuple[tuple[str, str], ...]
-    _result: Any
+    _next: Callable[[int], list[tuple[Any, ...]]]
 
     def fetch(self, count: int) -> list[tuple[Any, ...]]:
-        """Return the next rows, at most so many."""
-        rows: list[tuple[Any, ...]] = self._result.fetchmany(count)
-        return rows
+        """Return the next rows, at most so many.
+
+        Raises:
+            ToolError: One of them cannot be computed.
+        """
+        try:
+            return self._next(count)
+        except engine.library().Error as error:
+            raise _failure(error) from error
 
 
 class Session:
@@ -122,8 +132,7 @@ class Session:
             self._prepare(question)
             return [self._run(statement) for statement in statements][-1]
         except (library.Error, UnicodeEncodeError) as error:
-            message = str(error).partition("\n\nLINE ")[0]
-            raise ToolError(ReturnCode.PARAMETER, f"the question fails: {message}") from error
+            raise _failure(error) from error
 
     def save(self, question: str, path: str) -> int:
         """Write the answer to a question as a Parquet file and return the number of its rows.
@@ -157,14 +166,17 @@ class Session:
         return self._answer(statement)
 
     def _answer(self, statement: Any) -> Answer:
-        is_select = statement.type == engine.library().StatementType.SELECT
-        if is_select and self._tables and not self._is_plain:
-            # before anything is told of it: a row that cannot be read may stand at the end
+        is_proven = self._is_plain or not self._tables
+        # before anything is told of it: a row that cannot be read may stand at the end
+        if not is_proven and _SELECT.match(statement.query):
             self._connection.execute(f"create or replace temp table _answer as ({_bare(statement.query)}\n)")
-            statement = "from _answer"
+            statement, is_proven = "from _answer", True
         result = self._connection.execute(statement)
         columns = [(title, str(kind)) for title, kind, *_ in result.description or ()]
-        return Answer(_unique(columns), result)
+        if is_proven:
+            return Answer(_unique(columns), result.fetchmany)
+        rows = iter(result.fetchall())  # a few: of DESCRIBE, SUMMARIZE, EXPLAIN
+        return Answer(_unique(columns), lambda count: [*islice(rows, count)])
 
     def _prepare(self, question: str) -> None:
         """Make the views that a question mentions."""
@@ -232,6 +244,12 @@ def _opened(source: QuestionedSource, faults: dict[str, None]) -> OpenedDump:
     opened = OpenedDump(source.label, source.path, faults)
     _ = opened.dump  # now: what is no dump is told before anything is asked
     return opened
+
+
+def _failure(error: Exception) -> ToolError:
+    """Return the error of a question, in DuckDB's words without the line that it ran."""
+    message = str(error).partition("\n\nLINE ")[0]
+    return ToolError(ReturnCode.PARAMETER, f"the question fails: {message}")
 
 
 def _null(column: Column) -> str:

@@ -64,9 +64,8 @@ def from_parquet(case: Case) -> Figure:
     """Ask a pack of the dump, likewise."""
     _fill(case.within("dump").folder)
     pack = str(case.folder / "pack")
-    subprocess.run(
-        [sys.executable, "-m", "msdump", "pack", str(case.folder / "dump"), "-out", pack], check=True
-    )
+    command = [sys.executable, "-m", "msdump", "pack", str(case.folder / "dump"), "-out", pack]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return _ask(case.folder / "pack")
 
 

@@ -33,7 +33,7 @@ ANSWERS = {
     1: [("bad", 0, "Mul", OVERFLOWED, "output", 0, "Infinity")],
     2: [(MUL, "Default/norm-RMSNorm", "net.py:24: squares = op.Mul(x, x)")],
     3: [(name, 3) for name in NORM],
-    4: [(OVERFLOWED,), *((f"Default_norm-RMSNorm_{name}-op0",) for name in ("ReduceMean", "Add"))],
+    4: [(OVERFLOWED,), *((f"Default_norm-RMSNorm_{name}-op0",) for name in ("Add", "ReduceMean"))],
     5: [(OVERFLOWED,)],
     6: [(0,), (1,), (2,), (3,)],
     7: [

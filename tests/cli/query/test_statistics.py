@@ -148,6 +148,20 @@ def test_cell_that_cannot_be_read(put, ask, tmp_path, cells, fault):
     assert f"msdump: warning: {place}: {fault}\n" == stderr
 
 
+@pytest.mark.parametrize(
+    "question", ["summarize statistics", "with a as (from statistics) select count(*) from a"]
+)
+def test_any_statement_meets_irregular_rows(put, ask, tmp_path, question):
+    """Whatever form a question has: a row that cannot be read is told, the others count."""
+    put(tmp_path / PLACE, f'{HEAD},Max Value\n{ROW},"()",6\nAdd,Default_Add-op0\n')
+
+    code, rows, stderr = ask(tmp_path, question)
+
+    assert 0 == code
+    assert ["1"] in ([row[-2:-1] for row in rows] if "summarize" in question else rows)
+    assert "a row has 2 cells, the header has 11; the row is left out" in stderr
+
+
 def test_other_titles_further_down(put, answered, tmp_path):
     """A later run into the same file may have other titles: each row is read by those above it."""
     rows = f'{HEAD},Max Value\n{ROW},"(2,3)",6\n{HEAD},Min Value,Max Value\n{ROW},"(2,3)",1,7\n'
