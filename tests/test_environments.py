@@ -33,7 +33,8 @@ def elsewhere(tmp_path):
     """Return a function that runs the script in a clone, with stand-ins for Python."""
     for name in ("pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for folder in ("scripts", "msdump/statistics/kernel"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "bin").mkdir()
     for name, text in STAND_INS.items():
         (tmp_path / "bin" / name).write_text(text)
