@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from typing import Final
 
 import click
 
@@ -16,7 +17,7 @@ from msdump.tools.query import sources
 from msdump.tools.query.session import Session
 from msdump.tools.return_codes import ReturnCode
 
-_MOST_FAULTS: int = 20  # that are told; -v tells all
+_MOST_FAULTS: Final = 20  # that are told; -v tells all
 
 
 @click.command(name="query")
