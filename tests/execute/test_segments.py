@@ -16,7 +16,7 @@ from msdump.execute import values
 from msdump.execute.compilation import emulated
 from msdump.execute.kernels import KernelFactory, as_the_model_says
 from msdump.execute.program import Program
-from msdump.execute.segments.cutting import MOST_BYTES, MOST_SHOWN, cut
+from msdump.execute.segments.cutting import MOST, MOST_BYTES, MOST_SHOWN, cut
 from msdump.execute.segments.joining import Joining
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
@@ -166,6 +166,7 @@ CUTS = {
     "many bytes": ([True] * 4, {1: MOST_BYTES // 2, 2: MOST_BYTES // 2}, False, [3]),
     "one that is large": ([True] * 4, {1: MOST_BYTES}, False, [2]),
     "an observer that waits": ([True] * 4, {1: 1, 2: 1}, True, [2, 3]),
+    "many operators": ([True] * (2 * MOST + 1), {}, False, [MOST, 2 * MOST]),
     "many watched": (
         [True] * (MOST_SHOWN + 3),
         dict.fromkeys(range(1, MOST_SHOWN + 3), 1),

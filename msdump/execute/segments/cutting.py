@@ -14,6 +14,9 @@ They all live until the last operator of the segment has run.
 MOST_SHOWN: Final = 24
 """Operators of one segment that an observer looks at: about so many already run as fast as all together."""
 
+MOST: Final = 2048
+"""Operators of one segment: the time to make a session grows faster than the number of its operators."""
+
 
 def cut(
     operators: range,
@@ -52,5 +55,7 @@ def cut(
             held, count = held + size, count + 1
             if waits(position) or held >= MOST_BYTES or count >= MOST_SHOWN:
                 close(position + 1)
+        if position + 1 - start >= MOST:
+            close(position + 1)
     close(operators.stop)
     return segments
