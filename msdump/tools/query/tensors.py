@@ -107,7 +107,7 @@ def moment(microseconds: int) -> str:
     """Return a time of UTC as SQL has it.
 
     >>> moment(1795219089580885)
-    '2026-11-20T23:18:09.580885'
+    '2026-11-20T23:58:09.580885'
     """
     return (datetime(1970, 1, 1) + timedelta(microseconds=microseconds)).isoformat()  # noqa: DTZ001 - UTC
 

@@ -97,9 +97,16 @@ def sizes(folder):
     return {path.name: path.stat().st_size for path in Path(folder).iterdir()}
 
 
-def writers():
+def living():
     """Return the writer threads that live."""
-    return [t for t in threading.enumerate() if t.name == writer_queue.THREAD_NAME and t.is_alive()]
+    return {t for t in threading.enumerate() if t.name == writer_queue.THREAD_NAME and t.is_alive()}
+
+
+@pytest.fixture
+def writers():
+    """Return a function that gives the living writer threads, but for those that other tests left."""
+    others = living()
+    return lambda: living() - others
 
 
 class TestHandingOver:
@@ -119,14 +126,14 @@ class TestHandingOver:
         assert {f"{number}.npy": LARGE + 4 for number in range(5)} == sizes(tmp_path)
         assert (sink.summary.files, sink.summary.bytes) == (5, 5 * (LARGE + 4))
 
-    def test_small_files_are_complete_at_once(self, make, tmp_path):
+    def test_small_files_are_complete_at_once(self, writers, make, tmp_path):
         """A file below the threshold is on disk when the call returns, in no other thread."""
         sink = make(inline_bytes=100)
 
         sink.write(tensor(tmp_path, "a.npy", 95))
 
         assert {"a.npy": 99} == sizes(tmp_path)
-        assert [] == writers()
+        assert set() == writers()
 
     def test_rows_keep_their_order(self, make, gate, tmp_path):
         """Rows are in the file when the call returns, though tensors still wait."""
@@ -263,7 +270,7 @@ class TestFailures:
         assert sink.summary.lost == {"File exists": 3}
         assert sink.summary.files == len(sizes(tmp_path)) == 3
 
-    def test_close_tells_too(self, make, tmp_path):
+    def test_close_tells_too(self, writers, make, tmp_path):
         """Closing raises what no flush has told, and has released everything by then."""
         sink = make()
         sink.write(tensor(tmp_path, "a.npy"))
@@ -272,7 +279,7 @@ class TestFailures:
         with pytest.raises(DumpWriteError, match=r"a\.npy': File exists"):
             sink.close()
 
-        assert [] == writers()
+        assert set() == writers()
 
     def test_any_error_of_a_thread_is_told(self, make, tmp_path):
         """An error that no disk gives is counted as a loss and does not end the thread."""
@@ -365,7 +372,7 @@ class TestThreads:
         for caller in range(4):
             assert list(range(30)) == [number for by, number in rows if by == caller]
 
-    def test_threads_end_with_the_sink(self, make, tmp_path):
+    def test_threads_end_with_the_sink(self, writers, make, tmp_path):
         """Closing ends the writers, and a later write starts them again."""
         sink = make(writer_threads=3)
         counts = []
