@@ -23,7 +23,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import goals, run, work
+from tests.bench import run, work
 from tests.bench.goals import Goal
 from tests.bench.measure import UnavailableError
 
@@ -119,15 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ab", description=__doc__)
     parser.add_argument("a", metavar="COMMIT_A")
     parser.add_argument("b", metavar="COMMIT_B")
-    parser.add_argument("--only", default="", help=goals.HOW_TO_CHOOSE)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of both commits (%(default)s)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one figure (%(default)s)")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="of a share (%(default)s)")
-    options = parser.parse_args(arguments)
-    try:
-        picked = goals.chosen(options.only)
-    except ValueError as error:
-        parser.error(str(error))
+    options, picked = run.parsed(parser, arguments)
     work.end_on_signals()
     console = Console(width=_WIDTH)
     table = Table("measured", "A", "B", "B as a share of A", "least to most", "")

@@ -74,17 +74,24 @@ def figure_texts(figure: Figure) -> tuple[str, str]:
     return value, "" if low == high else f"{low} to {high}"
 
 
+def parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> tuple[argparse.Namespace, list[Goal]]:
+    """Return the options of a command line and the goals that its ``--only`` chooses; exit where it errs."""
+    parser.add_argument("--only", default="", help=goals.HOW_TO_CHOOSE)
+    options = parser.parse_args(arguments)
+    try:
+        return options, goals.chosen(options.only)
+    except ValueError as error:
+        parser.error(str(error))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return 1 where a goal is missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.run", description=__doc__)
-    parser.add_argument("--only", default="", help=goals.HOW_TO_CHOOSE)
     parser.add_argument("--json", type=Path, help="a file for the table with facts of the machine")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one figure's rounds (%(default)s)")
-    options = parser.parse_args(arguments)
-    try:
-        picked = goals.chosen(options.only)
-    except ValueError as error:
-        parser.error(str(error))
+    options, picked = parsed(parser, arguments)
     work.end_on_signals()
     console = Console(width=_WIDTH)
     machine_facts = machine.facts(work.scratch() or Path(tempfile.gettempdir()))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
+from tests.dump.compared import ACCUSING, document
 from tests.dump.test_comparison import FEEDS, LENET
-
-ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "replaced", "unchecked"}
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -23,13 +19,6 @@ def copied(door):
     """Return a dump of LeNet and a copy of it."""
     door.dump(LENET, FEEDS, naming="2.7")
     return door.path, shutil.copytree(door.path, door.folder / "copy")
-
-
-def document(mine, golden, *options):
-    """Return the exit code of ``msdump compare``, and its document."""
-    arguments = ["compare", str(mine), str(golden), "-out", str(mine.parent / "out"), "--json", *options]
-    done = CliRunner().invoke(main, arguments)
-    return done.exit_code, json.loads(done.stdout)
 
 
 def only(root, pattern):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
+from tests.dump.compared import accused
 from tests.dump.nets import model, node, value
 
-ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "replaced", "unchecked"}
 FEEDS = {"x": np.random.default_rng(0).standard_normal((4, 4)).astype("f4")}
 WEIGHTS = {
     name: np.random.default_rng(number).standard_normal((4, 4)).astype("f4")
@@ -47,17 +44,6 @@ def dump(door):
         return door.folder / name
 
     return run
-
-
-def accused(mine, golden, *options):
-    """Return verdict and last component of the name of each operator that is accused or not compared."""
-    command = ["compare", str(mine), str(golden), "-out", str(mine.parent / "out"), "--json", *options]
-    operators = json.loads(CliRunner().invoke(main, command).stdout)["operators"]
-    return [
-        (each["verdict"], each["operator"].replace("_", "/").rpartition("/")[2])
-        for each in operators
-        if each["verdict"] in ACCUSING
-    ]
 
 
 def renumbered(path, numbers):
