@@ -7,7 +7,9 @@ import shutil
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from msdump.cli import main
 from tests.dump.compared import ACCUSING, document
 from tests.dump.test_comparison import FEEDS, LENET
 
