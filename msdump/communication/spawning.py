@@ -58,20 +58,15 @@ def spawn(size: int, function: Callable[..., Any], *args: Any) -> list[Any]:
         InputError: The number is none from 1 to 64, or the caller is such a rank itself.
         Exception: What the first rank that failed raised.
     """
-    outcomes = RankThreads(size).at_once(lambda: function(*args))
-    failed = first_failure(outcomes)
+    threads = RankThreads(size)
+    outcomes = threads.at_once(lambda: function(*args))
+    failed = threads.first_failure(outcomes)
     if failed is not None:
         error = outcomes[failed].error
         assert error is not None
         error.add_note(f"in rank {failed} of {size}")
         raise error
     return [outcome.result for outcome in outcomes]
-
-
-def first_failure(outcomes: Sequence[Outcome]) -> int | None:
-    """Return the rank that failed first, None where none did: the others may have failed because of it."""
-    failed = [rank for rank, outcome in enumerate(outcomes) if outcome.error is not None]
-    return min(failed, key=lambda rank: outcomes[rank].ended, default=None)
 
 
 class RankThreads:
@@ -98,6 +93,21 @@ class RankThreads:
     def is_stopped(self) -> bool:
         """Whether the ranks are to end at once: Ctrl-C, or one of them has failed."""
         return self._hub.board.is_stopped or self._hub.board.failed is not None
+
+    def first_failure(self, outcomes: Sequence[Outcome]) -> int | None:
+        """Return the rank that failed first, None where none did: the others may have failed because of it.
+
+        A network tells the other ranks that it failed while its own rank still writes its files, so they
+        may end before it.
+
+        Args:
+            outcomes: How the ranks ended, in rank order.
+        """
+        failed = [rank for rank, outcome in enumerate(outcomes) if outcome.error is not None]
+        told = self._hub.board.failed
+        if told is not None and told[0] in failed:
+            return told[0]
+        return min(failed, key=lambda rank: outcomes[rank].ended, default=None)
 
     def in_turn(self, function: Callable[[], _Made]) -> list[_Made]:
         """Call a function as each rank, one after the other, in this thread; return the results."""

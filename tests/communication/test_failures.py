@@ -52,6 +52,28 @@ def errors(*models, shape=(4, 6), config=None):
     return communication.spawn(len(models), work)
 
 
+def test_the_rank_that_failed_first_is_told_first(limit):
+    """A rank whose network failed is the first one, though it ends after those that waited for it."""
+    limit("60")
+    refusing = model([collective("Reshape", ("x", "x"), ("z",), domain=""), collective("AllReduce", ("z",))])
+    has_ended = threading.Event()
+
+    def work():
+        rank = communication.get_rank()
+        try:
+            msdump.load((one("AllReduce"), refusing)[rank])(ones())
+        finally:
+            if rank == 1:
+                assert has_ended.wait(60)
+            else:
+                has_ended.set()
+
+    with pytest.raises(ExecutionError, match="operator Default/Reshape-op0 failed") as caught:
+        communication.spawn(2, work)
+
+    assert ["in rank 1 of 2"] == caught.value.__notes__
+
+
 def test_time_limit_tells_who_waits_where():
     """A rank that waits too long tells of each rank that it waits for where that one is."""
     receive = collective("Receive", (), src_rank=2, shape=[1], dtype="float32", name="second/get")

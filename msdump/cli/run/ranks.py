@@ -10,7 +10,7 @@ from msdump.cli import messages
 from msdump.cli.program import FAILED, INTERRUPTED, mark_started, message_of
 from msdump.cli.run import report
 from msdump.cli.run.model_run import RunRequest, load
-from msdump.communication.spawning import Outcome, RankThreads, first_failure
+from msdump.communication.spawning import Outcome, RankThreads
 from msdump.communication.world import current
 from msdump.frontends import mindspore
 
@@ -49,12 +49,11 @@ def run_ranks(request: RunRequest, ranks: int, *, has_config: bool) -> None:
         click.get_current_context().exit(INTERRUPTED)
     finally:
         report.tell(runs, time.perf_counter() - started, has_config=has_config, has_speakers=True)
-    _end(outcomes)
+    _end(outcomes, threads.first_failure(outcomes))
 
 
-def _end(outcomes: list[Outcome]) -> None:
+def _end(outcomes: list[Outcome], first: int | None) -> None:
     """Print the errors of all ranks, that of the one that failed first before the others; exit with 1."""
-    first = first_failure(outcomes)
     if first is None:
         return
     for rank in sorted(range(len(outcomes)), key=lambda rank: (rank != first, rank)):
