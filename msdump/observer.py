@@ -65,6 +65,12 @@ class Observer(Protocol):
     def failed(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of an operator that has just failed."""
 
+    def looks_into(self, body: Graph) -> bool:
+        """Tell whether the observer has to see a branch or loop body run, or anything inside it.
+
+        Else the body may run as a part of the operator that it belongs to, and is not entered.
+        """
+
     def enter(self, body: Graph) -> Observer | None:
         """Return the observer of a branch or loop body that is about to run once, None for none.
 

@@ -17,7 +17,7 @@ from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays
-from msdump.plan import DumpPlan, Trigger
+from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef
 from msdump.store import names, operator_names
@@ -69,6 +69,8 @@ class Capture:
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._takes_failures = on_failure
+        # on CPU and GPU the weights and constants of a body that ran are written after the iteration
+        self._tells_entered = self.wants_outputs and plan.context.device_target is not DeviceTarget.ASCEND
         self._plan = plan
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
@@ -138,6 +140,13 @@ class Capture:
                 self._pipeline.skip(Reason.USELESS)
             useful.append(None if is_dropped else array)  # its slot stays: files are named after it
         return useful
+
+    def looks_into(self, body: Graph) -> bool:
+        """Tell whether an operator in a branch or loop body is watched, or it counts that the body ran."""
+        capture = self.bodies.get(body.index)
+        return capture is not None and (
+            self._tells_entered or any(capture.watched) or any(map(capture.looks_into, body.bodies))
+        )
 
     def enter(self, body: Graph) -> Capture | None:
         """Return the observer of a branch or the body of a loop, which is about to run once."""

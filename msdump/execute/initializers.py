@@ -152,9 +152,14 @@ class Initializers:
         Those of a convolution do where they are rounded, once and not in every run. Elsewhere they
         are fed, so that equal convolutions share one session and its threads.
         """
-        if part.op_type in _BOUND_OPS or part.domain:
+        if binds_weights(part):
             return True
         return part.op_type == "Conv" and rounding is not None and rounding.reads is not FLOAT32
+
+
+def binds_weights(part: Node) -> bool:
+    """Tell whether an operator's weights become initializers on every device."""
+    return part.op_type in _BOUND_OPS or bool(part.domain)
 
 
 def packed(node: Node) -> frozenset[str]:

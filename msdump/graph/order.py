@@ -124,11 +124,17 @@ def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
 
 def free_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield the names that a subgraph takes from outside, possibly repeated."""
-    bound = {value.name for value in graph.input}
-    bound |= {tensor.name for tensor in graph.initializer}
-    bound |= {tensor.values.name for tensor in graph.sparse_initializer}
-    for node in graph.node:
-        bound.update(node.output)
+    bound = bound_names(graph)
     for node in graph.node:
         yield from (name for name in used_values(node) if name not in bound)
     yield from (value.name for value in graph.output if value.name not in bound)
+
+
+def bound_names(graph: onnx.GraphProto) -> dict[str, None]:
+    """Return the names of a subgraph's own values as keys: its inputs, initializers and results."""
+    bound = dict.fromkeys(value.name for value in graph.input)
+    bound |= dict.fromkeys(tensor.name for tensor in graph.initializer)
+    bound |= dict.fromkeys(tensor.values.name for tensor in graph.sparse_initializer)
+    for node in graph.node:
+        bound.update(dict.fromkeys(node.output))
+    return bound

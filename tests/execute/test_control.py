@@ -129,16 +129,46 @@ def network_of(text: str, **initializers) -> Network:
     return Network(loader.load(model_of(text, **initializers)))
 
 
+class Onlooker:
+    """Looks into every body, and at no operator: bodies run as programs."""
+
+    wants_inputs = wants_outputs = False
+    holds_up = ()
+
+    def __init__(self, graph):
+        """Watch nothing of a graph."""
+        self.watched = (False,) * len(graph.nodes)
+
+    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
+        """Look into every body."""
+        return True
+
+    def enter(self, body):
+        """Watch nothing of a body."""
+        return Onlooker(body)
+
+    def failed(self, position, inputs):
+        """Ignore a failed operator."""
+
+
+def looked_into(network: Network, feeds):
+    """Return the outputs of a run whose bodies somebody looks into."""
+    graph = network.graph
+    fed = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in feeds.items()}
+    return network._program.run(fed, Onlooker(graph))
+
+
 @pytest.mark.parametrize(("text", "feeds"), CASES.values(), ids=CASES)
 def test_values_are_those_of_the_whole(text, feeds):
-    """Every output is, bit for bit, that of one session, in a first and in a second run."""
+    """Every output is, bit for bit, that of one session, whether bodies run as programs or not."""
     network = network_of(text)
 
-    found = [network.run(feeds), network.run(feeds)]
+    found = [list(network.run(feeds).values()), list(network.run(feeds).values())]
+    found += [looked_into(network, feeds), looked_into(network, feeds)]
 
     expected = whole.run(model_of(text), feeds)
     assert all(node.bodies for graph in network.graph.walk() for node in graph.nodes if has_graph(node))
-    assert [True, True] == [whole.same(expected, list(outputs.values())) for outputs in found]
+    assert [True] * 4 == [whole.same(expected, outputs) for outputs in found]
 
 
 def has_graph(node) -> bool:
@@ -175,6 +205,7 @@ def test_weights_of_outer_graphs(condition):
 
     expected = whole.run(model_of(WEIGHTS, **weights), feeds)
     assert whole.same(expected, list(network.run(feeds).values()))
+    assert whole.same(expected, looked_into(network, feeds))
 
 
 DEPTHS = {
@@ -196,8 +227,11 @@ def test_products_with_outer_weights(product):
     feeds = [{"x": RNG.standard_normal((1, 3)).astype(np.float32), "c": YES} for _ in range(20)]
 
     found = [list(network.run(item).values()) for item in feeds]
+    inside = [looked_into(network, item) for item in feeds]
 
-    assert all(whole.same(whole.run(model, item), made) for item, made in zip(feeds, found, strict=True))
+    expected = [whole.run(model, item) for item in feeds]
+    assert all(whole.same(*pair) for pair in zip(expected, found, strict=True))
+    assert all(whole.same(*pair) for pair in zip(expected, inside, strict=True))
 
 
 def test_inner_weights_of_one_name():
@@ -221,9 +255,12 @@ def test_overridden_initializer():
     network = network_of(text, w=X[0])
     feeds = {"x": X[1], "c": YES}
 
-    found = [network.run(feeds | more)["y"] for more in ({}, {"w": W[0]}, {})]
+    runs = [feeds | more for more in ({}, {"w": W[0]}, {})]
+    found = [network.run(each)["y"] for each in runs]
+    inside = [looked_into(network, each)[0] for each in runs]
 
     assert whole.same([X[1] + X[0], X[1] + W[0], X[1] + X[0]], found)
+    assert whole.same(found, inside)
 
 
 PASSES = {
@@ -298,6 +335,8 @@ def test_faults_are_named(text, feeds, message):
 
     with pytest.raises(ExecutionError, match=message):
         network.run(feeds)
+    with pytest.raises(ExecutionError, match=message):
+        looked_into(network, feeds)
 
     with pytest.raises(Exception, match=r".+"):
         whole.run(model_of(text), feeds)
@@ -320,6 +359,10 @@ class Recorder:
         """Note an operator and what it made."""
         node = self.graph.nodes[position]
         self.notes.append((self.graph.index, node.op_type, [item.tolist() for item in outputs]))
+
+    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
+        """Look into every body."""
+        return True
 
     def enter(self, body):
         """Watch a branch."""

@@ -149,6 +149,10 @@ class _Collector:
     def failed(self, position, inputs):
         """What failed has no outputs."""
 
+    def looks_into(self, body):
+        """Look into every body."""
+        return True
+
     def enter(self, body):
         return _Collector(body, self.values)
 

@@ -148,6 +148,11 @@ class CompiledCapture:
         )
         self._pipeline.take(self._directory, operator, task, records)
 
+    def looks_into(self, body: Graph) -> bool:
+        """Tell whether an operator in a branch or loop body, or deeper, is watched."""
+        capture = self.bodies.get(body.index)
+        return capture is not None and (any(capture.watched) or any(map(capture.looks_into, body.bodies)))
+
     def enter(self, body: Graph) -> CompiledCapture | None:
         """Return the observer of a branch or the body of a loop, which is about to run once."""
         capture = self.bodies.get(body.index)

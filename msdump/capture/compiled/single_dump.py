@@ -103,6 +103,11 @@ class SingleDump:
             records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
             self._pipeline.take(self._directory, operator, self._task(position), records)
 
+    def looks_into(self, body: Graph) -> bool:
+        """Return False: an operator that is called alone has no branches or loops."""
+        del body
+        return False
+
     def enter(self, body: Graph) -> None:
         """Return None: an operator that is called alone has no branches or loops to observe."""
 

@@ -195,6 +195,10 @@ class WatcherCapture:
             self._write_outputs(position, task)
         return changed
 
+    def looks_into(self, body: Graph) -> bool:
+        """Look into every branch and loop: each operator writes to memory."""
+        return body.index in self.bodies
+
     def enter(self, body: Graph) -> WatcherCapture | None:
         """Return the watcher of a branch or the body of a loop."""
         return self.bodies.get(body.index)

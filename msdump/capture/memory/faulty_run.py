@@ -70,6 +70,10 @@ class FaultyRun:
         self._relay.ran(position, inputs, outputs, saturated=saturated)
         return self._image.stomp(position, self._image.put(position, outputs))
 
+    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
+        """Return True: every operator writes into memory."""
+        return True
+
     def enter(self, body: Graph) -> FaultyRun:
         """Let faulty kernels and the capture see a branch or the body of a loop."""
         return FaultyRun(self._graphs, body.index, self._relay.inside(body))

@@ -48,6 +48,10 @@ class Metered:
         self._meter.ran(position, outputs)
         return self._relay.ran(position, inputs, outputs, saturated=saturated)
 
+    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
+        """Return True: every operator is measured."""
+        return True
+
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""
         meter = self._meter.enter(body, self._residence_of(body))

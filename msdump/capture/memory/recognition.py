@@ -74,6 +74,10 @@ class Recognition:
         self.meter.follow(last_candidate, position)
         self.watched = (True,) * len(self.watched)
 
+    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002
+        """Return False: there are no bodies."""
+        return False
+
     def enter(self, body: Graph) -> None:
         """Return None: a network with branches or loops is measured in every run and never recognised."""
 

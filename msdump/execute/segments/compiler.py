@@ -124,7 +124,7 @@ class SegmentCompiler:
         defaults: dict[str, np.ndarray] = {}
         parts = []
         for number, node in enumerate(nodes):
-            roundings = self._roundings(node)
+            roundings = None if node.bodies else self._roundings(node)
             bound = self._bound(node, roundings)
             for name in reads(node):
                 if name in bound.arrays or name in made or name in feeds or name in defaults:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 MOST_BYTES: Final = 16 << 20
@@ -20,20 +20,20 @@ MOST: Final = 2048
 
 def cut(
     operators: range,
-    joins: Sequence[bool],
+    joins: Callable[[int], bool],
     shown: Callable[[int], int | None],
     waits: Callable[[int], bool],
 ) -> list[range]:
     """Return the segments of consecutive operators.
 
-    >>> cut(range(5), [True, True, False, True, True], lambda _: None, lambda _: False)
+    >>> cut(range(5), lambda position: position != 2, lambda _: None, lambda _: False)
     [range(0, 2), range(2, 3), range(3, 5)]
-    >>> cut(range(4), [True] * 4, {1: 8}.get, lambda _: True)
+    >>> cut(range(4), lambda _: True, {1: 8}.get, lambda _: True)
     [range(0, 2), range(2, 4)]
 
     Args:
         operators: Positions of the operators.
-        joins: By position: whether an operator may run with others; else it stands alone.
+        joins: Tells whether the operator at a position may run with others; else it stands alone.
         shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
         waits: Tells whether nothing may run on before the observer has seen a position that it is shown.
     """
@@ -48,7 +48,7 @@ def cut(
 
     for position in operators:
         size = shown(position)
-        if not joins[position]:
+        if not joins(position):
             close(position)
             close(position + 1)
         elif size is not None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Final
 
 from msdump.execute import bfloat16
-from msdump.execute.initializers import tells_overflow
+from msdump.execute.initializers import binds_weights, tells_overflow
 from msdump.execute.kernels import RoundingsOf
 from msdump.graph.collectives.calls import call_of
 from msdump.graph.graph import Graph, Node, ValueType
-from msdump.graph.kernel.emulation import HALVES, MOVES
+from msdump.graph.kernel.emulation import FLOAT32, HALVES, MOVES
 from msdump.graph.operator_types import (
     GE_DOMAIN,
     GE_PREFIX,
@@ -38,11 +39,17 @@ _MAY_BE_TENSORS: Final = frozenset({"tensor", ""})
 class Joining:
     """Tells of the operators of one graph which may run in a session with others."""
 
-    def __init__(self, graph: Graph, roundings: RoundingsOf) -> None:
-        """Set the graph and the emulated device's arithmetic."""
+    def __init__(self, graph: Graph, roundings: RoundingsOf, *, has_halves: bool = False) -> None:
+        """Set the graph.
+
+        Args:
+            graph: The graph, or a body.
+            roundings: The emulated device's arithmetic.
+            has_halves: Whether graphs around a body have values of half types.
+        """
         self._graph = graph
         self._roundings = roundings
-        self._has_halves = any(each.dtype in HALVES for each in graph.types.values())
+        self._has_halves = has_halves or any(each.dtype in HALVES for each in graph.types.values())
         self._remembering = frozenset(_remembering(graph))
 
     def joins(self, node: Node) -> bool:
@@ -50,15 +57,48 @@ class Joining:
 
         It may not where the runtime lacks kernels for half types: it widens operators, and leaves out the
         rounding between two of them. Operators stay alone, too, that remember their runs, that need not have
-        a value, that hand bodies to the runtime, and that tell the device's overflow status.
+        a value, and that tell the device's overflow status. Control flow joins with its bodies, where all
+        that is in them might.
         """
         return (
-            not node.bodies
-            and call_of(node) is None
+            call_of(node) is None
             and not uses_float_status(node.domain, node.op_type)
             and all(map(self._is_plain, node.members))
             and any(node.outputs)
             and self._has_plain_types(node)
+            and (not node.bodies or self._has_plain_bodies(node))
+        )
+
+    def _has_plain_bodies(self, node: Node) -> bool:
+        # the runtime reads what stands in the model, also for operators that were folded since
+        return self._values.issuperset(reads(node)) and all(map(self._is_plain_body, node.bodies.values()))
+
+    @functools.cached_property
+    def _values(self) -> frozenset[str]:
+        made = (name for node in self._graph.nodes for name in node.outputs)
+        return frozenset((*(value.name for value in self._graph.inputs), *self._graph.weights, *made))
+
+    def _is_plain_body(self, body: Graph) -> bool:
+        """Tell whether a branch or loop body gives the bits within the runtime that it gives as a program."""
+        joining = Joining(body, self._roundings, has_halves=self._has_halves)
+        outer_weights = body.outer & body.weights.keys()
+        return all(
+            joining.joins(node)
+            # the runtime is handed the body as the model has it, without the device's casts
+            and not joining.has_casts(node)
+            # of outer weights it packs other ones than a session of the operator alone does
+            and not any(
+                binds_weights(part) and not outer_weights.isdisjoint(part.inputs) for part in node.members
+            )
+            for node in body.nodes
+        )
+
+    def has_casts(self, node: Node) -> bool:
+        """Tell whether the device may cast what an operator reads or writes."""
+        roundings = self._roundings(node)
+        return roundings is not None and (
+            self._has_halves
+            or any(each.reads is not FLOAT32 or each.writes is not FLOAT32 for each in roundings)
         )
 
     def _is_plain(self, part: Node) -> bool:
@@ -66,7 +106,10 @@ class Joining:
         return (
             part.op_type not in WITH_MEMORY
             and key not in self._remembering
-            and not any(attribute.HasField("g") or attribute.graphs for attribute in part.proto.attribute)
+            and (
+                bool(part.bodies)
+                or not any(attribute.HasField("g") or attribute.graphs for attribute in part.proto.attribute)
+            )
         )
 
     def _has_plain_types(self, node: Node) -> bool:

@@ -51,6 +51,7 @@ class ProgramView:
         wants_inputs: Whether it looks at inputs.
         wants_outputs: Whether it looks at outputs.
         dimensions: Sizes of named dimensions in the first run.
+        entered: Positions of control flow whose bodies are looked into.
         segments: The segments in order; those that the runtime refuses are cut into smaller ones.
     """
 
@@ -59,6 +60,7 @@ class ProgramView:
     wants_inputs: bool
     wants_outputs: bool
     dimensions: dict[str, int]
+    entered: frozenset[int] = frozenset()
     segments: list[Segment] = field(default_factory=list)
 
     def shows(self, operator: ProgramOperator) -> bool:

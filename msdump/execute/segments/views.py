@@ -21,8 +21,8 @@ from msdump.graph.kernel.linked import UnlinkableError
 from msdump.graph.order import reads
 from msdump.observer import Observer
 
-_Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool]
-"""What an observer watches, where it holds up, whether it wants inputs, and outputs."""
+_Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool, tuple[int, ...]]
+"""What an observer watches, where it holds up, whether it wants inputs, and outputs; what it looks into."""
 
 _log = logging.getLogger("msdump.execute")
 
@@ -59,7 +59,10 @@ class Views:
         self._joins = joins
         self._last = _last_uses(graph)
         self._by_key: dict[Any, ProgramView] = {}
-        self._recent: tuple[Sequence[bool] | None, Sequence[bool], bool, bool, ProgramView] | None = None
+        self._recent: tuple[_Looks, ProgramView] | None = None
+        self._branching = tuple(
+            operator for operator in operators if operator.node.bodies and joins[operator.position]
+        )
         self._sessions: dict[range, list[SegmentSession]] = {}
 
     @property
@@ -75,36 +78,48 @@ class Views:
             frame: The values before the run.
         """
         if observer is None:
-            looks: _Looks = (None, (), False, False)
+            looks: _Looks = (None, (), False, False, ())
         else:
-            looks = (observer.watched, observer.holds_up, observer.wants_inputs, observer.wants_outputs)
+            looks = (
+                observer.watched,
+                observer.holds_up,
+                observer.wants_inputs,
+                observer.wants_outputs,
+                self._entered(observer),
+            )
         recent = self._recent
         # the same objects say the same: what may change in place is no tuple
-        if (
-            recent is not None
-            and recent[0] is looks[0]
-            and recent[1] is looks[1]
-            and recent[2:4] == looks[2:]
-        ):
-            return recent[4]
-        view = self._found(*looks, frame)
+        if recent is not None:
+            last, view = recent
+            if last[0] is looks[0] and last[1] is looks[1] and last[2:] == looks[2:]:
+                return view
+        view = self._found(looks, frame)
         is_settled = isinstance(looks[0], tuple | None) and isinstance(looks[1], tuple)
-        self._recent = (*looks, view) if is_settled else None
+        self._recent = (looks, view) if is_settled else None
         return view
 
-    def _found(
-        self,
-        watched: Sequence[bool] | None,
-        holds_up: Sequence[bool],
-        wants_inputs: bool,  # noqa: FBT001 - as it is asked for
-        wants_outputs: bool,  # noqa: FBT001
-        frame: Frame,
-    ) -> ProgramView:
+    def _entered(self, observer: Observer) -> tuple[int, ...]:
+        """Return the positions of control flow that could join segments, but for the observer."""
+        return tuple(
+            operator.position
+            for operator in self._branching
+            if any(map(observer.looks_into, operator.node.bodies.values()))
+        )
+
+    def _found(self, looks: _Looks, frame: Frame) -> ProgramView:
+        watched, holds_up, wants_inputs, wants_outputs, entered = looks
         seen = tuple(watched) if watched is not None and any(watched) else None
-        key = (seen, tuple(holds_up), wants_inputs, wants_outputs) if seen else None
+        key = (seen, tuple(holds_up), wants_inputs, wants_outputs, entered) if seen else entered
         view = self._by_key.get(key)
         if view is None:
-            view = ProgramView(seen, tuple(holds_up), wants_inputs, wants_outputs, self._dimensions(frame))
+            view = ProgramView(
+                seen,
+                tuple(holds_up),
+                wants_inputs,
+                wants_outputs,
+                self._dimensions(frame),
+                frozenset(entered),
+            )
             view.segments.extend(self._segments(view, range(len(self._operators))))
             self._by_key[key] = view
         return view
@@ -132,12 +147,16 @@ class Views:
         def waits(position: int) -> bool:
             return bool(view.holds_up) and view.holds_up[position]
 
-        ranges = cut(positions, self._joins, shown, waits)
+        def joins(position: int) -> bool:
+            return self._joins[position] and position not in view.entered
+
+        ranges = cut(positions, joins, shown, waits)
         return [self._segment(view, each) for each in ranges]
 
     def _segment(self, view: ProgramView, positions: range) -> Segment:
         operators = tuple(self._operators[positions.start : positions.stop])
-        if len(operators) == 1:
+        # control flow that nobody looks into runs as the runtime's own, also where it stands alone
+        if len(operators) == 1 and not self._is_whole(view, operators[0]):
             return Segment(operators, operators[0])
         seen = {name for operator in operators for name in view.names(operator)}
         made = [name for operator in operators for name in operator.node.outputs if name]
@@ -155,6 +174,10 @@ class Views:
             outputs=tuple(outputs or made[-1:]),
             dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
         )
+
+    def _is_whole(self, view: ProgramView, operator: ProgramOperator) -> bool:
+        position = operator.position
+        return bool(operator.node.bodies) and self._joins[position] and position not in view.entered
 
     def compile(self, view: ProgramView, index: int, frame: Frame) -> bool:
         """Make the session of a segment; return whether it is there.
@@ -197,14 +220,17 @@ class Views:
         middle = positions.start + len(positions) // 2
         if shortage(error):
             return self._singles(segment)
-        if len(positions) == _PAIR:
+        if len(positions) <= _PAIR:
             self.leave_alone(positions)
+            return self._singles(segment)
         halves = range(positions.start, middle), range(middle, positions.stop)
         return [self._segment(view, half) for half in halves]
 
     def part(self, view: ProgramView, segment: Segment, error: Exception) -> int:
         """Take a segment apart that failed where its operators, one by one, did not; return their number."""
         positions = segment.positions
+        # some control flow finds out late that it lacks a case, as a Scan without static shapes
+        self.leave_alone(operator.position for operator in segment.operators if operator.node.bodies)
         knows = not all(self._joins[position] for position in positions)
         smaller = self._segments(view, positions) if knows else self._singles(segment)
         self._replace(view, view.segments.index(segment), smaller, error)

@@ -92,6 +92,11 @@ class _Search:
     def failed(self, position: int, inputs: Arrays) -> None:
         """Ignore an operator that fails."""
 
+    def looks_into(self, body: Graph) -> bool:
+        """Look into every branch and loop until something is found."""
+        del body
+        return not self.found
+
     def enter(self, body: Graph) -> _Search:
         """Return the search inside a branch or loop body."""
         return _Search(body, self.found)

@@ -20,6 +20,7 @@ from msdump.graph.kernel import onenode
 from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import Rounding
 from msdump.graph.kernel.onenode import Bindings, RuntimeLimits
+from msdump.graph.kernel.subgraphs import rename_values
 from msdump.graph.order import reads
 
 
@@ -131,10 +132,11 @@ class _Writer:
     def add(self, part: LinkedOperator) -> None:
         number, opset = self.count, onenode.opset_of(self.model)
         self._check_versions(part.node, opset)
+        names = self._names(part)
         written = onenode.computation(
             self.graph,
             part.node,
-            self._names(part),
+            names,
             part.bindings,
             roundings=part.roundings,
             opset=opset,
@@ -144,6 +146,7 @@ class _Writer:
             raise UnlinkableError(number, "it tells an overflow status")
         for place, proto in enumerate(written.protos):
             proto.name = f"{number}.{place}"
+            rename_values(proto, names, f"b{number}_{place}")
         self.model.graph.node.extend(written.protos)
         self.constants |= {constant.name: constant for constant in written.constants}
         self.count += 1
@@ -151,6 +154,8 @@ class _Writer:
     def _check_versions(self, node: Node, opset: int) -> None:
         if self.graph.opsets.get("", 0) <= opset:
             return
+        if node.bodies:
+            raise UnlinkableError(self.count, "its bodies may not mean the same in an older opset")
         try:
             for member in node.members:
                 onenode.lowered_opset(member, self.graph.opsets[""], self.limits.opset)
