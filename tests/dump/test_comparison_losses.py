@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import parser
 
+from msdump.cli import main
 from tests.dump.nets import model, node, value
 from tests.dump.test_comparison import FEEDS, LENET
 from tests.dump.test_comparison_forms import document
+
+OPERATORS = 15
+"""Operators of LeNet."""
 
 INPUTS, OUTPUTS = 1, 2
 """Values of ``input_output``."""
@@ -25,6 +31,12 @@ def sides(door):
     """Return two dumps of LeNet by their sides."""
     door.dump(LENET, FEEDS, naming="2.7")
     return {"golden": door.path, "mine": shutil.copytree(door.path, door.folder / "mine")}
+
+
+def text(mine, golden):
+    """Return what ``msdump compare`` prints of two dumps."""
+    arguments = ["compare", str(mine), str(golden), "-out", str(mine.parent / "out")]
+    return CliRunner().invoke(main, arguments).stdout
 
 
 def unreadable(report):
@@ -99,6 +111,74 @@ def test_files_that_were_not_asked_for(door, changes, is_mine):
     code, report = document(*(pair if is_mine else reversed(pair)))
 
     assert (0, "equal", []) == (code, report["verdict"], unreadable(report))
+
+
+LEFT_OUT = "mine's configuration leaves it out"
+
+
+@pytest.mark.parametrize("has_graph", [True, False], ids=["graph", "bare"])
+@pytest.mark.parametrize(
+    ("kernels", "count"),
+    [
+        (["Default/relu-ReLU/ReLU-op0"], 1),
+        (["relu"], 4),
+        (["name-regex(Default/fc.+)"], 6),
+        (["Default/relu-ReLU/ReLU-op0", "maxpool"], 3),
+    ],
+    ids=["name", "type", "regex", "several"],
+)
+def test_operators_that_were_not_asked_for(door, kernels, count, has_graph):
+    """Golden operators that MINE's configuration leaves out are unchecked and counted, none is missing."""
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "whole"))
+    door.again()
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "part"), dump_mode=1, kernels=kernels)
+    if not has_graph:
+        for path in [*door.folder.rglob("*.ir")]:
+            path.unlink()
+
+    code, report = document(door.folder / "part", door.folder / "whole")
+    printed = text(door.folder / "part", door.folder / "whole")
+
+    notes = [each["note"] for each in report["operators"] if each["verdict"] == "unchecked"]
+    verdicts = Counter(each["verdict"] for each in report["operators"])
+    assert (0, "equal", {LEFT_OUT}) == (code, report["verdict"], {*notes})
+    assert {"equal": count, "unchecked": OPERATORS - count} == verdicts
+    assert f"left out  {OPERATORS - count} operators of golden by mine's configuration" in printed
+
+
+def test_operators_that_nothing_tells_to_be_left_out(door):
+    """Without its configuration nothing tells that MINE was not asked for an operator: it is missing."""
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "whole"))
+    door.again()
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "part"), dump_mode=1, kernels=["relu"])
+    (folder,) = (door.folder / "part").rglob("data_dump.json")
+    folder.unlink()
+
+    _, report = document(door.folder / "part", door.folder / "whole")
+
+    assert {"equal": 4, "missing": OPERATORS - 4} == Counter(each["verdict"] for each in report["operators"])
+
+
+def test_a_selected_network_that_lacks_an_operator(door):
+    """An operator that MINE's graph has not is missing whatever its configuration leaves out."""
+    network = onnx.load(LENET)
+    relu = next(each for each in network.graph.node if each.op_type == "Relu")
+    without = onnx.ModelProto()
+    without.CopyFrom(network)
+    without.graph.node.remove(relu)
+    for reader in without.graph.node:
+        reader.input[:] = [relu.input[0] if name == relu.output[0] else name for name in reader.input]
+    onnx.save(without, door.folder / "without.onnx")
+    door.dump(LENET, FEEDS, naming="2.7", path=str(door.folder / "whole"))
+    door.again()
+    part = str(door.folder / "part")
+    door.dump(door.folder / "without.onnx", FEEDS, naming="2.7", path=part, dump_mode=1, kernels=["conv2d"])
+
+    _, report = document(door.folder / "part", door.folder / "whole")
+
+    found = [each["operator"] for each in report["operators"] if each["verdict"] == "missing"]
+    assert 1 == len(found)
+    assert "ReLU" in found[0]
 
 
 @pytest.mark.parametrize("side", ["mine", "golden"])

@@ -12,6 +12,7 @@ from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.errors import InputError
 from msdump.tools.compare.pairing.dump_folder import FolderKind
+from msdump.tools.compare.verdict import absences
 from msdump.tools.compare.verdict.comparison import DumpComparison
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         count = sum(len(folder.matched.executions) for folder in folders)
         with messages.bar("operators again", count) as advance:
             rerunning.run(folders, advance)
-    for folder in [each for each in comparison.folders if each.missing]:
+    for folder in [each for each in comparison.folders if absences.missing(each)]:
         comparison.find_again(folder, rerunning.found_again(folder))
     _tell(rerunning)
     return rerunning

@@ -49,7 +49,7 @@ def tell(
         messages.say(f"warning: {path} has no counterpart")
     for fault in report.unreadable:
         messages.say(f"warning: {fault}")
-    table = tables.table(report.findings, report.missing)
+    table = tables.table(report.findings, report.absent)
     path = reports.write(folder, reports.stamped("compare", ".csv"), [table])
     if documents.wanted():
         from msdump.cli.documents.compare import document

@@ -155,6 +155,9 @@ def lines(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
     if report.missing:
         operators = plural(len(report.missing), "operator")
         yield f"missing   {operators} of golden, such as {report.missing[0].name}"
+    if report.unasked:
+        operators, example = plural(len(report.unasked), "operator"), report.unasked[0].name
+        yield f"left out  {operators} of golden by mine's configuration, such as {example}"
     if precision := report.precision():
         yield f"hint      --precision {precision}, if the device computed in it: that far its limits reach"
     hidden = len(report.findings) - shown

@@ -198,7 +198,8 @@ class CompareDocument(JsonDocument):
     """Number of tensors by verdict."""
 
     operators: list[JudgedOperator]
-    """All operators, directory by directory in the order of execution, behind them those that are missing."""
+    """All operators, directory by directory in the order of execution, behind them golden's of which mine has
+    no files; each once."""
 
     uneven: list[UnevenOperator]
     """Operators of loops that did not run equally often."""
@@ -228,7 +229,7 @@ def document(report: Report, *, alone: Sequence[str] = (), table: str | None = N
         tensors=dict(report.tensors),
         operators=[
             *(judged(finding) for finding in report.findings),
-            *(judged(Finding(place, Verdict.MISSING)) for place in report.missing),
+            *map(judged, report.absent),
         ],
         uneven=[
             UnevenOperator(operator=each.name, mine=each.dumped, golden=each.golden) for each in report.uneven

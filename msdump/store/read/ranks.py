@@ -71,9 +71,10 @@ class Rank:
 
     def _read_graph(self, number: int) -> OperatorGraph | None:
         text, message = (self.graph_file(kind, number) for kind in (PathKind.IR, PathKind.PB))
-        if text is not None:
-            return ir.read(text)
-        return None if message is None else pb.read(message)
+        if text is None:
+            return None if message is None else pb.read(message)
+        graph = ir.read(text)
+        return graph if graph.is_whole or message is None else pb.restored(message, graph)
 
     @cached_property
     def listed_graphs(self) -> frozenset[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump.graph.updates import written_inputs
@@ -23,6 +23,7 @@ from msdump.tools.judge.verdicts import (
 
 _SUGGESTED: Final = ("float16", "bfloat16")  # what a device may compute in, whatever the types of its tensors
 _UNCOMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
+_UNASKED: Final = "mine's configuration leaves it out"
 # Of several verdicts that accuse nobody, the first of these is that of the whole.
 _OVERALL: Final = (
     *(Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED, Verdict.UNREADABLE, Verdict.HEALED),
@@ -174,6 +175,7 @@ class Report:
         findings: The operators, directory by directory, in the order of execution.
         tensors: Number of tensors by verdict.
         missing: Golden operators that the other side lacks.
+        unasked: Golden operators that the other side's configuration leaves out.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators of loops that did not run equally often.
     """
@@ -181,6 +183,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     tensors: Counter[TensorVerdict] = field(default_factory=Counter)
     missing: list[OperatorPlace] = field(default_factory=list)
+    unasked: list[OperatorPlace] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     uneven: list[Uneven] = field(default_factory=list)
 
@@ -188,6 +191,16 @@ class Report:
         """Add an operator, and count its tensors."""
         self.findings.append(finding)
         self.tensors.update(tensor.verdict for tensor in finding.tensors)
+
+    @property
+    def absent(self) -> list[Finding]:
+        """Verdicts on golden operators that the other side has no files of, where ``findings`` has none."""
+        judged = {_without_time(each.place) for each in self.findings if each.verdict is Verdict.MISSING}
+        missing = (place for place in self.missing if _without_time(place) not in judged)
+        return [
+            *(Finding(place, Verdict.MISSING) for place in missing),
+            *(Finding(place, Verdict.UNCHECKED, note=_UNASKED) for place in self.unasked),
+        ]
 
     @property
     def verdict(self) -> Verdict:
@@ -256,6 +269,11 @@ class Report:
             return ""
         bad = [each for each in first.tensors if each.is_bad]
         return next((name for name in _SUGGESTED if all(_is_within(each, name) for each in bad)), "")
+
+
+def _without_time(place: OperatorPlace) -> OperatorPlace:
+    """Return a place without when it ran: an operator that is missing stands where its reader ran."""
+    return replace(place, order=0, time=0)
 
 
 def _largest(tensors: Iterable[TensorResult]) -> float:

@@ -149,6 +149,8 @@ class OperatorGraph:
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
         name: Its name, "" where the file has none of its own for it.
         is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
+        is_restored: Whether its first file breaks off, and another one tells it.
+        tells_weights: Whether its file tells weights from inputs of the graph; else all of them are inputs.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -160,6 +162,8 @@ class OperatorGraph:
     branch: str = ""
     name: str = ""
     is_whole: bool = True
+    is_restored: bool = False
+    tells_weights: bool = True
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
         """Return the graph with its operators in the order of execution; those that it lacks come last.

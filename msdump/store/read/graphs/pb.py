@@ -1,12 +1,14 @@
 """Operator graphs from ``.pb`` files: the program of an ``.ir`` file as a protobuf message (anf_ir.proto).
 
-The message does not tell weights from inputs of the graph: all of its parameters count as inputs.
+The message does not tell weights from inputs of the graph: all of its parameters count as inputs, unless an
+``.ir`` file beside it tells them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from msdump import dtypes
@@ -14,7 +16,13 @@ from msdump.errors import DumpReadError
 from msdump.store.read import texts
 from msdump.store.read.graphs import ir, ir_statements
 from msdump.store.read.graphs.ir_statements import IrParameter, IrProgram, IrStatement
-from msdump.store.read.graphs.operator_graph import OperatorGraph, ValueForm
+from msdump.store.read.graphs.operator_graph import (
+    UNKNOWN_FORM,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+)
 from msdump.wire.faults import WireError
 from msdump.wire.fields import Span, fields
 
@@ -31,9 +39,51 @@ def read(path: str) -> OperatorGraph:
     Raises:
         DumpReadError: The file cannot be read, is no such message, or there is no graph in it.
     """
+    return replace(_read(path, frozenset()), tells_weights=False)
+
+
+def restored(path: str, torn: OperatorGraph) -> OperatorGraph:
+    """Return the graph of a .pb file that stands for an .ir file which breaks off.
+
+    Args:
+        path: The .pb file.
+        torn: What the .ir file holds; its parameters come first.
+
+    Returns:
+        The whole graph; ``torn`` where that breaks off among its parameters.
+
+    Raises:
+        DumpReadError: The file cannot be read, is no such message, or there is no graph in it.
+    """
+    graph = _read(path, frozenset(torn.weights))
+    is_known = {*graph.weights, *graph.inputs} == {*torn.weights, *torn.inputs}
+    return replace(_with_shapes(graph), is_restored=True) if is_known else torn
+
+
+def _with_shapes(graph: OperatorGraph) -> OperatorGraph:
+    """Return a graph whose operators hold their tensors in the shapes that it declares."""
+    parameters = {**graph.inputs, **graph.weights}
+
+    def form(source: ValueSource) -> ValueForm:
+        if source.kind is SourceKind.OPERATOR:
+            return graph.operators[source.name].outputs[source.slot]
+        return parameters.get(source.name, UNKNOWN_FORM)
+
+    operators = {
+        name: replace(
+            each,
+            device_inputs=tuple(ValueForm(shape=form(source).shape) for source in each.inputs),
+            device_outputs=tuple(ValueForm(shape=output.shape) for output in each.outputs),
+        )
+        for name, each in graph.operators.items()
+    }
+    return replace(graph, operators=operators)
+
+
+def _read(path: str, weights: Collection[str]) -> OperatorGraph:
     message = _Message(memoryview(texts.read_bytes(path)))
     try:
-        program = _program(message.inner(_FIELD_OF_GRAPH))
+        program = _program(message.inner(_FIELD_OF_GRAPH), weights)
     except (WireError, UnicodeDecodeError) as error:
         raise DumpReadError(path, f"no graph of MindSpore: {error}") from error
     return ir.graph_of(program, path)
@@ -67,17 +117,17 @@ class _Message:
         return values[-1] if values else None
 
 
-def _program(graph: _Message) -> IrProgram:
+def _program(graph: _Message, weights: Collection[str]) -> IrProgram:
     """Return the program of a GraphProto: node 1, name 2, parameters 3, outputs 4, const_vals 5."""
     name = _GRAPH_NAME.match(graph.text(2))
-    program = IrProgram(graph=int(name[1]) if name else 0)
+    program = IrProgram(graph=int(name[1]) if name else 0, is_whole=True)
     # as in the text, an operand is a statement, a parameter or the text of a constant
     operands: dict[str, str] = {}
     for number, parameter in enumerate(graph.each(3), 1):
         own = parameter.text(1)
         form = (_forms(parameter.inner(2)) or (ValueForm(),))[0]
         program.parameters[number] = IrParameter(
-            own or f"para{number}", form, is_weight=False, is_monad=False
+            own or f"para{number}", form, is_weight=own in weights, is_monad=False
         )
         operands[own] = f"%para{number}_{own}"
     operands |= {constant.text(1): _literal(constant.inner(2)) for constant in graph.each(5)}

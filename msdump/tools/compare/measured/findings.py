@@ -62,7 +62,9 @@ class RowJudge:
         names = {place[0] for place in pair.dumped.rows}
         for (name, _), rows in missing.items():
             if name not in names and not next(iter(rows.values())).is_parameter:
-                self.report.missing.append(_place(rows, label, theirs, 0, 1))
+                place = _place(rows, label, theirs, 0, 1)
+                is_unasked = mine.leaves_out(place, name)
+                (self.report.unasked if is_unasked else self.report.missing).append(place)
         self.report.uneven += _uneven(pair.dumped, pair.golden)
 
     def _tensors(

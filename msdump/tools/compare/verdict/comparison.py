@@ -11,7 +11,7 @@ from msdump.tools.compare.pairing import content_graph, dump_folder, graph_match
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
-from msdump.tools.compare.verdict import matching, measuring, origins
+from msdump.tools.compare.verdict import absences, doubts, matching, measuring, origins
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.measuring import MeasuredExecution
 from msdump.tools.compare.verdict.surroundings import FolderSurroundings, SurroundedDump
@@ -109,16 +109,19 @@ class DumpComparison:
         report = Report()
         for folder in self.folders:
             if not self.graph:  # a compiled graph lacks the operators that it fused
-                report.missing += map(folder.missing_place, folder.missing)
+                report.missing += map(folder.missing_place, absences.missing(folder))
+                report.unasked += map(folder.missing_place, absences.unasked(folder))
             report.unreadable += folder.matched.unreadable
-            report.uneven += folder.uneven
+            report.uneven += absences.uneven(folder)
         for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)
         for folder in self.folders:
-            for finding in folder.not_compared():
+            for finding in absences.findings(folder):
                 report.add(finding)
-        origins.settle(report, {folder.label: folder for folder in self.folders})
+        folders = {folder.label: folder for folder in self.folders}
+        origins.settle(report, folders)
+        report.findings[:] = [doubts.settled(each, folders[each.place.label]) for each in report.findings]
         return report
 
     def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
@@ -156,7 +159,7 @@ def _with_graphs(
         return mine, theirs
     own = mine.graph or content_graph.of_folder(folder, theirs.graph)
     other = theirs.graph or content_graph.of_folder(golden_folder, mine.graph)
-    return mine.with_graph(own), theirs.with_graph(other)
+    return mine.with_inferred(own), theirs.with_inferred(other)
 
 
 class _Run:
@@ -191,7 +194,12 @@ class _Run:
         for tensor in finding.wrong(IO.INPUT):
             golden = evidence.golden_reads[tensor.slot : tensor.slot + 1]
             name = golden[0].name if golden and golden[0].kind is SourceKind.ABSENT else ""
-            if name and name not in self._missing and folder.expects(name) and self._began_here(folder, name):
+            if (
+                name
+                and name not in self._missing
+                and absences.is_expected(folder, name)
+                and self._began_here(folder, name)
+            ):
                 self._missing.add(name)
                 missing = folder.missing_place(name, order=place.order, time=place.time)
                 reader = place.full_name or place.name

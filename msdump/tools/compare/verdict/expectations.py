@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from msdump.config import grammar
+from msdump.config.faults import GrammarError
 from msdump.record import IO
+from msdump.selector import KernelPattern
 from msdump.store import names
 
 _SETTINGS: Final = "common_dump_settings"
 _OWN_SETTINGS: Final = "msdump"
 _LIMITING: Final = frozenset({"watch", "history", "max_bytes"})
 """Settings of msdump under which files are left out, or dropped again."""
+
+_NUMBER: Final = "-op0"
+"""Behind a type that stands for an operator whose name is not known: types are parts of such names."""
 
 _SIDES: Final = {0: frozenset(IO), 1: frozenset({IO.INPUT}), 2: frozenset({IO.OUTPUT})}
 """What is dumped by the value of ``input_output``."""
@@ -33,9 +39,11 @@ class DumpExpectation:
 
     Attributes:
         config: The configuration that the dump was made with; None where it was not kept.
+        is_compiled: Whether the graph was compiled, so that expressions of ``kernels`` match parts of names.
     """
 
     config: Any = None
+    is_compiled: bool = False
     _list_elsewhere: Callable[[], frozenset[FileSlot]] = _nothing
 
     @property
@@ -54,10 +62,32 @@ class DumpExpectation:
         return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
 
     def has_chosen(self, full_name: str, op_type: str) -> bool:
-        """Tell whether an operator was to be dumped: it was listed, or another iteration has files of it."""
-        listed = (self._settings or {}).get("kernels")
-        is_listed = isinstance(listed, list) and not {full_name, op_type}.isdisjoint(map(str, listed))
+        """Tell whether an operator was to be dumped: it was listed, or another iteration has files of it.
+
+        Args:
+            full_name: Its full name, "" where it is not known.
+            op_type: Its type.
+        """
+        subject = full_name or f"{op_type}{_NUMBER}"
+        is_listed = any(pattern.matches(subject) for pattern in self._patterns)
         return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
+
+    def excludes(self, full_name: str, op_type: str) -> bool:
+        """Tell whether a configuration leaves an operator out; arguments as those of ``has_chosen``."""
+        return self.selects_all is False and not self.has_chosen(full_name, op_type)
+
+    @cached_property
+    def _patterns(self) -> tuple[KernelPattern, ...]:
+        """The items of ``kernels`` that can be read."""
+        listed = (self._settings or {}).get("kernels")
+        items = [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+        return tuple(pattern for pattern in map(self._pattern, items) if pattern is not None)
+
+    def _pattern(self, item: str) -> KernelPattern | None:
+        try:
+            return grammar.parse_kernel(item, searches=self.is_compiled)
+        except GrammarError:
+            return None
 
     @cached_property
     def elsewhere(self) -> frozenset[FileSlot]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store import names
@@ -19,24 +18,21 @@ from msdump.store.read.graphs.operator_graph import (
     SourceKind,
     ValueSource,
 )
-from msdump.tools.compare.pairing import numbering
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.losses import Losses
-from msdump.tools.compare.verdict.matching import COMPILED, Matched, OperatorExecution
+from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import (
     FIXED,
     LEFTOVER,
     FolderSurroundings,
-    are_cut_otherwise,
     behind,
     described,
     in_its_graph,
 )
 from msdump.tools.judge.errors import SHORTER
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
-from msdump.tools.judge.findings import Finding, TensorResult, Uneven
 from msdump.tools.judge.limits import coarser
-from msdump.tools.judge.verdicts import TensorVerdict, Verdict
+from msdump.tools.judge.verdicts import TensorVerdict
 
 _SAME_NUMBER: Final = 1e-6
 """Relative difference of two numbers in graph files that may be float32's next to one text."""
@@ -71,6 +67,11 @@ class ComparedFolder:
         if self.mine.iteration is None or self.mine.graph is None:
             return (self.label,)
         return (self.mine.rank, self.mine.iteration)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether msdump made both dumps, so that names of files are those of graphs."""
+        return self.mine.is_ours and self.theirs.is_ours
 
     @cached_property
     def is_training(self) -> bool:
@@ -159,68 +160,10 @@ class ComparedFolder:
     def _executions(self) -> Mapping[str, OperatorExecution]:
         return {execution.name: execution for execution in self.matched.executions}
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Golden operators that the examined side should have and lacks, in the order of execution."""
-        lost = self.losses.whole
-        return tuple(name for name in self.matched.missing if name not in lost and self.expects(name))
-
     @cached_property
     def losses(self) -> Losses:
         """Files that either side has lost."""
         return Losses(self.matched, (self.dumped, self.mine), (self.golden, self.theirs))
-
-    def not_compared(self) -> Iterator[Finding]:
-        """Yield the golden operators whose files the examined side has lost, or which it ran elsewhere."""
-        for name, tensors in self.losses.whole.items():
-            results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
-            yield Finding(self.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
-        for name in self.matched.missing:
-            if note := self._why_unknown(name):
-                yield Finding(self.missing_place(name), Verdict.UNCHECKED, note=note)
-
-    def expects(self, name: str) -> bool:
-        """Tell whether the examined side should have a golden operator.
-
-        What the device adds belongs to one side alone; compiled graphs have no task for what only hands
-        tensors on, and hold the results of operators that read weights alone.
-        """
-        if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in self.found_again:
-            return False
-        if self.theirs.graph is not None and numbering.may_be_listed(names.sanitize(name), self.theirs.graph):
-            return False  # nothing tells which of the graph's operators it is
-        if self._why_unknown(names.sanitize(name)):
-            return False
-        if self.dumped.kind not in COMPILED or self.golden.kind in COMPILED:
-            return True
-        operator = self.theirs.operator(name)
-        is_run = operator is None or not is_settled(operator.op_type)
-        return is_run and not self._is_fixed(name)
-
-    def ran_elsewhere(self, name: str) -> bool:
-        """Tell whether the examined side ran as many operators of a golden one's type, in other graphs."""
-        files = self.golden.operators.get(name, ())
-        return bool(files) and are_cut_otherwise(files[-1].op_type, self.mine, self.theirs)
-
-    def _why_unknown(self, name: str) -> str:
-        """Return in words why nothing tells whether the examined side lacks an operator, else ""."""
-        if self.mine.is_graph_torn or self.theirs.is_graph_torn:
-            return "the file of a graph breaks off"
-        return "mine ran operators of its type in other graphs" if self.ran_elsewhere(name) else ""
-
-    @property
-    def uneven(self) -> tuple[Uneven, ...]:
-        """Operators that did not run equally often, and not in other graphs either."""
-        return tuple(each for each in self.matched.uneven if not self.ran_elsewhere(each.name))
-
-    def _is_fixed(self, name: str) -> bool:
-        """Tell whether a golden operator gives the same in every run, as all that it reads does."""
-        operator = self.theirs.operator(name)
-        return operator is not None and all(
-            source.kind in {*FIXED, SourceKind.ABSENT}
-            or (source.kind is SourceKind.OPERATOR and self._is_fixed(source.name))
-            for source in operator.inputs
-        )
 
     def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:
         """Return the place of a golden operator that the examined side lacks."""
@@ -357,7 +300,7 @@ class ComparedFolder:
         operator = self.mine.operator(execution.name)
         return execution.name if operator is None else operator.full_name
 
-    def _own_name(self, golden_name: str) -> str:
+    def own_name(self, golden_name: str) -> str:
         """Return the examined side's name of a golden operator, "" where it lacks the operator."""
         name = names.sanitize(golden_name)
         if name in self.found_again:
@@ -376,7 +319,7 @@ class ComparedFolder:
         own = self._own_outputs.get((names.sanitize(source.name), source.slot))
         if own is not None:
             return own
-        operator = self.mine.operator(self._own_name(source.name))
+        operator = self.mine.operator(self.own_name(source.name))
         if operator is not None:  # it ran, but was not dumped
             return replace(source, name=operator.full_name)
         return ValueSource(SourceKind.ABSENT, source.name, source.slot)

@@ -13,6 +13,7 @@ from msdump.record import IO
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import content_graph, graph_matching
+from msdump.tools.compare.verdict import absences
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
 from msdump.tools.compare.verdict.rerun_operators import golden_partner, rerun_operator
@@ -163,7 +164,7 @@ class Rerunning:
         present = self._present.get(folder.label, {})
         model = self._of_golden(folder)
         found: dict[str, str] = {}
-        for name in map(names.sanitize, folder.missing):
+        for name in map(names.sanitize, absences.missing(folder)):
             parts = [part for site in model.sites.get(name, ()) for part in _parts(site)]
             if parts and all(part in present for part in parts):
                 found[name] = present[parts[0]]

@@ -53,24 +53,37 @@ class FolderSurroundings:
         rank: Number of the rank, None where the path does not tell.
         iteration: Number of the iteration, None where the path does not tell.
         expectation: What the directory should hold files of.
+        is_inferred: Whether files of tensors tell the graph, which so has the dumped operators alone.
     """
 
     rank: int | None = None
     iteration: int | None = None
     expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
+    is_inferred: bool = False
     _graph: Callable[[], OperatorGraph | None] = field(default=_no_graph, repr=False, compare=False)
     _runs: Callable[[], Mapping[int, Counter[str]]] = field(default=dict, repr=False, compare=False)
 
     @cached_property
     def graph(self) -> OperatorGraph | None:
-        """The graph that ran, None without a graph file, or where it cannot be read."""
+        """The graph that ran, None without a graph file, or where that cannot be read or tells too little."""
         graph = self._read_graph
-        return graph if graph is None or graph.is_whole else None
+        return graph if graph is None or (graph.is_whole and graph.tells_weights) else None
 
     @property
     def is_graph_torn(self) -> bool:
         """Whether the file of its graph breaks off, so that the graph is not used."""
         return self._read_graph is not None and not self._read_graph.is_whole
+
+    @property
+    def is_graph_restored(self) -> bool:
+        """Whether the file of its graph breaks off, and another one stands for it."""
+        return self._read_graph is not None and self._read_graph.is_restored
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its graph file tells nodes of a model, as msdump's do: its names are those of files."""
+        graph = self._read_graph
+        return graph is not None and any(each.onnx_names for each in graph.operators.values())
 
     @cached_property
     def _read_graph(self) -> OperatorGraph | None:
@@ -87,6 +100,23 @@ class FolderSurroundings:
     def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
         """Return the same around another graph."""
         return self if graph is self.graph else replace(self, _graph=lambda: graph)
+
+    def with_inferred(self, graph: OperatorGraph | None) -> FolderSurroundings:
+        """Return the same around a graph that tensors tell, where it is not the one that is known."""
+        return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
+
+    def leaves_out(self, place: OperatorPlace, own_name: str) -> bool:
+        """Tell whether the configuration leaves out an operator that the network has.
+
+        Args:
+            place: The same operator in the other dump.
+            own_name: Its name here.
+        """
+        operator = self.operator(own_name)
+        if operator is None and self.graph is not None and not self.is_inferred:
+            return False
+        full_name = place.full_name if operator is None else operator.full_name
+        return self.expectation.excludes(full_name, place.op_type)
 
     def operator(self, name: str) -> GraphOperator | None:
         """Return an operator by its name in files, None where no graph tells of it."""
@@ -193,8 +223,8 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
             iteration.key.rank if iteration.key.rank in known else None,
             iteration.number,
             _expectation(dump, iteration),
-            partial(_told_graph, iteration, told),
-            partial(_runs, dump, iteration),
+            _graph=partial(_told_graph, iteration, told),
+            _runs=partial(_runs, dump, iteration),
         )
         for iteration in dump.iterations
     }
@@ -203,7 +233,7 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
 def _told_graph(iteration: Iteration, told: set[Key]) -> OperatorGraph | None:
     graph = iteration.operator_graph
     place = replace(iteration.key, iteration=None)
-    if graph is not None and not graph.is_whole and place not in told:
+    if graph is not None and (graph.is_restored or not graph.is_whole) and place not in told:
         told.add(place)
         _log.warning("%s: the file of its graph breaks off and is not used", iteration.path)
     return graph
@@ -236,7 +266,7 @@ def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
         return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
 
     rank = None if iteration.key.rank is None else dump.ranks.get(iteration.key.rank)
-    return DumpExpectation(_config(rank), dumped_elsewhere)
+    return DumpExpectation(_config(rank), iteration.key.model is not None, dumped_elsewhere)
 
 
 def _config(rank: Rank | None) -> object:

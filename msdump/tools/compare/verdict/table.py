@@ -10,7 +10,6 @@ from typing import Final
 from msdump.record import IO
 from msdump.tools.judge.evidence import OperatorPlace
 from msdump.tools.judge.findings import Finding, TensorResult
-from msdump.tools.judge.verdicts import Verdict
 from msdump.tools.scores import algorithms
 
 _TITLES: Final = (
@@ -23,18 +22,18 @@ _TITLES: Final = (
 )
 
 
-def table(findings: Iterable[Finding], missing: Iterable[OperatorPlace] = ()) -> str:
+def table(findings: Iterable[Finding], absent: Iterable[Finding] = ()) -> str:
     """Return the text of the csv file with a row for each tensor, in the order of execution.
 
     Args:
         findings: The operators.
-        missing: Golden operators that the examined side lacks, a row for each.
+        absent: Golden operators that the examined side has no files of, a row for each.
     """
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_TITLES)
     writer.writerows(row for finding in findings for row in _rows(finding))
-    writer.writerows(_missing(place) for place in missing)
+    writer.writerows(map(_absent, absent))
     return text.getvalue()
 
 
@@ -64,10 +63,11 @@ def _where(place: OperatorPlace) -> tuple[object, ...]:
     )
 
 
-def _missing(place: OperatorPlace) -> Sequence[object]:
+def _absent(finding: Finding) -> Sequence[object]:
+    place, verdict = finding.place, finding.verdict
     numbers = ("",) * (len(algorithms.ALL) + 2)
-    own = (place.label, "", place.name, place.op_type, "", "", "", "", "", Verdict.MISSING, *numbers, "")
-    return (*own, Verdict.MISSING, "", "", "", "", "", *_where(place))
+    own = (place.label, "", place.name, place.op_type, "", "", "", "", "", verdict, *numbers, "")
+    return (*own, verdict, finding.note, "", "", "", "", *_where(place))
 
 
 def _numbers(tensor: TensorResult) -> tuple[object, ...]:
