@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "compare": "Compare two dumps, and name the first operator that differs.",
     "diff": "Run two variants of a model, and name the operators at fault.",
     "extract": "Write one operator of a dump as a model that runs.",
-    "show": "Print the tree of a dump, and a tensor of it.",
+    "show": "Print the tree of a dump, or the tensors of a file or of an OPERATOR in full detail.",
     "baseline": "Keep the statistics of a dump, to compare later ones with.",
     "query": "Answer questions in SQL about dumps.",
     "pack": "Write dumps as Parquet files, for questions asked again.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeGuard
 
@@ -11,6 +10,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.documents import output
+from msdump.cli.terminal import can_print
 from msdump.encode import statistic_csv
 from msdump.store.read.cells import Cell
 from msdump.store.read.reader import open_dump
@@ -110,11 +110,7 @@ def _text(cell: Cell) -> str:
 def _sparkline(values: Sequence[Cell]) -> str:
     """Return a line of bars that the terminal can show."""
     line = _bars(values)
-    try:
-        line.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return line.translate(str.maketrans(_BARS, _PLAIN_BARS))
-    return line
+    return line if can_print(line) else line.translate(str.maketrans(_BARS, _PLAIN_BARS))
 
 
 def _bars(values: Sequence[Cell]) -> str:

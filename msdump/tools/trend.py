@@ -125,7 +125,7 @@ def trends(
         ToolError: The dump has no such operator, or none of them has such an input or output.
         DumpReadError: A file cannot be read.
     """
-    wanted = [_matcher(name) for name in operators]
+    wanted = [matcher(name) for name in operators]
     seen: dict[str, bool] = dict.fromkeys(operators, False)
     present: dict[str, None] = {}
     there: set[Slot] = set()
@@ -148,7 +148,8 @@ def trends(
     return list(series.values())
 
 
-def _matcher(name: str) -> Predicate:
+def matcher(name: str) -> Predicate:
+    """Return a test of tensors for the name of their operator, in which ``*`` and ``?`` stand for others."""
     (matches,) = Conditions(name=name).tests()
     return matches
 
@@ -194,14 +195,14 @@ def _check(seen: Mapping[str, bool], present: Iterable[str], there: set[Slot], s
     for operator, is_there in seen.items():
         if not is_there:
             raise ToolError(
-                ReturnCode.PARAMETER, f"no operator {operator!r} was dumped{_alike(operator, names)}"
+                ReturnCode.PARAMETER, f"no operator {operator!r} was dumped{alike(operator, names)}"
             )
     if not there & {*slots}:
         asked, has = (", ".join(f"{io}:{number}" for io, number in sorted(each)) for each in (slots, there))
         raise ToolError(ReturnCode.PARAMETER, f"no {asked} of these operators was dumped; there are {has}")
 
 
-def _alike(operator: str, names: Sequence[str]) -> str:
+def alike(operator: str, names: Sequence[str]) -> str:
     """Return the end of a message about an unknown operator: names like it, else some of those there are."""
     text = operator.strip("*?").lower()
     like = [name for name in names if text and text in name.lower()]

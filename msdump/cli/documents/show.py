@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from msdump.cli.documents.document import JsonDocument, Number, Part
 from msdump.tools import dump_tree
+from msdump.tools.inspection.inspection import Extreme, Inspection
+from msdump.tools.inspection.subjects import InspectedTensor
 
 
 class DumpFile(Part):
@@ -60,11 +63,72 @@ class FirstStatistics(Part):
     """Number of all rows."""
 
 
-class ShowDocument(JsonDocument):
-    """The tree of a dump, and a tensor or some statistics of it."""
+class ShownExtreme(Part):
+    """The smallest or the largest finite element of a tensor."""
+
+    value: Number
+    """The element."""
+
+    place: list[int]
+    """Its indices."""
+
+
+class ShownStrangers(Part):
+    """Elements of a tensor that are NaN, or inf, or -inf."""
+
+    count: int
+    """How many there are."""
+
+    places: list[list[int]]
+    """The indices of the first ones."""
+
+
+class ShownHistogram(Part):
+    """How the finite elements of a tensor are spread."""
+
+    edges: list[Number]
+    """The bounds of intervals of equal width."""
+
+    counts: list[int]
+    """The elements in each."""
+
+
+class ShownTensor(Part):
+    """A tensor of a file or of an operator."""
+
+    name: str
+    """Its operator, type and slot; the name of the file where that is all that is known."""
 
     path: str
-    """The dump."""
+    """Its file."""
+
+    dtype: str
+    """Element type."""
+
+    shape: list[int]
+    """Its shape."""
+
+    statistics: dict[str, Number | bool | str | None]
+    """Statistics by the names of statistic_category."""
+
+    smallest: ShownExtreme | None
+    """Its smallest finite element."""
+
+    largest: ShownExtreme | None
+    """Its largest finite element."""
+
+    strangers: dict[str, ShownStrangers]
+    """Its elements that are not finite, by "nan", "inf", "-inf"; empty where only statistics were saved."""
+
+    histogram: ShownHistogram | None
+    """Of its finite elements."""
+
+
+class ShowDocument(JsonDocument):
+    """The tree of a dump with a tensor or some statistics of it, or the tensors of a file or an operator."""
+
+    path: str
+    """The dump, or the file."""
 
     directories: list[DumpDirectory]
     """Its directories that hold files, by path."""
@@ -74,6 +138,9 @@ class ShowDocument(JsonDocument):
 
     statistics: FirstStatistics | None
     """Some statistics; null where there are none."""
+
+    tensors: list[ShownTensor]
+    """The tensors of a file or an operator; empty for the tree of a dump."""
 
 
 def document(folder: Path) -> ShowDocument:
@@ -93,7 +160,39 @@ def document(folder: Path) -> ShowDocument:
         ],
         output=None if output is None else _tensor(output),
         statistics=None if statistics is None else _statistics(statistics),
+        tensors=[],
     )
+
+
+def document_of_tensors(tensors: Iterable[tuple[InspectedTensor, Inspection | None]]) -> ShowDocument:
+    """Return tensors with what their elements look like, None where they were not saved."""
+    shown = [_shown(subject, inspection) for subject, inspection in tensors]
+    return ShowDocument(path=shown[0].path, directories=[], output=None, statistics=None, tensors=shown)
+
+
+def _shown(subject: InspectedTensor, inspection: Inspection | None) -> ShownTensor:
+    histogram = None if inspection is None else inspection.histogram
+    strangers = {} if inspection is None else inspection.strangers
+    return ShownTensor(
+        name=subject.name,
+        path=subject.path,
+        dtype=subject.dtype,
+        shape=[*subject.shape],
+        statistics=dict(subject.statistics),
+        smallest=None if inspection is None else _extreme(inspection.smallest),
+        largest=None if inspection is None else _extreme(inspection.largest),
+        strangers={
+            name: ShownStrangers(count=each.count, places=[[*place] for place in each.places])
+            for name, each in strangers.items()
+        },
+        histogram=None
+        if histogram is None
+        else ShownHistogram(edges=[*histogram.edges], counts=[*histogram.counts]),
+    )
+
+
+def _extreme(extreme: Extreme | None) -> ShownExtreme | None:
+    return None if extreme is None else ShownExtreme(value=extreme.value, place=[*extreme.place])
 
 
 def _tensor(path: Path) -> FirstTensor:

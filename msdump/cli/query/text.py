@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msdump.cli import messages
+from msdump.cli.terminal import visible
 from msdump.tools.query.session import Answer
 
 _SHOWN: Final = 50  # rows; -v shows all
@@ -62,18 +63,6 @@ def _text(cell: object) -> str:
     if isinstance(cell, list | tuple):
         return "[{}]".format(", ".join(map(_text, cell)))
     return str(cell)
-
-
-def visible(text: str) -> str:
-    r"""Return a text in which what would steer a terminal, or turn its direction of writing, is spelled out.
-
-    >>> visible("a\x1b[31m\u202eb")
-    'a\\x1b[31m\\u202eb'
-    """
-    return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
-        for each in text
-    )
 
 
 def print_csv(answer: Answer) -> None:

@@ -1,0 +1,1 @@
+"""One tensor looked at closely: its numbers, where what stands out lies, a picture of it."""

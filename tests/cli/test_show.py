@@ -1,0 +1,303 @@
+"""``msdump show FILE`` and ``msdump show DUMP OPERATOR``: a tensor in the terminal, and a picture of it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from msdump.cli import main
+from msdump.encode import dump_data
+from msdump.tools.inspection import picture
+from msdump.tools.inspection.inspection import Extreme, Strangers, inspect
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2, 3] x) => (float[2, 3] y)
+<float[2, 3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}>
+{
+    [mul] a = Mul(x, w)
+    [log] y = Log(a)
+}
+"""
+
+
+def show(*arguments):
+    """Return exit code and printed text of the command."""
+    done = CliRunner().invoke(main, ["show", *map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Return a function that saves an array and returns its file."""
+
+    def write(array):
+        path = tmp_path / "x.npy"
+        np.save(path, array)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Return a function that dumps two steps of a model, with keys of the configuration changed."""
+
+    def make(**changes):
+        common = {
+            "dump_mode": 0,
+            "path": f"{tmp_path}/dump",
+            "net_name": "Net",
+            "iteration": "all",
+            "input_output": 0,
+            "kernels": [],
+            "support_device": [0],
+        }
+        blocks = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
+        (tmp_path / "data_dump.json").write_text(json.dumps(blocks), encoding="utf-8")
+        onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+        np.savez(tmp_path / "x.npz", x=np.array([[1, 1, 0], [1, 1, -1]], np.float32))
+        arguments = ("--config", tmp_path / "data_dump.json", "--inputs", tmp_path / "x.npz", "--steps", 2)
+        line = ["run", tmp_path / "m.onnx", "--device-target", "Ascend", *arguments]
+        done = CliRunner().invoke(main, [*map(str, line)])
+        assert 0 == done.exit_code, done.output
+        return tmp_path / "dump"
+
+    return make
+
+
+def test_file(save):
+    """A file shows type, statistics, places of what stands out, a histogram and a slice around it."""
+    array = np.arange(240, dtype=np.float32).reshape(2, 10, 12)
+    array[1, 4, 5], array[0, 9, 9] = np.nan, -np.inf
+    path = save(array)
+
+    code, text, _ = show(path)
+
+    lines = text.splitlines()
+    assert 0 == code
+    assert [
+        "x.npy",
+        f"file       {path}",
+        "type       float32, 2 x 10 x 12, 240 elements",
+        "statistics max nan, min nan, avg nan, l2norm nan, count 240",
+        "counts     1 negative zero, 237 positive zero, 1 zero, 1 nan, 1 negative inf",
+        "smallest   0 at [0, 0, 0]",
+        "largest    239 at [1, 9, 11]",
+        "nan        1 at [1, 4, 5]",
+        "-inf       1 at [0, 9, 9]",
+        "histogram",
+    ] == lines[:10]
+    assert "slice      [0, 4:10, 6:12]" == lines[22]
+    assert lines[-1].endswith("[114. 115. 116. -inf 118. 119.]]")
+
+
+ODD = {
+    "a number": (np.float32(3), "smallest   3 at []"),
+    "nothing": (np.zeros((0, 3)), "type       float64, 0 x 3, 0 elements"),
+    "complex": (np.ones(4, np.complex64), "type       complex64, 4, 4 elements"),
+    "all the same": (np.full(5, 2, np.int8), "  2 to 2  ######################################## 5"),
+    "truth": (np.array([True, False]), "largest    1 at [0]"),
+    "beyond float64": (np.array([2**62, 2**62 + 1]), "largest    4611686018427387905 at [1]"),
+    "the whole range": (np.array([-1.7e308, 1.7e308]), "smallest   -1.7e+308 at [0]"),
+    "all NaN": (np.full(3, np.nan), "nan        3 at [0], [1], [2]"),
+    "many NaN": (np.full(9, np.nan), "nan        9 at [0], [1], [2], [3], [4] and 4 more"),
+}
+
+
+@pytest.mark.parametrize(("array", "line"), ODD.values(), ids=ODD)
+def test_odd_tensors(save, array, line, monkeypatch):
+    """Every tensor can be shown, whatever its shape, its type and its elements."""
+    code, text, _ = show(save(array))
+
+    assert 0 == code
+    assert line in text.replace("█", "#").splitlines()
+
+
+def test_dump_file_of_cann(tmp_path):
+    """A dump file of CANN shows each of its tensors, by the name that its header has."""
+    tensors = {"input": np.arange(3, dtype=np.float32), "output": np.array([7], np.int32)}
+    infos = {
+        side: dump_data.TensorInfo(number, 2, array.shape, array.shape, array.nbytes)
+        for (side, array), number in zip(tensors.items(), (1, 7), strict=True)
+    }
+    data = dump_data.DumpData(
+        version="2.0",
+        dump_time=1,
+        op_name="Default/Add-op0",
+        inputs=(infos["input"],),
+        outputs=(infos["output"],),
+    )
+    path = tmp_path / "Add.Default_Add-op0.0.0.1"
+    path.write_bytes(dump_data.header(data) + b"".join(array.tobytes() for array in tensors.values()))
+
+    code, text, _ = show(path)
+
+    assert 0 == code
+    assert ["Default/Add-op0 input 0", "Default/Add-op0 output 0"] == [
+        line for line in text.splitlines() if line.startswith("Default")
+    ]
+    assert "type       int32, 1, 1 element, ND on the device" in text
+
+
+def test_operator(dump):
+    """An operator shows its tensors of the first iteration, inputs first, and how often else it ran."""
+    code, text, told = show(dump(), "Log-op*")
+
+    names = [line for line in text.splitlines() if line.startswith("Log")]
+    assert 0 == code
+    assert [
+        "Log Default/Log-op0 input 0, rank 0, iteration 0",
+        "Log Default/Log-op0 output 0, rank 0, iteration 0",
+    ] == names
+    assert "nan        1 at [1, 2]" in text
+    assert "-inf       1 at [0, 2]" in text
+    assert "msdump: it ran 1 more time (--iteration, --rank)\n" == told
+
+
+def test_one_tensor_of_an_operator(dump):
+    """``--slot`` and ``--iteration`` choose tensors."""
+    code, text, told = show(dump(), "Log-op*", "--slot", "output:0", "--iteration", "1")
+
+    assert (0, "") == (code, told)
+    assert 1 == text.count("file  ")
+    assert "rank 0, iteration 1" in text.splitlines()[0]
+
+
+def test_statistics_alone(dump):
+    """A tensor of which only statistics were saved shows those."""
+    folder = dump(saved_data="statistic")
+
+    code, text, _ = show(folder, "Mul-op*", "--slot", "output:0")
+
+    assert 0 == code
+    assert "its elements were not saved, only its statistics" in text
+    assert "max 5, min -6" in text
+
+
+def test_document(save):
+    """``--json`` has the same as a document."""
+    code, text, _ = show(save(np.array([1, np.inf, np.nan, 3])), "--json")
+
+    (tensor,) = json.loads(text)["tensors"]
+    assert 0 == code
+    assert ("float64", [4], {"value": 3.0, "place": [3]}) == (
+        tensor["dtype"],
+        tensor["shape"],
+        tensor["largest"],
+    )
+    assert {"count": 1, "places": [[2]]} == tensor["strangers"]["nan"]
+    assert "NaN" == tensor["statistics"]["max"]
+
+
+REFUSED = {
+    "no such dump": (("nowhere", "Add"), "no dump here"),
+    "no such operator": (("{dump}", "Lgo"), "no operator 'Lgo' was dumped there"),
+    "no such slot": (("{dump}", "Log-op*", "--slot", "output:7"), "there are input:0, output:0"),
+    "no slot": (("{dump}", "Log-op*", "--slot", "7"), "is not an input or output such as output:0"),
+    "a slot of a dump": (("{dump}", "--slot", "output:0"), "choose tensors of an OPERATOR"),
+    "a picture of a dump": (("{dump}", "--png", "x.png"), "give its file, or an OPERATOR"),
+    "a picture of several": (("{dump}", "Log-op*", "--png", "x.png"), "here are 2 (--slot)"),
+    "no tensor in the file": (("{dump}/rank_0/.dump_metadata/config.json",), "no dump file"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(dump, arguments, message):
+    """What cannot be shown is said, with exit code 2."""
+    folder = dump()
+    if arguments[0].endswith(".json"):
+        (folder / "broken.bin").write_bytes(b"\x00" * 3)
+        arguments = (folder / "broken.bin",)
+
+    code, _, told = show(*(str(each).format(dump=folder) for each in arguments))
+
+    assert 2 == code, told
+    assert message in told
+
+
+def decoded(data):
+    """Return the pixels of a .png file, with every checksum checked."""
+    assert b"\x89PNG\r\n\x1a\n" == data[:8]
+    at, chunks = 8, {}
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        body = data[at + 4 : at + 8 + size]
+        assert zlib.crc32(body) == struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0]
+        chunks[body[:4]] = body[4:]
+        at += 12 + size
+    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+def test_picture(save, tmp_path):
+    """``--png`` writes a picture: dark for the smallest element, light for the largest, magenta for NaN."""
+    code, text, _ = show(save(np.array([[0, 1], [np.nan, 0.5]])), "--png", tmp_path / "x.png")
+
+    pixels = decoded((tmp_path / "x.png").read_bytes())
+    assert 0 == code
+    assert f"picture    {tmp_path}/x.png" == text.splitlines()[-1]
+    assert (256, 256, 3) == pixels.shape
+    assert [[68, 1, 84], [253, 231, 37], [255, 0, 128]] == [
+        pixels[at].tolist() for at in ((0, 0), (0, 255), (255, 0))
+    ]
+
+
+def test_picture_of_nothing(save, tmp_path):
+    """A tensor without elements has no picture, which is said."""
+    code, _, told = show(save(np.zeros((0, 2))), "--png", tmp_path / "x.png")
+
+    assert 2 == code
+    assert "there is nothing to draw: float64 of 0 elements" in told
+
+
+def test_a_single_nan_is_seen_in_the_picture_of_many_elements():
+    """Where elements share a pixel, the one that is not finite has it."""
+    matrix = np.zeros((5, 5000), np.float32)
+    matrix[3, 4444] = np.nan
+
+    pixels = decoded(picture.draw(matrix))
+
+    assert 1667 == pixels.shape[1]
+    assert [[3, 1481]] == np.argwhere((pixels == (255, 0, 128)).all(axis=-1)).tolist()
+
+
+@given(arrays.arrays(np.float32, arrays.array_shapes(max_dims=4, max_side=5), elements=st.floats(width=32)))
+def test_inspection(array):
+    """Places and counts are those of the elements; every finite element is in the histogram."""
+    seen = inspect(array)
+
+    finite = array[np.isfinite(array)]
+    if finite.size:
+        assert [finite.min(), finite.max()] == [array[seen.smallest.place], array[seen.largest.place]]
+        assert finite.size == sum(seen.histogram.counts)
+    else:
+        assert (None, None, None) == (seen.smallest, seen.largest, seen.histogram)
+    nan = [tuple(place) for place in np.argwhere(np.isnan(array)).tolist()]
+    assert Strangers(len(nan), tuple(nan[:5])) == seen.strangers["nan"]
+    assert picture.draw(array).startswith(b"\x89PNG")
+
+
+def test_large_tensor_is_looked_at_in_blocks():
+    """Extremes and NaN are found beyond the first block."""
+    array = np.zeros((3, 1_000_000), np.float32)
+    array[2, 5], array[1, 7], array[2, 9] = 4, -4, np.nan
+
+    seen = inspect(array)
+
+    assert (Extreme(-4.0, (1, 7)), Extreme(4.0, (2, 5))) == (seen.smallest, seen.largest)
+    assert Strangers(1, ((2, 9),)) == seen.strangers["nan"]
+    assert 2_999_999 == sum(seen.histogram.counts)
