@@ -16,7 +16,7 @@ from msdump.execute import values
 from msdump.execute.compilation import emulated
 from msdump.execute.kernels import KernelFactory, as_the_model_says
 from msdump.execute.program import Program
-from msdump.execute.segments.cutting import MOST, MOST_BYTES, MOST_SHOWN, cut
+from msdump.execute.segments.cutting import MOST, MOST_BYTES, MOST_SHOWN, MOST_WEIGHTS, cut
 from msdump.execute.segments.joining import Joining
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
@@ -178,6 +178,16 @@ CUTS = {
         [MOST_SHOWN + 1],
     ),
 }
+
+
+def test_large_weights_end_segments():
+    """A segment packs so many bytes of weights, but for an operator that has more by itself."""
+    weights = [0, MOST_WEIGHTS // 2, 0, MOST_WEIGHTS // 2, 0, 1, 2 * MOST_WEIGHTS, 0, 1]
+    edges = [0, 5, 6, 8, len(weights)]
+
+    assert [range(*edge) for edge in itertools.pairwise(edges)] == cut(
+        range(len(weights)), lambda _: True, lambda _: None, lambda _: False, weights.__getitem__
+    )
 
 
 @pytest.mark.parametrize("case", CUTS)

@@ -14,6 +14,13 @@ They all live until the last operator of the segment has run.
 MOST_SHOWN: Final = 24
 """Operators of one segment that an observer looks at: about so many already run as fast as all together."""
 
+MOST_WEIGHTS: Final = 128 << 20
+"""Bytes of weights that the sessions of a segment pack; an operator with more of them begins one.
+
+While a session is made, each weight is there three times: in the file's pages, as the copy that the runtime
+takes of it, and packed. Only the last one stays.
+"""
+
 MOST: Final = 2048
 """Operators of one segment: the time to make a session grows faster than the number of its operators."""
 
@@ -23,6 +30,7 @@ def cut(
     joins: Callable[[int], bool],
     shown: Callable[[int], int | None],
     waits: Callable[[int], bool],
+    weights: Callable[[int], int] = lambda _: 0,
 ) -> list[range]:
     """Return the segments of consecutive operators.
 
@@ -36,18 +44,22 @@ def cut(
         joins: Tells whether the operator at a position may run with others; else it stands alone.
         shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
         waits: Tells whether nothing may run on before the observer has seen a position that it is shown.
+        weights: Returns how many bytes of weights the operator at a position packs.
     """
     segments: list[range] = []
-    start, held, count = operators.start, 0, 0
+    start, held, count, packed = operators.start, 0, 0, 0
 
     def close(end: int) -> None:
-        nonlocal start, held, count
+        nonlocal start, held, count, packed
         if end > start:
             segments.append(range(start, end))
-        start, held, count = end, 0, 0
+        start, held, count, packed = end, 0, 0, 0
 
     for position in operators:
-        size = shown(position)
+        size, weight = shown(position), weights(position)
+        if packed and weight and packed + weight > MOST_WEIGHTS:
+            close(position)
+        packed += weight
         if not joins(position):
             close(position)
             close(position + 1)

@@ -1,4 +1,4 @@
-"""How many bytes the values of a graph take, as far as that is known before they are made."""
+"""How many bytes values take, as far as that is known before they are made, and weights."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from msdump.execute.initializers import packed
 from msdump.execute.segments.cutting import MOST_BYTES
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Node
 
 _UNKNOWN: Final = MOST_BYTES // 4
 """Bytes that a tensor of unknown shape counts for: a few of them fill a segment."""
@@ -40,3 +41,9 @@ def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
     shape = [sizes.get(size, size) if isinstance(size, str) else size for size in kind.shape]
     known = [size for size in shape if isinstance(size, int)]
     return math.prod(known) * kind.dtype.numpy.itemsize if len(known) == len(shape) else _UNKNOWN
+
+
+def packed_nbytes(graph: Graph, node: Node) -> int:
+    """Return the bytes of the weights of which an operator's session keeps packed copies."""
+    names = (name for name in packed(node) if name in graph.weights and name not in graph.changeable)
+    return sum(graph.weights[name].nbytes for name in names)

@@ -58,6 +58,7 @@ class Views:
         self._compiler = compiler
         self._joins = joins
         self._last = _last_uses(graph)
+        self._packed = [sizes.packed_nbytes(graph, operator.node) for operator in operators]
         self._by_key: dict[Any, ProgramView] = {}
         self._recent: tuple[_Looks, ProgramView] | None = None
         self._branching = tuple(
@@ -150,7 +151,7 @@ class Views:
         def joins(position: int) -> bool:
             return self._joins[position] and position not in view.entered
 
-        ranges = cut(positions, joins, shown, waits)
+        ranges = cut(positions, joins, shown, waits, self._packed.__getitem__)
         return [self._segment(view, each) for each in ranges]
 
     def _segment(self, view: ProgramView, positions: range) -> Segment:
