@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Make .venv with msdump, its sample networks, MPI, tables, SQL and the versions of requirements.lock; "setup.sh
-# GROUP..." adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other scripts
-# source this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one is made
-# again. MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with,
+# Make .venv with msdump, its sample networks, MPI, tables, SQL, Dask and the versions of requirements.lock;
+# "setup.sh GROUP..." adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other
+# scripts source this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one
+# is made again. MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with,
 # MSDUMP_CONSTRAINTS another file of versions than requirements.lock.
-set -euo pipefail
 
 MSDUMP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV_NAME=${MSDUMP_VENV:-.venv}
@@ -59,7 +58,7 @@ pip_install() {
 
 # Make .venv ready: setup_venv [GROUP | +EXTRA]...
 setup_venv() {
-    local name group stamp extras=samples,mpi,frames,query options=()
+    local name group stamp extras=samples,mpi,frames,query,cluster options=()
     name=$(IFS=-; echo "ready${*:+-}$*")
     stamp=$VENV/$name
     if is_current "$stamp"; then

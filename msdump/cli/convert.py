@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED
@@ -16,6 +16,7 @@ from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
 from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import Target
+from msdump.tools.mapping.executors import ExecutorChoice
 
 _MOST_ERRORS: Final = 10
 _SHAPE: Final = re.compile(r"\d+(,\d+)*")
@@ -78,7 +79,7 @@ def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
     show_default=True,
     help="What tensors are written as.",
 )
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
+@options.executor
 @documents.option
 @messages.verbose_in_full  # vendor: -v is the version of the files
 def command(
@@ -93,7 +94,7 @@ def command(
     scripts: str,
     version: int,
     kind: str,
-    jobs: int | None,
+    executor: ExecutorChoice,
 ) -> None:
     """Convert dump files, and those in directories and below, to arrays.
 
@@ -110,8 +111,8 @@ def command(
     only = next(((section, index) for section, index in indices.items() if index is not None), None)
     target = Target(form or "", OutputKind(kind), shape, only, scripts, version)
     dump_files = sources.find((*paths, *dumps), output)
-    with messages.bar("files", len(dump_files.sources)) as advance:
-        result = tool.convert(dump_files, output, target, jobs=jobs or 0, progress=lambda _: advance())
+    with messages.bar("files", len(dump_files.sources)) as bar:
+        result = tool.convert(dump_files, output, target, executor=executor, progress=bar)
     _report(result, target)
     if result.failed:
         click.get_current_context().exit(FAILED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -86,8 +87,42 @@ def tell_execution(path: str, execution: int, executions: int) -> None:
         )
 
 
+class Bar:
+    """A progress bar; one that is not shown takes the same calls."""
+
+    def __call__(self, size: int = 0) -> None:
+        """Advance by one.
+
+        Args:
+            size: Bytes that were read for it.
+        """
+
+    def expect(self, total: int) -> None:
+        """Set the number of steps, where it is not known from the start."""
+
+
+class _ShownBar(Bar):
+    def __init__(self, progress: Any, noun: str, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task(noun, total=total, rate="")
+        self._size = 0
+        self._began = time.monotonic()
+
+    def __call__(self, size: int = 0) -> None:
+        self._size += size
+        self._progress.update(self._task, advance=1, rate=self._rate())
+
+    def expect(self, total: int) -> None:
+        self._progress.update(self._task, total=total)
+
+    def _rate(self) -> str:
+        """Return the bytes a second since the beginning."""
+        seconds = time.monotonic() - self._began
+        return f"{self._size / seconds / 1e6:,.0f} MB/s" if self._size and seconds else ""
+
+
 @contextmanager
-def bar(noun: str, total: int) -> Iterator[Callable[[], None]]:
+def bar(noun: str, total: int) -> Iterator[Bar]:
     """Show a progress bar on a terminal, and yield the function that advances it by one.
 
     Args:
@@ -95,14 +130,14 @@ def bar(noun: str, total: int) -> Iterator[Callable[[], None]]:
         total: Number of steps.
     """
     if not sys.stderr.isatty():
-        yield lambda: None
+        yield Bar()
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TextColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(noun, total=total)
-        yield lambda: progress.advance(task)
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _ShownBar(progress, noun, total)
 
 
 def show(text: str) -> None:

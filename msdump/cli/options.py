@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -37,11 +38,39 @@ _DECORATORS: Final = (
 )
 
 
+_EXECUTOR: Final = (
+    click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core)."),
+    click.option(
+        "--scheduler",
+        default="",
+        metavar="ADDRESS",
+        help="Let the workers of this Dask scheduler work, tcp://HOST:PORT.",
+    ),
+)
+
+
 def context(command: _Command) -> _Command:
     """Give a command the options that say where a network runs, and -v."""
     for decorate in reversed(_DECORATORS):  # the one that is applied last comes first in --help
         command = decorate(command)
     return command
+
+
+def executor(command: _Command) -> Callable[..., Any]:
+    """Give a command the options that say who does its work; it gets them as ``executor``."""
+
+    @functools.wraps(command)
+    def chosen(*, jobs: int | None, scheduler: str, **others: Any) -> Any:
+        # not above: most commands have no such option
+        from msdump.tools.mapping.executors import ExecutorChoice
+
+        choice = ExecutorChoice(jobs or 0, scheduler)
+        choice.check()
+        return command(executor=choice, **others)
+
+    for decorate in reversed(_EXECUTOR):
+        chosen = decorate(chosen)
+    return chosen
 
 
 def _parse_dimensions(

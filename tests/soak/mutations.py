@@ -26,6 +26,7 @@ from msdump.tools.compare.pairing import fusion_rules
 from msdump.tools.compare.pairing.graph_file import FORMS
 from msdump.tools.convert import conversion, sources
 from msdump.tools.convert.result import Target
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.preview import inputs
 from msdump.tools.preview.describe import describe
 from tests.dump.conftest import config
@@ -191,7 +192,7 @@ def _csv(path):
 
 def _operator_file(path):
     found = sources.find([str(path)], str(path.parent / "out"))
-    conversion.convert(found, str(path.parent / "out"), Target(), jobs=1)
+    conversion.convert(found, str(path.parent / "out"), Target(), executor=ExecutorChoice(1))
     for record in open_dump(path.parent).records:
         assert record.array is not None
 

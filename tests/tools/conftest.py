@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.cli import main
+from msdump.tools.mapping import executors, mapper, sizes
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +23,15 @@ def run(tmp_path):
         return CliRunner().invoke(main, arguments)
 
     return compare
+
+
+@pytest.fixture
+def in_processes(monkeypatch):
+    """Return a function that lets two processes do any work, in units that take so long."""
+
+    def let(seconds=0):
+        monkeypatch.setattr(mapper, "WORTH_IT", 0)
+        monkeypatch.setattr(executors, "cores", lambda: 2)
+        monkeypatch.setattr(sizes, "_SECONDS", seconds)
+
+    return let

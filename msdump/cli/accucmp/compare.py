@@ -163,13 +163,12 @@ def _directories(options: argparse.Namespace, sides: Sides) -> ReturnCode:
 def _rows(sides: Sides, options: Options) -> list[Row]:
     """Return the rows of the result table, and log the fault of each pair that cannot be compared."""
     rows: list[Row] = []
-    with messages.bar("operators", len(sides.groups(options.groups))) as advance:
-        for operator_rows in comparison.rows(sides, options):
+    with messages.bar("operators", len(sides.groups(options.groups))) as bar:
+        for operator_rows in comparison.rows(sides, options, bar):
             for row in operator_rows:
                 if row.pair.fault:
                     _log.warning("%s", row.pair.fault)
             rows += operator_rows
-            advance()
     return rows
 
 

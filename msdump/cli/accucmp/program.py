@@ -126,8 +126,8 @@ def _convert(options: argparse.Namespace) -> ReturnCode:
     )
     output = options.output or "."
     dump_files = sources.find([path for path in options.dump_file.split(",") if path], output)
-    with messages.bar("files", len(dump_files.sources)) as advance:
-        report = conversion.convert(dump_files, output, target, progress=lambda _: advance())
+    with messages.bar("files", len(dump_files.sources)) as bar:
+        report = conversion.convert(dump_files, output, target, progress=bar)
     for result in report.failed:
         for failure in result.failures:
             _log.error("%s: %s: %s", result.path, failure.tensor or "file", failure.message)

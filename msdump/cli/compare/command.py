@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 
 import click
 
 from msdump.cli import messages
+from msdump.cli import options as command_options
 from msdump.cli.compare import again, options, outcome, statistics
 from msdump.cli.compare.listing import ComparisonView
 from msdump.cli.documents import output as documents
@@ -16,7 +18,9 @@ from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.pairing.dump_folders import FolderPair, FolderPairs
 from msdump.tools.compare.verdict import measuring, origins
 from msdump.tools.compare.verdict.comparison import DumpComparison
+from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.judge.limits import Limits
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.scores import algorithms
 
 
@@ -41,7 +45,7 @@ from msdump.tools.scores import algorithms
     help="Number of the execution of MINE, where several lie in one path (default: the last whole one).",
 )
 @click.option("--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core).")
+@command_options.executor
 @again.options
 @documents.option
 @messages.verbose
@@ -56,7 +60,7 @@ def command(
     arithmetic: str,
     patches: tuple[str, ...],
     graph: str | None,
-    jobs: int | None,
+    executor: ExecutorChoice,
     limits: Limits,
     view: ComparisonView,
 ) -> None:
@@ -82,11 +86,10 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = dump_folders.pair(dumped, golden)
-    comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, jobs or 0)
+    comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, executor)
     is_interrupted = False
     try:
-        for pair in pairs.pairs:
-            _compare(comparison, pair)
+        _compare(comparison, pairs.pairs)
         if model:
             rerunning = again.rerun(comparison, model, arithmetic)
             if patches:
@@ -118,16 +121,26 @@ def _tell(
     )
 
 
-def _compare(comparison: DumpComparison, pair: FolderPair) -> None:
-    folder = comparison.add(pair)
-    for side in (folder.dumped, folder.golden):
-        messages.tell_execution(side.path, side.execution, side.executions)
-        statistics.tell_contradictions(side.path, side.execution)
-    with messages.bar("operators", len(folder.matched.executions)) as advance:
-        for _ in comparison.measure(folder):
-            advance()
-    if pair.label and not comparison.is_paired(folder):
-        messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
+def _compare(comparison: DumpComparison, pairs: Sequence[FolderPair]) -> None:
+    with messages.bar("operators", 0) as bar:
+        comparison.measure(_matched(comparison, pairs, bar), bar)
+
+
+def _matched(
+    comparison: DumpComparison, pairs: Sequence[FolderPair], bar: messages.Bar
+) -> Iterator[ComparedFolder]:
+    """Yield the directories of each pair with their operators matched, and tell what is odd about them."""
+    operators = 0
+    for number, pair in enumerate(pairs, start=1):
+        folder = comparison.add(pair)
+        for side in (folder.dumped, folder.golden):
+            messages.tell_execution(side.path, side.execution, side.executions)
+            statistics.tell_contradictions(side.path, side.execution)
+        if pair.label and not comparison.is_paired(folder):
+            messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
+        operators += len(folder.matched.executions)
+        bar.expect(operators * len(pairs) // number)  # as many in each of those that are not matched yet
+        yield folder
 
 
 def _print_scores(dumped: str, golden: str, limits: Limits) -> None:

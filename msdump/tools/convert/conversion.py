@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from msdump.encode import dump_enums
 from msdump.errors import ToolError
@@ -18,15 +17,14 @@ from msdump.store.layouts import MAPPING
 from msdump.store.write import standins
 from msdump.store.write.directories import make_directories
 from msdump.store.write.files import DUMP_MODE, DiskFiles
-from msdump.tools import parallel
 from msdump.tools.convert import scripts
 from msdump.tools.convert.file import convert_file
 from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import VERSION, FileResult, Target
 from msdump.tools.convert.sources import SourceFiles
+from msdump.tools.mapping import mapper
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.return_codes import ReturnCode
-
-_FILE_COST: Final = 1 << 17  # bytes that are converted in the time that a file costs by itself
 
 
 @dataclass(slots=True)
@@ -74,8 +72,8 @@ def convert(
     output: str,
     target: Target,
     *,
-    jobs: int = 0,
-    progress: Callable[[FileResult], object] = lambda _: None,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
 ) -> Conversion:
     """Convert dump files. A tensor that fails is listed in the results, and the others are converted.
 
@@ -83,8 +81,8 @@ def convert(
         dump_files: The files (``sources.find``).
         output: Directory of the results, made where it is missing.
         target: What tensors are converted to.
-        jobs: Number of processes, 0: one for each core.
-        progress: Called with the result of each file.
+        executor: Who converts.
+        progress: Called with the bytes of each file that was converted.
 
     Raises:
         ToolError: There are no files, or options that exclude each other; nothing is written then.
@@ -99,11 +97,18 @@ def convert(
     conversion = Conversion(output, dump_files.skipped)
     work = partial(convert_file, target)
     try:
-        amount = dump_files.size + len(dump_files.sources) * _FILE_COST
-        for result in parallel.each(work, dump_files.sources, amount=amount, jobs=jobs):
+        results = mapper.each(
+            work,
+            dump_files.sources,
+            size=lambda source: source.size,
+            executor=executor,
+            name=lambda source: source.path,
+            paths=(output, *filter(None, (target.scripts,))),
+            progress=progress,
+        )
+        for result in results:
             conversion.results.append(result)
             _write_mappings(result)
-            progress(result)
     finally:  # the list is written for the files that were done before an error or Ctrl-C, too
         _write_failed(conversion)
     return conversion

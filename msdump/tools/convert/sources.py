@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,12 +29,10 @@ class SourceFiles:
 
     Attributes:
         sources: The files and the directories of their results.
-        size: Their bytes in all.
         skipped: Number of other files in the directories, by suffix.
     """
 
     sources: tuple[Source, ...]
-    size: int
     skipped: Counter[str]
 
 
@@ -54,11 +53,11 @@ def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Sou
         if os.path.isdir(path):
             sources += _in_directory(path.absolute(), Path(output), skipped, is_recursive=is_recursive)
         elif os.path.exists(path):
-            sources.append(Source(str(path.absolute()), output))
+            sources.append(_source(str(path.absolute()), output))
         else:
             raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")
     _check_names(sources)
-    return SourceFiles(tuple(sources), sum(_size_of(Path(source.path)) for source in sources), skipped)
+    return SourceFiles(tuple(sources), skipped)
 
 
 def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:
@@ -71,18 +70,18 @@ def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursi
             if name.startswith(".") or suffix in FOREIGN:
                 skipped[suffix] += 1
             else:
-                yield Source(f"{directory}/{name}", str(destination))
+                yield _source(f"{directory}/{name}", str(destination))
 
 
 def _raise(error: OSError) -> None:
     raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror}") from error
 
 
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # it vanished: the conversion will say so
-        return 0
+def _source(path: str, directory: str) -> Source:
+    size = 0
+    with contextlib.suppress(OSError):  # it vanished: the conversion will say so
+        size = os.stat(path).st_size  # noqa: PTH116 - of many files
+    return Source(path, directory, size)
 
 
 def _check_names(sources: Iterable[Source]) -> None:

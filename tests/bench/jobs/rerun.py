@@ -66,9 +66,7 @@ def _dump(path: Path, folder: Path) -> str:
 def _compare(mine: str, golden: str, model: Path | None = None) -> Report:
     """Compare two dumps; with a model, run the operators again."""
     comparison = DumpComparison(mine, golden, Limits())
-    for pair in dump_folders.pair(mine, golden).pairs:
-        for _ in comparison.measure(comparison.add(pair)):
-            pass
+    comparison.measure(map(comparison.add, dump_folders.pair(mine, golden).pairs))
     if model is not None:
         rerunning = Rerunning(str(model), Arithmetic.of(variants.parse("float32").context))
         comparison.explain = rerunning.explain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -11,11 +11,11 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, ToolError
-from msdump.tools import parallel
 from msdump.tools.compare.pairing import counterparts
 from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.pairing.pairs import Pair
 from msdump.tools.compare.pairing.sides import Item, Sides
+from msdump.tools.mapping import mapper
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores.algorithms import NAN
 from msdump.tools.scores.choice import EVERY, Choice
@@ -70,17 +70,22 @@ class Row:
     overflow: str = NAN
 
 
-def rows(sides: Sides, options: Options, *, jobs: int = 0) -> Iterator[list[Row]]:
+def rows(
+    sides: Sides, options: Options, progress: Callable[[int], object] = lambda _: None
+) -> Iterator[list[Row]]:
     """Yield the rows of each operator, in the order of the operators' numbers.
 
     Args:
         sides: The two directories.
         options: How their tensors are compared.
-        jobs: Number of processes, 0: one for each core.
+        progress: Called with the bytes of each operator that was compared.
     """
     # By operator, not by tensor: an operator's file is mapped and its header parsed once.
-    work = partial(_rows, sides, options)
-    yield from parallel.each(work, sides.groups(options.groups), amount=sides.bytes(), jobs=jobs)
+    items = sides.groups(options.groups)
+    average = sides.bytes() // max(1, len(items))
+    yield from mapper.each(
+        partial(_rows, sides, options), items, size=lambda _: average, name=sides.called, progress=progress
+    )
 
 
 def _rows(sides: Sides, options: Options, item: Item) -> list[Row]:

@@ -33,7 +33,7 @@ class Sides:
     unfused: FusionRules | None = None
 
     def bytes(self) -> int:
-        """Return the size of all files in bytes, by which ``parallel.each`` decides on processes."""
+        """Return the size of all files in bytes, of which each item is taken to read its share."""
         return sum(
             Path(file.path).stat().st_size for side in (self.dumped, self.golden) for file in side.files
         )
@@ -49,6 +49,13 @@ class Sides:
             return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
         groups = self.rules.groups.items()
         return [operators for index, operators in groups if chosen is None or index in chosen]
+
+    def called(self, item: Item) -> str:
+        """Return what an item is called in messages."""
+        operators = [
+            each if isinstance(each, str) else each.name for each in item if not isinstance(each, int)
+        ]
+        return f"{self.dumped.path}: {', '.join(operators)}"
 
     def pairs(self, item: Item) -> list[Pair]:
         """Return the pairs of an item of ``groups``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from msdump.record import IO
@@ -21,6 +22,7 @@ from msdump.tools.judge.findings import Finding, Report
 from msdump.tools.judge.judging import Judge
 from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.verdicts import Verdict
+from msdump.tools.mapping.executors import ExecutorChoice
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class DumpComparison:
         graph: A model or a graph file that tells which tensors belong together, None: by names.
         execution: Number of the execution that is examined, None: the last whole one.
         golden_execution: Number of the execution that it is compared with, None: the last whole one.
-        jobs: Number of processes, 0: one for each core.
+        executor: Who measures the tensors.
         folders: The directories that were measured.
         explain: Adds to the evidence what is not in the files, such as what the operator gives when it runs
             again.
@@ -46,7 +48,7 @@ class DumpComparison:
     graph: str | None = None
     execution: int | None = None
     golden_execution: int | None = None
-    jobs: int = 0
+    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     folders: list[ComparedFolder] = field(default_factory=list)
     explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
@@ -80,16 +82,28 @@ class DumpComparison:
         self.folders.append(folder)
         return folder
 
-    def measure(self, folder: ComparedFolder) -> Iterator[None]:
-        """Compare the tensors of two directories, one operator at each step; what was compared is kept."""
-        measured = self._measured[folder.label] = []
-        executions = [
-            MeasuredExecution(each, folder.weights(each), folder.held(each))
-            for each in folder.matched.executions
-        ]
-        for tensors in measuring.tensors(folder.dumped, folder.golden, executions, jobs=self.jobs):
-            measured.append(tensors)
-            yield
+    def measure(
+        self, folders: Iterable[ComparedFolder], progress: Callable[[int], object] = lambda _: None
+    ) -> None:
+        """Compare the tensors of directories; what was compared is kept, also where an error ends it.
+
+        Args:
+            folders: What ``add`` returned; the next one is asked for while others are measured.
+            progress: Called with the bytes of each operator that was compared.
+        """
+        labels: deque[str] = deque()
+
+        def executions() -> Iterator[MeasuredExecution]:
+            for folder in folders:
+                self._measured[folder.label] = []
+                # the listing of a directory is large, and of no use to the workers that get it
+                sides = replace(folder.dumped, operators={}), replace(folder.golden, operators={})
+                for each in folder.matched.executions:
+                    labels.append(folder.label)
+                    yield MeasuredExecution(*sides, each, folder.weights(each), folder.held(each))
+
+        for tensors in measuring.tensors(executions(), executor=self.executor, progress=progress):
+            self._measured[labels.popleft()].append(tensors)
 
     def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
         """Take in which golden operators the examined side has that nothing paired.

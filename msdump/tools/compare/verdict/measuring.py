@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,6 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.record import IO
-from msdump.tools import parallel
 from msdump.tools.compare.cann import two_files as file_compare
 from msdump.tools.compare.pairing import counterparts, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
@@ -25,6 +23,8 @@ from msdump.tools.judge.findings import TensorResult
 from msdump.tools.judge.limits import Limits, coarser
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict
+from msdump.tools.mapping import mapper
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.return_codes import ReturnCode
 
 _FAR: Final = 0.1
@@ -36,31 +36,47 @@ class MeasuredExecution:
     """An execution of an operator whose tensors are to be measured.
 
     Attributes:
-        execution: The execution.
+        dumped: The directory that it is examined in, without the list of its files.
+        golden: The directory that it is compared with, likewise.
+        execution: The execution, from ``matching.match``.
         weights: Numbers of its inputs that are weights or constants.
         held: Element types that a device may have rounded its weights to, beside those of the tensors.
     """
 
+    dumped: Folder
+    golden: Folder
     execution: OperatorExecution
     weights: frozenset[int] = frozenset()
     held: frozenset[str] = frozenset(errors.SHORTER)
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are read."""
+        counterparts = (file for file, _, _ in self.execution.counterparts.values())
+        return frozenset(file.path for file in (*self.execution.files, *counterparts))
+
 
 def tensors(
-    dumped: Folder, golden: Folder, executions: Sequence[MeasuredExecution], *, jobs: int = 0
+    executions: Iterable[MeasuredExecution],
+    *,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
 ) -> Iterator[tuple[TensorEvidence, ...]]:
     """Yield the tensors of executions of operators beside their counterparts, in their order.
 
     Args:
-        dumped: The directory that is examined.
-        golden: The directory that it is compared with.
-        executions: The executions of the examined side, from ``matching.match``.
-        jobs: Number of processes, 0: one for each core.
+        executions: The executions, which may be matched while others are measured.
+        executor: Who does the work.
+        progress: Called with the bytes of each execution that is measured.
     """
-    # The listing of a directory is large and of no use to the processes that get it.
-    work = partial(_compared_execution, replace(dumped, operators={}), replace(golden, operators={}))
-    amount = sum(_size(file.path) for side in (dumped, golden) for file in side.files)
-    yield from parallel.each(work, executions, amount=amount, jobs=jobs)
+    yield from mapper.each(
+        _compared_execution,
+        executions,
+        size=lambda each: sum(map(_size, each.paths)),
+        executor=executor,
+        name=lambda each: f"{each.dumped.path}: {each.execution.name}",
+        progress=progress,
+    )
 
 
 def _size(path: str) -> int:
@@ -97,20 +113,18 @@ def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     return TensorJudge(limits).results((compared,))[0]
 
 
-def _compared_execution(
-    dumped: Folder, golden: Folder, measured: MeasuredExecution
-) -> tuple[TensorEvidence, ...]:
+def _compared_execution(measured: MeasuredExecution) -> tuple[TensorEvidence, ...]:
     """Return an execution's tensors beside their counterparts; runs in a process of its own."""
     execution = measured.execution
     compared: list[TensorEvidence] = []
-    for files in _separate(dumped, execution.files):
+    for files in _separate(measured.dumped, execution.files):
         try:
-            tensors = operands.read(dumped, files)
+            tensors = operands.read(measured.dumped, files)
         except DumpReadError as error:
             io, slot = files[-1].io or IO.OUTPUT, files[-1].slot
             compared.append(TensorEvidence(io, slot, fault=TensorVerdict.UNREADABLE, note=str(error)))
             continue
-        compared += (_compared_tensor(each, golden, measured) for each in tensors)
+        compared += (_compared_tensor(each, measured) for each in tensors)
     if execution.note:
         compared = [
             replace(each, note="; ".join(filter(None, (execution.note, each.note)))) for each in compared
@@ -131,7 +145,7 @@ def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[Na
         yield from ((file,) for file in files)
 
 
-def _compared_tensor(dumped: DumpedOperand, folder: Folder, measured: MeasuredExecution) -> TensorEvidence:
+def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> TensorEvidence:
     execution = measured.execution
     is_weight = dumped.io is IO.INPUT and dumped.index in measured.weights
     compared = TensorEvidence(
@@ -141,9 +155,9 @@ def _compared_tensor(dumped: DumpedOperand, folder: Folder, measured: MeasuredEx
     if place is None:
         return replace(compared, fault=TensorVerdict.UNCHECKED)
     try:
-        golden = _golden(folder, place)
+        golden = _golden(measured.golden, place)
         compared = replace(compared, golden_dtype=golden.dtype)
-        return _straight_or_turned(compared, dumped, golden, folder, measured)
+        return _straight_or_turned(compared, dumped, golden, measured)
     except DumpReadError as error:
         return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
     except (FormatError, ToolError) as error:
@@ -159,14 +173,13 @@ def _straight_or_turned(
     compared: TensorEvidence,
     dumped: DumpedOperand,
     golden: DumpedOperand,
-    folder: Folder,
     measured: MeasuredExecution,
 ) -> TensorEvidence:
     """Return a tensor beside its counterpart, or a matrix beside the transposed one."""
     may_turn = counterparts.may_be_transposed(measured.execution.files[-1].op_type, dumped.io)
     if may_turn and counterparts.is_transposed(dumped, golden):
         return _of_transposed(compared, dumped, golden, measured)
-    straight = _measured(compared, *_in_one_layout(dumped, golden, folder), measured.held)
+    straight = _measured(compared, *_in_one_layout(dumped, golden, measured.golden), measured.held)
     is_far = straight.error is not None and straight.error.distance > _FAR
     if may_turn and is_far and counterparts.is_square(dumped):
         turned = _of_transposed(compared, dumped, golden, measured)

@@ -13,7 +13,6 @@ import pytest
 
 from msdump.cli.accucmp import program
 from msdump.encode import dump_data
-from msdump.tools import parallel
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores.algorithms import ALGORITHMS
 from tests.tools import dumped
@@ -79,7 +78,7 @@ class TestByName:
             (row["CosineSimilarity"], row["MaxAbsoluteError"]) for row in rows(text)
         }
 
-    def test_several_processes(self, pair, tmp_path, monkeypatch):
+    def test_several_processes(self, pair, tmp_path, in_processes):
         """Several processes give the same result in the same order."""
         script = tmp_path / "scripts" / "algorithm" / "alg_Size.py"
         script.parent.mkdir(parents=True)
@@ -87,8 +86,7 @@ class TestByName:
             "def compare(mine, golden, args):\n    return str(len(mine)), ''\n", encoding="utf-8"
         )
         expected = compare(*pair, "-c", tmp_path / "scripts")
-        monkeypatch.setattr(parallel, "_WORTH_IT", 0)
-        monkeypatch.setattr(parallel, "cores", lambda: 2)
+        in_processes()
 
         assert expected == compare(*pair, "-c", tmp_path / "scripts", out=tmp_path / "again")
 
@@ -194,12 +192,11 @@ class TestByName:
 class TestByGraphFile:
     """A dump of a compiled graph and golden tensors of the original network."""
 
-    def test_result_is_that_of_the_vendor(self, tmp_path, monkeypatch):
+    def test_result_is_that_of_the_vendor(self, tmp_path, in_processes):
         """Names, layouts, numbers and order are those that CANN's own tool gives for these files."""
         mine, golden, rules = compared.fused(tmp_path)
 
-        monkeypatch.setattr(parallel, "_WORTH_IT", 0)
-        monkeypatch.setattr(parallel, "cores", lambda: 2)
+        in_processes()
 
         code, text = compare(mine, golden, "-f", rules)
 

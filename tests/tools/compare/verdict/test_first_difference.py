@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from msdump.tools import parallel
 from tests.tools.compare.cann import compared
 from tests.tools.compare.cann.compared import SHORT, START, both, table, tensor, verdicts
 
@@ -72,9 +71,9 @@ class TestFirst:
 
         assert f"outputs 0, input 0, input 1 differ, {words}\n" in done.stdout
 
-    def test_several_processes(self, tmp_path, run, monkeypatch):
+    def test_several_processes(self, tmp_path, run, in_processes):
         """Several processes keep the order of execution."""
-        monkeypatch.setattr(parallel, "_WORTH_IT", 0)
+        in_processes()
         for number in range(20):
             for side in ("mine", "golden"):
                 compared.put(tmp_path / side, f"Add.op{number}.1.0", number, compared.device(SHORT))

@@ -1,0 +1,97 @@
+"""How many items go into a unit: as many as take a worker a quarter of a second."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+_Item = TypeVar("_Item")
+
+ITEM_COST: Final = 1 << 17
+"""Bytes that are worked on in the time that an item costs by itself."""
+
+_SECONDS: Final = 0.25
+_FIRST_RATE: Final = 300e6  # bytes a second, until a unit tells
+_GROWTH: Final = 4  # times the unit before: one that was done in no time tells little of the next
+_MOST_ITEMS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[_Item]):
+    """The items of a unit.
+
+    Attributes:
+        items: The items.
+        sizes: Bytes that each reads.
+    """
+
+    items: tuple[_Item, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def cost(self) -> int:
+        """Bytes that are worked on in the time that the unit takes."""
+        return sum(self.sizes) + len(self.items) * ITEM_COST
+
+
+@dataclass
+class Batches(Generic[_Item]):
+    """Cuts items into units, by the rate at which units before were done.
+
+    Attributes:
+        items: The items, which may be found while others are worked on.
+        size: Returns the bytes that an item reads.
+    """
+
+    items: Iterable[_Item]
+    size: Callable[[_Item], int]
+    _cost: int = 0
+    _seconds: float = 0.0
+    _most: float = _FIRST_RATE * _SECONDS
+    _sized: Iterator[tuple[_Item, int]] = field(init=False)
+    _held: deque[tuple[_Item, int]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        """Begin with the first item."""
+        self._sized = ((item, self.size(item)) for item in self.items)
+
+    def learn(self, batch: Batch[_Item], seconds: float) -> None:
+        """Take in how long a unit took."""
+        self._cost += batch.cost
+        self._seconds += seconds
+
+    def holds(self, cost: int) -> bool:
+        """Tell whether items of more than a cost are left; looks ahead so far."""
+        held = sum(size + ITEM_COST for _, size in self._held)
+        while held < cost:
+            ahead = next(self._sized, None)
+            if ahead is None:
+                return False
+            self._held.append(ahead)
+            held += ahead[1] + ITEM_COST
+        return True
+
+    def next(self) -> Batch[_Item] | None:
+        """Return the next unit, None where no item is left."""
+        rate = self._cost / self._seconds if self._seconds else _FIRST_RATE
+        enough = min(rate * _SECONDS, self._most)
+        self._most = enough * _GROWTH
+        taken: list[tuple[_Item, int]] = []
+        cost = 0.0
+        while not taken or (cost < enough and len(taken) < _MOST_ITEMS):
+            ahead = self._held.popleft() if self._held else next(self._sized, None)
+            if ahead is None:
+                break
+            taken.append(ahead)
+            cost += ahead[1] + ITEM_COST
+        if not taken:
+            return None
+        items, sizes = zip(*taken, strict=True)
+        return Batch(items, sizes)
+
+    def rest(self) -> Iterator[tuple[_Item, int]]:
+        """Yield the items that are left with their sizes, one by one."""
+        yield from self._held
+        yield from self._sized
