@@ -65,7 +65,7 @@ class Capture:
         on_failure = plan.when.trigger is Trigger.EXCEPTION
         # what runs well leaves no files under op_debug_mode 4: only ``failed`` is called
         self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
-        self.holds_up = () if plan.writes_behind else self.watched
+        self.holds_up = self.watched if plan.completes_operators else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._takes_failures = on_failure

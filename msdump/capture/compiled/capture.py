@@ -62,7 +62,7 @@ class CompiledCapture:
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
         )
-        self.holds_up: Sequence[bool] = () if plan.writes_behind else self.watched
+        self.holds_up: Sequence[bool] = self.watched if plan.completes_operators else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._nodes = device.graph.nodes

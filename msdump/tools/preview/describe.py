@@ -122,8 +122,10 @@ def _statistics(plan: DumpPlan) -> str:
 
 
 def _writing(plan: DumpPlan) -> str:
-    if not plan.files.is_async:
+    if not plan.files.is_async and plan.completes_operators:
         return "synchronous, an operator's files are complete before the next operator starts"
+    if not plan.files.is_async:
+        return "synchronous, complete when the step returns"
     return f"asynchronous, at most {_size(plan.files.queue_bytes)} wait"
 
 

@@ -1,0 +1,214 @@
+"""Dumps of operators that run together: rows and files are those of operators that run one by one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import numpy as np
+import onnx
+import pytest
+
+import msdump
+from msdump.config.mindspore import parse
+from msdump.errors import ExecutionError, WatchHitError
+from msdump.execute.kernels import KernelFactory
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, JitLevel
+from sample_nets.build import build
+from tests import steps
+from tests.dump import nets, trees
+from tests.dump.conftest import ROOT, config
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+HALF = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
+ALL = [
+    *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
+    *("negative inf count", "positive inf count", "zero count", "l2norm"),
+]
+ROWS = {"saved_data": "statistic"}
+LARGE = [{"condition": "tensor_too_large", "max_gt": 2.5}]
+MODES = {
+    "rows": (O0, ROWS),
+    "rows of outputs": (O0, {**ROWS, "input_output": 2, "statistic_category": ALL}),
+    "rows with hashes": (O0, {**ROWS, "statistic_category": ["md5", "max"]}),
+    "rows of the device": (O0, {**ROWS, "stat_calc_mode": "device"}),
+    "rows of samples": (O0, {**ROWS, "sample_mode": 1, "sample_num": 5}),
+    "rows in device formats": (HALF, {**ROWS, "trans_flag": False}),
+    "rows of a few": (O0, {**ROWS, "dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
+    "rows under O1": ({**O0, "jit_level": "O1"}, ROWS),
+    "rows under O2": ({**O0, "jit_level": "O2"}, {**ROWS, "file_format": "npy"}),
+    "rows and files": (O0, {"saved_data": "full"}),
+    "hits": (O0, {"watch": LARGE}),
+    "hits of rows": (O0, {**ROWS, "watch": LARGE}),
+    "warnings and rows": (HALF, {**ROWS, "watch": LARGE, "on_hit": "log"}),
+    "a history": (O0, {"watch": LARGE, "history": 1}),
+    "overflows": (HALF, {**ROWS, "op_debug_mode": 3}),
+}
+MANY = ("overflow", "loop", "transformer")
+FEW = ("rows", "hits")
+SAMPLES = ("overflow",)
+FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
+_TIME = re.compile(rb"(?<=,)[0-9]{16}(?=,)|(?<=\.)[0-9]{16}(?=\.)")
+
+_DATE = re.compile(r"\b[0-9]{14}\b")
+
+
+def _feeds(path):
+    rng = np.random.default_rng(3)
+    return {value.name: _tensor(rng, value.type) for value in loader.load(path).inputs}
+
+
+def _tensor(rng, kind):
+    shape, dtype = [size if isinstance(size, int) else 2 for size in kind.shape], kind.dtype.numpy
+    if dtype.hasobject:
+        return np.full(shape, "a b", object)
+    if dtype.kind in "fV":
+        return rng.standard_normal(shape).astype(np.float32).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _dumped(root):
+    """Return the contents of tensor files and tables below a directory by path, times taken out."""
+    contents = {}
+    for name, path in trees.tree(root).items():
+        if path.suffix not in {".csv", ".npy"}:
+            continue
+        key = _DATE.sub("{date}", trees.TIMESTAMP.sub("{ts}", name))
+        data = path.read_bytes()
+        contents.setdefault(key, []).append(_TIME.sub(b"{ts}", data) if name.endswith("csv") else data)
+    return contents
+
+
+def _both(door, monkeypatch, run):
+    """Return what a run leaves whose operators run together, and what one leaves where each runs alone."""
+    left = []
+    for joins in (True, False):
+        monkeypatch.setattr(KernelFactory, "joins", joins)
+        door.folder = door.folder.parent / f"joins {joins}"
+        door.folder.mkdir()
+        door.again()
+        run()
+        door.process.close()
+        left.append(_dumped(door.path))
+    return left
+
+
+@pytest.fixture
+def place(door, tmp_path):
+    """Give a door whose dumps stand in folders side by side."""
+    door.folder = tmp_path / "first"
+    return door
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [(name, mode) for name in (*SAMPLES, *FILES) for mode in MODES if name in MANY or mode in FEW],
+)
+def test_rows_are_those_of_single_operators(name, mode, place, monkeypatch, tmp_path_factory, caplog):
+    """Rows, files, and warnings are equal whether operators run together or one by one."""
+    samples = tmp_path_factory.getbasetemp() / "nets"
+    path = build(name, samples, batch=2) if name in SAMPLES else ROOT / "graphs" / f"{name}.onnx"
+    context, changes = MODES[mode]
+    messages = []
+
+    def run():
+        caplog.clear()
+        place.dump(str(path), _feeds(path), steps=2, context=context, **changes)
+        warned = (each.getMessage() for each in caplog.records if "watch rule" in each.getMessage())
+        messages.append(list(warned))
+
+    with caplog.at_level(logging.WARNING, "msdump"):
+        together, alone = _both(place, monkeypatch, run)
+
+    assert together.keys() == alone.keys()
+    assert [] == [name for name in alone if alone[name] != together[name]]
+    assert messages[0] == messages[1]
+
+
+def test_rows_of_a_training(place, monkeypatch):
+    """Rows of training steps, weights that a step writes included, are those of single operators."""
+
+    def run():
+        place.configure(**ROWS)
+        msdump.set_context(**O0)
+        network = steps.plain()
+        for _ in range(3):
+            network.train_step(steps.X, steps.T)
+
+    together, alone = _both(place, monkeypatch, run)
+
+    assert 3 == len([name for name in alone if name.endswith("statistic.csv")])
+    assert alone == together
+
+
+def _gather():
+    """Return a model whose third operator fails where an index is out of range."""
+    nodes = [
+        nets.node("Neg", "x", "a"),
+        nets.node("Abs", "a", "b"),
+        nets.node("Gather", "b i", "c"),
+        nets.node("Relu", "c", "y"),
+    ]
+    inputs = [nets.value("x", [2, 3]), nets.value("i", [1], onnx.TensorProto.INT64)]
+    return nets.model(nodes, inputs, ["y"])
+
+
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+def _operators(door, step):
+    """Return the operator types of the rows of a step, in their order."""
+    rows = (door.rank / "Net" / "0" / str(step) / "statistic.csv").read_text().splitlines()[1:]
+    return [row.partition(",")[0] for row in rows]
+
+
+def test_rows_before_a_failure(door):
+    """Of a step that fails the rows of the operators before are there, once; the next step has all."""
+    door.configure(**ROWS, input_output=2)
+    network = door.load(_gather(), **O0)
+
+    with pytest.raises(ExecutionError, match="Gather-op0"):
+        network.run({"x": X, "i": np.array([7])})
+    network.run({"x": X, "i": np.array([1])})
+
+    assert ["Neg", "Abs"] == _operators(door, 0)
+    assert ["Neg", "Abs", "Gather", "ReLU"] == _operators(door, 1)
+
+
+@pytest.mark.parametrize("saved_data", ["statistic", "tensor"])
+def test_what_a_hit_stops_has_no_rows_behind_it(saved_data, door):
+    """Where a hit ends the run, rows and files end with the operator that it hit at."""
+    rule = {"condition": "tensor_too_large", "max_gt": 5, "io": "output"}
+    door.configure(watch=[rule], on_hit="stop", saved_data=saved_data, input_output=2)
+    network = door.load(_gather(), **O0)
+
+    with pytest.raises(WatchHitError, match="Abs-op0"):
+        network.run({"x": X, "i": np.array([1])})
+
+    files = [match["type"] for match, _ in trees.tensors(door.rank)]
+    assert ["Neg", "Abs"] == (files if saved_data == "tensor" else _operators(door, 0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"saved_data": "full"}, True),
+        (ROWS, False),
+        ({**ROWS, "save_kernel_args": True}, True),
+        ({"enable": False}, False),
+        ({"watch": LARGE}, False),
+        ({"watch": LARGE, "on_hit": "stop"}, True),
+        ({"watch": LARGE, "on_hit": "log"}, True),
+        ({"watch": LARGE, "on_hit": "log", **ROWS}, False),
+        ({"history": 2}, False),
+    ],
+)
+def test_operators_whose_files_are_promised_run_alone(changes, expected, tmp_path):
+    """Files of an operator are there before the next one runs, unless rules or a queue say otherwise."""
+    blocks = config(tmp_path, **changes)
+    context = Context(DeviceTarget.ASCEND, JitLevel.O0)
+
+    assert expected == parse(json.dumps(blocks).encode(), "data_dump.json", context).completes_operators
