@@ -16,6 +16,7 @@ from msdump.capture.marks import NamedMarks
 from msdump.capture.statistics.hashing import WAITING_BYTES, HashingSink
 from msdump.capture.statistics.rows import advice, has_hashes
 from msdump.capture.suggestions import suggest_for
+from msdump.capture.traced_files import TracedFiles
 from msdump.capture.triggers import OverflowLimit
 from msdump.counters import Counters
 from msdump.errors import DumpWriteError
@@ -24,9 +25,10 @@ from msdump.plan import DumpPlan, FileFormat
 from msdump.selector import DumpMode
 from msdump.store.clock import CLOCK
 from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles
+from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles, Files
 from msdump.store.write.sinks import Budget, Sink, SyncSink
 from msdump.store.write.streams import WriteStream, write_stream
+from msdump.tracing import recording
 
 _log = logging.getLogger("msdump.capture")
 
@@ -208,10 +210,7 @@ class Process:
 def _sink(plan: DumpPlan) -> Sink:
     """Return the sink of a plan: one that writes at once, or on Ascend one that leaves it to threads."""
     budget = Budget(plan.files.max_bytes)
-    # vendor: CANN's own files may be written by their owner, MindSpore's only read
-    files = partial(
-        DiskFiles, DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE, plan.files.path
-    )
+    files = _files(plan)
     if plan.writes_behind:
         return AsyncSink(
             plan.files.on_write_error,
@@ -221,6 +220,16 @@ def _sink(plan: DumpPlan) -> Sink:
             writer_threads=plan.files.writer_threads,
         )
     return SyncSink(plan.files.on_write_error, budget, files())
+
+
+def _files(plan: DumpPlan) -> Callable[[], Files]:
+    """Return what gives each thread its own way to where the files of a plan go."""
+    # vendor: CANN's own files may be written by their owner, MindSpore's only read
+    mode = DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE
+    trace = recording.active()
+    if trace is None:
+        return partial(DiskFiles, mode, plan.files.path)
+    return lambda: TracedFiles(DiskFiles(mode, plan.files.path), trace)
 
 
 def _hashing(plan: DumpPlan, sink: Sink) -> Sink:

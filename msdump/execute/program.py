@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 from msdump import dtypes
 from msdump.communication.collectives import Collectives
@@ -25,6 +25,9 @@ from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Observer
 from msdump.precision.optimization import Optimization
+from msdump.tracing import recording
+
+_Timed = TypeVar("_Timed", bound=Callable[..., Any])
 
 
 class Program:
@@ -115,7 +118,8 @@ class Program:
         if host is not None:
             status = (self._frames.status,) * host.has_status
             slots = tuple(self.slots[name] for name in node.outputs if name)
-            return ProgramOperator(position, node, dead + status, results=slots + status, control=host.run)
+            run_host = _timed(host.run, node)
+            return ProgramOperator(position, node, dead + status, results=slots + status, control=run_host)
         if not node.bodies:
             return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
@@ -127,7 +131,7 @@ class Program:
             node,
             dead,
             results=tuple(self.slots[node.outputs[position]] for position in used),
-            control=lambda frame, observer: _picked(run(frame, observer), used),
+            control=_timed(lambda frame, observer: _picked(run(frame, observer), used), node),
         )
 
     def _host_site(self, position: int, node: Node) -> HostSite:
@@ -318,8 +322,9 @@ class Program:
 
     def _compile(self, operator: ProgramOperator, current: Frame) -> Run:
         node = operator.node
+        make = recording.timed(self._factory.make, "compile", f"compile {node.operator.full_name}")
         try:
-            kernel = self._factory.make(node, self._frames.fed((node,), current))
+            kernel = make(node, self._frames.fed((node,), current))
             self._frames.place((name for _, name in kernel.feeds), current)
         except Exception as error:
             raise self._failure(node, current, error) from error
@@ -329,8 +334,8 @@ class Program:
         status = (self._frames.status,) * kernel.has_status
         operator.results = results + status
         operator.dead += status
-        operator.run = kernel.run
-        return kernel.run
+        operator.run = _timed(kernel.run, node)
+        return operator.run
 
     def _whole(self, node: Node, frame: Frame) -> Frame:
         """Run control flow as one operator of the runtime; return all outputs, unused ones as None."""
@@ -374,6 +379,10 @@ class Program:
         return failure(
             node.operator.full_name, [self._frames.tensor(name, current) for name in node.inputs], error
         )
+
+
+def _timed(run: _Timed, node: Node) -> _Timed:
+    return recording.timed(run, "operator", node.operator.full_name, type=node.operator.op_type)
 
 
 def _picked(outputs: Sequence[OrtValue | None], used: Sequence[int]) -> Frame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +16,13 @@ from msdump.cli import messages, options
 from msdump.cli.documents import output
 from msdump.cli.program import INTERRUPTED, mark_started
 from msdump.cli.run import report
-from msdump.cli.run.model_run import ModelRun, RunRequest, load
+from msdump.cli.run.model_run import ModelRun, RunRequest, load, of_rank
 from msdump.cli.run.ranks import run_ranks
 from msdump.communication.spawning import MOST_RANKS
 from msdump.communication.world import current
 from msdump.frontends import mindspore
+from msdump.store.write.streams import write_stream
+from msdump.tracing import chrome, recording
 
 
 @click.command(name="run")
@@ -38,6 +42,12 @@ from msdump.frontends import mindspore
     metavar="N",
     help="Run N ranks in this process; {rank} in paths stands for the number of each.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(),
+    metavar="FILE.json",
+    help="Write when operators ran and files were written, for Perfetto and chrome://tracing.",
+)
 @click.option("--config", type=click.Path(), metavar="FILE.json", help="In place of $MINDSPORE_DUMP_CONFIG.")
 @output.option
 @options.context
@@ -52,6 +62,7 @@ def command(
     save_state: str | None,
     load_state: str | None,
     ranks: int | None,
+    trace: str | None,
     config: str | None,
     **context: Any,
 ) -> None:
@@ -72,9 +83,15 @@ def command(
         mindspore.set_config(config, "--config")
     has_config = bool(config or env.read(env.DUMP_CONFIG))
     request = RunRequest(model, feeds, dimensions, seed or 0, steps, train, load_state, save_state)
-    if ranks is not None:
-        run_ranks(request, ranks, has_config=has_config)
-        return
+    with contextlib.nullcontext() if trace is None else _traced(trace):
+        if ranks is not None:
+            run_ranks(request, ranks, has_config=has_config)
+        else:
+            _run_rank(request, has_config=has_config)
+
+
+def _run_rank(request: RunRequest, *, has_config: bool) -> None:
+    """Run a model as the only rank of this process; print what it did."""
     run = load(request)
     mark_started(lambda: run.network.has_run)  # until an operator has run, an error is one of the inputs
     with _reported(run, has_config=has_config):
@@ -87,6 +104,18 @@ def command(
             click.get_current_context().exit(INTERRUPTED)
         finally:
             run.save_state()
+
+
+@contextmanager
+def _traced(path: str) -> Iterator[None]:
+    """Trace what runs in the block, and write the trace, also where it fails or is interrupted."""
+    trace = recording.begin()
+    try:
+        yield
+    finally:
+        recording.end()
+        folder, name = os.path.split(of_rank(path))
+        write_stream(folder or ".", name, chrome.pieces(trace, f"msdump, rank {current().identity.rank}"))
 
 
 def _check_ranks(ranks: int | None, device_id: int | None) -> None:

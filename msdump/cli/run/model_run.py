@@ -16,6 +16,7 @@ from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
 from msdump.session import Network
 from msdump.tools.preview import archives, inputs
+from msdump.tracing import recording
 
 Feed = Callable[[int], dict[str, Any]]
 """Returns the inputs of a step by name."""
@@ -81,12 +82,16 @@ class ModelRun:
 
     def step(self) -> None:
         """Run the model once."""
-        iteration, fed = self.network.iteration, self.feed(len(self.completed))
+        iteration = self.network.iteration
+        recording.timed(self._run, "iteration", f"iteration {iteration}")()
+        self.completed.append(iteration)
+
+    def _run(self) -> None:
+        fed = self.feed(len(self.completed))
         if self.request.trains:
             self.losses += _losses(self.network.train_step(**fed))
         else:
             self.network.run(fed)
-        self.completed.append(iteration)
 
     def save_state(self) -> None:
         """Save what training changed, where that is asked for; also where a later step failed."""

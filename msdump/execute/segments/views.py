@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from msdump.execute.control import Frame
 from msdump.execute.frames import Frames
@@ -20,9 +20,12 @@ from msdump.graph.graph import Graph
 from msdump.graph.kernel.linked import UnlinkableError
 from msdump.graph.order import reads
 from msdump.observer import Observer
+from msdump.tracing import recording
 
 _Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool, tuple[int, ...]]
 """What an observer watches, where it holds up, whether it wants inputs, and outputs; what it looks into."""
+
+_Timed = TypeVar("_Timed", bound=Callable[..., Any])
 
 _log = logging.getLogger("msdump.execute")
 
@@ -200,7 +203,7 @@ class Views:
             segment.feeds = tuple((inner, slots[name]) for inner, name in session.feeds)
             segment.names = [session.names[name] for name in segment.outputs]
             segment.results = tuple(slots[name] for name in segment.outputs)
-            segment.run = session.run
+            segment.run = _timed(session.run, "segment", segment)
             return True
         return False
 
@@ -211,7 +214,8 @@ class Views:
             if wanted <= session.names.keys() and len(session.names) <= len(wanted) + _FEW:
                 return session
         nodes = [operator.node for operator in segment.operators]
-        session = self._compiler.compile(nodes, self._frames.fed(nodes, frame), segment.outputs)
+        make = _timed(self._compiler.compile, "compile", segment, "compile ")
+        session = make(nodes, self._frames.fed(nodes, frame), segment.outputs)
         sessions.append(session)
         return session
 
@@ -256,6 +260,15 @@ class Views:
             short(error),
         )
         view.segments[index : index + 1] = smaller
+
+
+def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") -> _Timed:
+    """Return a function on a segment whose calls are in the trace, where one is made."""
+    if recording.active() is None:
+        return function
+    names = [operator.node.operator.full_name for operator in segment.operators]
+    title = names[0] if len(names) == 1 else f"{len(names)} operators from {names[0]} to {names[-1]}"
+    return recording.timed(function, category, prefix + title, operators=names)
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:

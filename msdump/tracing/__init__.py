@@ -1,0 +1,1 @@
+"""Traces: when operators ran and files were written, and Chrome's format for it."""
