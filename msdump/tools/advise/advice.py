@@ -17,6 +17,15 @@ from msdump.tools.advise.variants import Values, Variants
 _CONFIRMATIONS: Final = 6
 """How often a set that fails on an input that was not looked at is searched for anew, with that input."""
 
+_WITHOUT_MARGIN: Final = 1
+"""How often it is searched for anew with no margin for further inputs."""
+
+_EXACT_CONFIRMATIONS: Final = 12
+"""The same for small networks, whose sets take no time to find..."""
+
+_EXACT_WITHOUT_MARGIN: Final = 8
+"""...and are the smallest ones as long as there is no margin."""
+
 Unseen = Callable[[int], tuple[str, Values]]
 """Makes up the input of a number from 0: its name, and its values as they are fed."""
 
@@ -132,7 +141,12 @@ def _confirmed(
     search: SetSearch, bound: float, unseen: Unseen, side: Callable[[], Truth], trial: Example | None
 ) -> KeepAdvice:
     variants, progress = search.runs.variants, search.progress
-    for number in range(1, 1 + _CONFIRMATIONS):
+    most, without_margin = (
+        (_EXACT_CONFIRMATIONS, _EXACT_WITHOUT_MARGIN)
+        if search.is_exact
+        else (_CONFIRMATIONS, _WITHOUT_MARGIN)
+    )
+    for number in range(1, 1 + most):
         kept = search.smallest()
         if kept is None or trial is None:
             break
@@ -141,7 +155,7 @@ def _confirmed(
         if error <= bound:
             return _advice(search, bound, kept, trial, SearchEnd.CONFIRMED)
         search.add(trial)
-        if number > 1:  # what holds on some inputs alone lacks a margin for others
+        if number > without_margin:  # what holds on some inputs alone lacks a margin for others
             search.limit *= bound / error
         trial = _trial(side(), unseen, number, progress)
     return _advice(search, bound, kept, trial, SearchEnd.UNCONFIRMED if kept is not None else SearchEnd.NONE)

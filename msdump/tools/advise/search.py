@@ -56,6 +56,11 @@ class SetSearch:
         """How often the whole network has run, partial runs added up."""
         return self.runs.spent / len(self.runs.variants.graph.nodes)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the network is small enough to try every set."""
+        return sum(self._sizes.values()) <= MOST_EXACT
+
     def add(self, example: Example) -> None:
         """Look at one more input from now on; what held before is forgotten."""
         self.best = None
@@ -65,7 +70,7 @@ class SetSearch:
         """Return a small set whose measured errors stay within the bound, None where none was found."""
         if self.runs.worst(frozenset(), self.limit) <= self.limit:
             return frozenset()
-        if sum(self._sizes.values()) <= MOST_EXACT:
+        if self.is_exact:
             return exact.smallest(self.runs, self.limit, self._costs(), self.progress)
         return self._by_roundings()
 

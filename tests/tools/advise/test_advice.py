@@ -43,7 +43,7 @@ def test_small_networks_get_the_optimum(seed, bound):
 
     assert advice.is_confirmed
     names = [node.name for node in advice.nodes]
-    if len(advice.measured.examples) <= 3:  # afterwards the search keeps a margin
+    if len(advice.measured.examples) <= 10:  # afterwards the search keeps a margin
         assert smallest(graph, advice) == len(names)
     for error in advice.errors:
         feeds = nets.examples(graph, int(error.example.removeprefix("seed ")))[0][1]
