@@ -100,7 +100,7 @@ class Judge:
                 self._unfit,
                 self._told_again,
             ),
-            *(self._sound, self._wired, self._nonfinite),
+            *(self._changed, self._sound, self._wired, self._nonfinite),
         )
         reasons = (rule(case) for rule in rules)
         return next(filter(None, reasons), None) or self._differing(case)
@@ -130,6 +130,8 @@ class Judge:
         """Judge a weight: bits count, but of a trained one what its limits say."""
         for each in case.inputs:
             tensor = each.evidence
+            if _is_another_weight(each, case.evidence):
+                return Verdict.WEIGHT, f"{_named(each)}: {each.note}"
             if not tensor.is_weight or tensor.error is None:
                 continue
             is_same = tensor.error.is_same or tensor.is_rounded
@@ -253,12 +255,22 @@ class Judge:
                 return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
             if golden.kind is not SourceKind.ABSENT and golden != source:
                 return Verdict.OWN, _wrong_wiring(each.slot, reads, golden_reads)
+        return None
+
+    def _changed(self, case: Case) -> _Reason | None:
+        """Judge inputs that differ though what wrote them, the same on both sides, does not."""
+        if case.evidence.own:
+            return None
+        reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
+        for each in case.bad_inputs:
+            source = reads[each.slot] if each.slot < len(reads) else ABSENT
+            golden = golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
+            if source.kind is not SourceKind.OPERATOR or golden not in {ABSENT, source}:
+                continue
             written = self.written(source.name, source.slot)
             if written is not None and written.verdict in AGREEING and not self._is_carried(case, source):
-                return (
-                    Verdict.OWN,
-                    f"input {each.slot} is not what {source.name} wrote: it changed in between",
-                )
+                note = each.note if each.verdict in _UNFIT else "it changed in between"
+                return Verdict.OWN, f"input {each.slot} is not what {source.name} wrote: {note}"
         return None
 
     def _is_carried(self, case: Case, source: ValueSource) -> bool:
@@ -333,6 +345,12 @@ class Judge:
 
 def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
     return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
+
+
+def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool:
+    """Tell whether an input of another shape, or other kind of elements, is a weight."""
+    is_named = tensor.slot < len(evidence.reads) and evidence.reads[tensor.slot].kind is SourceKind.WEIGHT
+    return tensor.verdict in _UNFIT and tensor.evidence.is_weight and is_named
 
 
 def _left(tensor: TensorResult) -> TensorResult:

@@ -1,0 +1,85 @@
+"""Files of inputs that hold something else than what their producers wrote, though outputs agree."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.dump.compared import accused, document
+from tests.dump.nets import model, node, value
+
+WEIGHT = np.random.default_rng(1).standard_normal((3, 5)).astype("f4")
+FEEDS = {
+    "x": np.random.default_rng(2).standard_normal((2, 3)).astype("f4"),
+    "t": np.random.default_rng(3).standard_normal((5, 4)).astype("f4"),
+}
+NODES = [
+    node("Tanh", "x", "p"),
+    node("MatMul", "p w", "q"),
+    node("Sin", "t", "r"),
+    node("MatMul", "q r", "s"),
+    node("Relu", "s", "y"),
+]
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture
+def sides(door):
+    """Return two dumps of one network."""
+    inputs = [value("x", [2, 3]), value("t", [5, 4])]
+    onnx.save(model(NODES, inputs, ["y"], {"w": WEIGHT}), door.folder / "net.onnx")
+    door.dump(door.folder / "net.onnx", FEEDS, naming="2.7")
+    return shutil.copytree(door.path, door.folder / "mine"), door.path
+
+
+def exchange(root, operator, first=0, second=1):
+    """Exchange the contents of two input files of an operator."""
+    paths = [next(root.rglob(f"*{operator}.*.input.{slot}.*.npy")) for slot in (first, second)]
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, reversed(contents), strict=True):
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("operator", "verdict", "note"),
+    [
+        ("MatMul-op0", "weight", "input 1 w: shape"),
+        ("MatMul-op1", "own", "input 0 is not what Default/MatMul-op0 wrote: shape"),
+    ],
+    ids=["weight", "values"],
+)
+def test_exchanged_inputs_of_other_shapes(sides, operator, verdict, note):
+    """An operator whose input files hold each other's contents is accused, not healed."""
+    mine, golden = sides
+    exchange(mine, operator)
+
+    code, report = document(mine, golden)
+
+    (found,) = [each for each in report["operators"] if each["verdict"] not in {"equal", "agrees"}]
+    assert (1, verdict, f"Default/{operator}") == (code, found["verdict"], found["operator"])
+    assert found["note"].startswith(note)
+
+
+def test_an_input_that_changed_in_between(sides):
+    """An input that is not what its producer wrote is told, though the output does not show it."""
+    mine, golden = sides
+    (path,) = mine.rglob("ReLU.*.input.0.*.npy")
+    np.save(path, np.load(path) - 3 * (np.load(path) < 0).astype("f4"))
+
+    _, report = document(mine, golden)
+
+    (found,) = [each for each in report["operators"] if each["verdict"] == "own"]
+    assert "input 0 is not what Default/MatMul-op1 wrote: it changed in between" == found["note"]
+
+
+def test_an_input_that_its_producer_wrote_so(sides):
+    """An output that is wrong accuses who wrote it, not who read it and gives what is right."""
+    mine, golden = sides
+    for path in (*mine.rglob("MatMul*-op1.*.output.0.*.npy"), *mine.rglob("ReLU.*.input.0.*.npy")):
+        np.save(path, np.load(path) - 3 * (np.load(path) < 0).astype("f4"))
+
+    assert [("own", "MatMul-op1")] == accused(mine, golden)
