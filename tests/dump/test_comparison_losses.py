@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from onnx import parser
 
 from msdump.cli import main
+from tests.dump import o2
 from tests.dump.nets import model, node, value
 from tests.dump.test_comparison import FEEDS, LENET
 from tests.dump.test_comparison_forms import document
@@ -234,3 +235,49 @@ def test_operators_that_nothing_tells_apart(door):
     _, report = document(door.path, golden)
 
     assert [] == [each for each in report["operators"] if each["verdict"] in {"missing", "unreadable"}]
+
+
+@pytest.fixture
+def compiled(door):
+    """Return two trees of dump files of a compiled LeNet, by their sides."""
+    o2.dump(door, LENET, FEEDS, fuses=True)
+    return {"golden": door.path, "mine": shutil.copytree(door.path, door.folder / "mine")}
+
+
+@pytest.mark.parametrize("has_configuration", [True, False], ids=["configured", "bare"])
+@pytest.mark.parametrize(
+    "pattern", ["Conv2D.*conv2*", "MatMul.*fc1*", "MaxPool.*op0.*", "Cast.trans_Cast_4.*"]
+)
+@pytest.mark.parametrize("side", ["mine", "golden"])
+def test_operators_of_compiled_graphs_that_are_gone(compiled, side, pattern, has_configuration):
+    """Without a graph file an operator is lost whose output is read, and that nobody wrote on its side."""
+    (path,) = compiled[side].rglob(pattern)
+    path.unlink()
+    if not has_configuration:
+        next(compiled[side].glob("acl_dump_*.json")).unlink()
+
+    code, report = document(compiled["mine"], compiled["golden"])
+
+    (found,) = [each for each in report["operators"] if each["verdict"] != "equal"]
+    assert (1, "unreadable", "unreadable") == (code, report["verdict"], found["verdict"])
+    assert f"{side} has no file of it, and should have" == found["note"]
+    assert path.name.split(".")[1] == found["operator"].replace("/", "_")
+
+
+@pytest.mark.parametrize("is_mine", [True, False], ids=["mine", "golden"])
+def test_operators_of_compiled_graphs_that_were_not_asked_for(door, is_mine):
+    """What the configuration beside a compiled dump leaves out is not lost, and not missing."""
+    o2.dump(door, LENET, FEEDS, fuses=True)
+    whole = shutil.copytree(door.path, door.folder / "whole")
+    shutil.rmtree(door.path)
+    door.again()
+    part = door.folder / "part"
+    kernels = ["name-regex(conv)", "name-regex(fc)", "name-regex(trans)"]
+    door.configure(o2.configuration(part, fuses=True, dump_mode=1, kernels=kernels))
+    door.load(LENET, **o2.CONTEXT).run(FEEDS)
+    pair = [part, whole]
+
+    code, report = document(*(pair if is_mine else reversed(pair)))
+
+    assert (0, "equal") == (code, report["verdict"])
+    assert {"equal", "unchecked"} >= {each["verdict"] for each in report["operators"]}

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind
+from msdump.store.read import texts
 from msdump.store.read.executions import Execution
 from msdump.store.read.model_trees import DumpedModel, captured_graphs, failures, models
 from msdump.store.read.operator_files import OperatorFile
@@ -54,7 +55,7 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}
     captured = captured_graphs(tree)
     ranks = dict(sorted(ranks.items()))
-    dump = Dump(folder, ranks, models(tree), failures(tree), tuple(tree.ignored), captured)
+    dump = Dump(folder, ranks, models(tree), failures(tree), tuple(tree.ignored), captured, _acl_files(tree))
     if place is None and not any(map(_holds_something, dump.iterations)):
         raise DumpReadError(
             folder,
@@ -96,6 +97,7 @@ class Dump(SelectableTensors):
     failures: tuple[OperatorFile, ...]
     _ignored: tuple[str, ...] = field(repr=False)
     captured: tuple[DumpedModel, ...] = ()
+    _acl_files: Mapping[int | None, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def iterations(self) -> tuple[Iteration, ...]:
@@ -103,6 +105,15 @@ class Dump(SelectableTensors):
         of_graphs = (iteration for graph in self._graphs for iteration in graph.iterations.values())
         of_models = (iteration for model in (*self.models, *self.captured) for iteration in model.iterations)
         return (*of_graphs, *of_models)
+
+    def acl_config(self, device: int) -> Any:
+        """Return the configuration of a device's compiled graphs, None where none was kept.
+
+        Raises:
+            DumpReadError: The file cannot be read.
+        """
+        path = self._acl_files.get(device)
+        return None if path is None else texts.read_json(path)
 
     @property
     def constants(self) -> Iterator[Iteration]:
@@ -146,6 +157,10 @@ class Dump(SelectableTensors):
         networks |= {model.name for model in (*self.models, *self.captured)}
         count = len(self.iterations)
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
+
+
+def _acl_files(tree: TreeListing) -> dict[int | None, str]:
+    return {key.device: path for key, path in tree.paths.items() if key.kind is PathKind.ACL_CONFIG}
 
 
 def _holds_something(iteration: Iteration) -> bool:

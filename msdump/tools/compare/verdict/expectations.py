@@ -13,6 +13,10 @@ from msdump.record import IO
 from msdump.selector import KernelPattern
 from msdump.store import names
 
+_ACL: Final = "dump"
+_ACL_SIDES: Final = {"all": 0, "input": 1, "output": 2}
+"""Values of ``input_output`` by those of ``dump_mode`` in acl's configuration."""
+
 _SETTINGS: Final = "common_dump_settings"
 _OWN_SETTINGS: Final = "msdump"
 _LIMITING: Final = frozenset({"watch", "history", "max_bytes"})
@@ -96,5 +100,22 @@ class DumpExpectation:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any] | None:
-        settings = self.config.get(_SETTINGS) if isinstance(self.config, Mapping) else None
+        if not isinstance(self.config, Mapping):
+            return None
+        for_acl = self.config.get(_ACL)
+        settings = _of_acl(for_acl) if isinstance(for_acl, Mapping) else self.config.get(_SETTINGS)
         return settings if isinstance(settings, Mapping) else None
+
+
+def _of_acl(dump: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what acl's configuration, which O2 keeps beside a dump, says in the words of MindSpore's."""
+    listed = dump.get("dump_list")
+    models = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    layers = [name for each in models for name in each.get("layer") or ()]
+    is_debugging = bool({"dump_debug", "dump_scene"} & dump.keys())
+    return {
+        "dump_mode": int(bool(layers)),
+        "kernels": layers,
+        "op_debug_mode": int(is_debugging),
+        "input_output": _ACL_SIDES.get(str(dump.get("dump_mode", "all")), 0),
+    }

@@ -328,7 +328,11 @@ class ComparedFolder:
 def _with_lost(
     tensors: Sequence[TensorEvidence], lost: Mapping[tuple[IO, int], TensorEvidence]
 ) -> list[TensorEvidence]:
-    present = [lost.get((each.io, each.slot), each) for each in tensors]
+    # what other files hold as well, and what differs there, says more than that one is gone
+    present = [
+        each if each.error and not each.error.is_same else lost.get((each.io, each.slot), each)
+        for each in tensors
+    ]
     known = {(each.io, each.slot) for each in tensors}
     return sorted(
         [*present, *(each for slot, each in lost.items() if slot not in known)],

@@ -14,6 +14,7 @@ from msdump.store import names
 from msdump.store.read.graphs.operator_graph import GraphOperator, SourceKind
 from msdump.tools.compare.pairing import numbering
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.verdict import unwritten
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import FolderSurroundings
 from msdump.tools.judge.evidence import TensorEvidence
@@ -38,6 +39,11 @@ class _Side:
     whose: str
     folder: Folder
     known: FolderSurroundings
+
+    @property
+    def dumped(self) -> tuple[Folder, FolderSurroundings]:
+        """The directory, and what its dump tells around it."""
+        return self.folder, self.known
 
     def lost(self, slot: _Slot) -> TensorEvidence:
         """Return a tensor whose file is not there."""
@@ -103,6 +109,8 @@ class Losses:
 
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
         """Return the tensors of an execution whose files either side has lost."""
+        if execution.name in self._lost_by_golden:
+            return {slot: self._golden.lost(slot) for slot in self._lost_by_golden[execution.name]}
         partner = self._partners.get(execution.name)
         if not self._is_told or partner is None or execution.replaces:
             return {}
@@ -125,11 +133,10 @@ class Losses:
     @cached_property
     def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
         """The tensors of golden operators whose counterparts in the examined side lack all files."""
-        if not self._is_told:
-            return {}
         own_names = {golden: own for own, golden in self._partners.items()}
-        lost = {}
-        for name in self._golden.folder.operators:
+        unwritten_slots = unwritten.lost(self._mine.dumped, self._golden.dumped, own_names)
+        lost = {name: tuple(map(self._mine.lost, slots)) for name, slots in unwritten_slots.items()}
+        for name in self._golden.folder.operators if self._is_told else ():
             own = own_names.get(name)
             if (
                 own is not None
@@ -139,6 +146,11 @@ class Losses:
             ):
                 lost[name] = tuple(self._mine.lost(slot) for slot in sorted(self._golden.run(name, 0)))
         return lost
+
+    @cached_property
+    def _lost_by_golden(self) -> Mapping[str, tuple[_Slot, ...]]:
+        """The tensors of operators of the examined side whose files golden has lost."""
+        return unwritten.lost(self._golden.dumped, self._mine.dumped, self._partners)
 
     @cached_property
     def _partners(self) -> Mapping[str, str]:

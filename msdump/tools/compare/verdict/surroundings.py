@@ -22,7 +22,6 @@ from msdump.store.read.graphs.operator_graph import (
     SourceKind,
     ValueSource,
 )
-from msdump.store.read.ranks import Rank
 from msdump.store.read.reader import Dump, open_dump
 from msdump.store.read.tensor_directories import Iteration
 from msdump.tools.compare.verdict.expectations import DumpExpectation, FileSlot
@@ -265,12 +264,15 @@ def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
         files = (record.name for each in others for record in each.tensor_files)
         return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
 
-    rank = None if iteration.key.rank is None else dump.ranks.get(iteration.key.rank)
-    return DumpExpectation(_config(rank), iteration.key.model is not None, dumped_elsewhere)
+    return DumpExpectation(_config(dump, iteration), iteration.key.model is not None, dumped_elsewhere)
 
 
-def _config(rank: Rank | None) -> object:
+def _config(dump: Dump, iteration: Iteration) -> object:
     try:
-        return None if rank is None else rank.config
+        if iteration.key.device is not None:
+            return dump.acl_config(iteration.key.device)
+        rank = None if iteration.key.rank is None else dump.ranks.get(iteration.key.rank)
+        config = None if rank is None else rank.config
     except DumpReadError:  # then it tells nothing
         return None
+    return config
