@@ -14,6 +14,7 @@ from msdump.tools.scores.blocks import BLOCK
 from msdump.tools.scores.sums import Findings
 
 _EXPONENT: Final = np.uint32(0x7F80_0000)  # a float32 without sign and fraction
+_ALMOST: Final = np.float32(1 - 2**-21)
 _HELD: Final = frozenset({"float32", "float16", "bfloat16"})
 
 
@@ -70,19 +71,12 @@ class SingleSums(PairTotals):
         np.bitwise_and(golden.view(np.uint32), _EXPONENT, out=powers.view(np.uint32))
         np.maximum(powers, self._least_powers[: len(powers)], out=powers)
         ratios = np.divide(distances, powers, out=distances)
-        place = int(ratios.argmax())
-        # float32 tells which element it is, and rounds its number
-        self.is_whole &= bool(np.isfinite(ratios[place]))
-        power = max(_power_of_two(float(golden[place])), self._least)
-        self.ulps = max(
-            self.ulps, abs(float(dumped[place]) - float(golden[place])) / power / self._unit.epsilon
-        )
-
-
-def _power_of_two(number: float) -> float:
-    """Return the power of two at or below a magnitude, 0 of 0.
-
-    >>> _power_of_two(-5.0), _power_of_two(4.0), _power_of_two(0.0)
-    (4.0, 4.0, 0.0)
-    """
-    return math.ldexp(1.0, math.frexp(number)[1] - 1) if number else 0.0
+        largest = ratios[ratios.argmax()]
+        self.is_whole &= bool(np.isfinite(largest))
+        # float32 rounds distances and ratios: the largest is one of those that are almost the largest
+        places = np.flatnonzero(ratios >= largest * _ALMOST)
+        x, y = dumped[places].astype(np.float64), golden[places]
+        exponents = (y.view(np.uint32) & _EXPONENT).view(np.float32)
+        exact = np.abs(x - y) / np.maximum(exponents, self._least, dtype=np.float64)
+        most = float(exact.max(initial=0))
+        self.ulps = max(self.ulps, most / self._unit.epsilon)

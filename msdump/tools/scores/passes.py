@@ -96,9 +96,12 @@ def _add_first_pass(block: BlockPair, need: ScoreNeed, findings: Findings) -> No
 def _add_distances(block: BlockPair, findings: Findings) -> None:
     distances = np.subtract(block.x, block.y, out=block.s)
     np.abs(distances, out=distances)
-    place = int(distances.argmax())
-    findings.largest = np.maximum(findings.largest, distances[place])
-    findings.farthest = max(findings.farthest, abs(float(block.x[place]) - float(block.y[place])))
+    largest = distances[distances.argmax()]
+    findings.largest = np.maximum(findings.largest, largest)
+    # float32 rounds distances: several that differ may be the same largest one
+    places = np.flatnonzero(distances == largest)
+    farthest = np.abs(np.subtract(block.x[places], block.y[places], dtype=np.float64)).max(initial=0)
+    findings.farthest = max(findings.farthest, float(farthest))
     findings.distances += _total(distances)
 
 

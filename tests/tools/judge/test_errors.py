@@ -85,6 +85,17 @@ def test_scores_and_error_together_are_those_of_each(data, length, types):
         assert getattr(expected, name) == pytest.approx(getattr(error, name), rel=1e-12, nan_ok=True), name
 
 
+def test_distances_that_float32_takes_for_equal():
+    """The largest difference is exact, though float32 rounds two that differ to one number."""
+    dumped, golden = np.float32([2**25, 2**25]), np.float32([1, -1])
+
+    _, together = measure_with_scores(dumped, golden)
+
+    for error in (measure(dumped, golden), together):
+        assert 2**25 + 1 == error.largest
+        assert (2**25 + 1) * 2**23 == error.ulps
+
+
 @pytest.mark.parametrize("length", [65_535, 65_536, 200_001])
 @pytest.mark.parametrize("offset", [0.0, 1e6], ids=["around zero", "far away"])
 def test_together_every_block_counts(length, offset):
