@@ -1,13 +1,20 @@
-"""Real inputs for the sample networks: photographs, handwritten digits and English text."""
+"""Real inputs for the sample networks: photographs, handwritten digits and English text.
+
+They are files that scikit-learn brings. They are read without it: importing it takes two seconds, which every
+program that runs a sample network would wait.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import re
 import zlib
+from pathlib import Path
 from typing import Final
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_sample_images, load_wine
+from PIL import Image
 
 Labelled = tuple[np.ndarray, np.ndarray]
 """Images and their labels."""
@@ -22,7 +29,7 @@ def photos(step: int, batch: int, size: int) -> np.ndarray:
     Every step and every position in the batch shows another cut; the values are
     normalised as is usual for ImageNet.
     """
-    pictures = load_sample_images().images
+    pictures = _pictures()
     cuts = [
         _cut(pictures[number % len(pictures)], number // len(pictures), size)
         for number in range(step * batch, (step + 1) * batch)
@@ -33,7 +40,7 @@ def photos(step: int, batch: int, size: int) -> np.ndarray:
 
 def digits(step: int, batch: int, size: int) -> np.ndarray:
     """Return a batch of handwritten digits, float32 (batch, 1, size, size), from 0 to 1."""
-    images = load_digits().images
+    images, _ = _digits()
     chosen = images[np.arange(step * batch, (step + 1) * batch) % len(images)]
     resized = np.stack([_resize(image, size) for image in chosen])
     return (resized / 16).astype(np.float32)[:, np.newaxis]
@@ -45,11 +52,11 @@ def labelled_digits(size: int) -> tuple[Labelled, Labelled]:
     Args:
         size: Rows and columns of an image, float32 (n, 1, size, size) from 0 to 1; labels are int32 (n).
     """
-    bunch = load_digits()
-    order = np.random.default_rng(0).permutation(len(bunch.images))
-    images = np.stack([_resize(bunch.images[number], size) for number in order])
+    digits_read, targets = _digits()
+    order = np.random.default_rng(0).permutation(len(targets))
+    images = np.stack([_resize(digits_read[number], size) for number in order])
     scaled = (images / 16).astype(np.float32)[:, np.newaxis]
-    labels = bunch.target[order].astype(np.int32)
+    labels = targets[order].astype(np.int32)
     count = len(order) * 4 // 5
     return (scaled[:count], labels[:count]), (scaled[count:], labels[count:])
 
@@ -95,9 +102,37 @@ def texts(step: int, batch: int, sequence: int, vocabulary: int) -> dict[str, np
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
+def _datasets() -> Path:
+    """Return the folder of scikit-learn's data sets.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
+    """
+    found = importlib.util.find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("the sample networks' inputs come with scikit-learn", name="sklearn")
+    return Path(found.origin).parent / "datasets"
+
+
+@functools.cache
+def _pictures() -> list[np.ndarray]:
+    """Return two photographs, uint8 (rows, columns, 3)."""
+    return [np.asarray(Image.open(_datasets() / "images" / f"{name}.jpg")) for name in ("china", "flower")]
+
+
+@functools.cache
+def _digits() -> Labelled:
+    """Return handwritten digits, float64 (1797, 8, 8) from 0 to 16, and which ones they are."""
+    table = np.loadtxt(_datasets() / "data" / "digits.csv.gz", delimiter=",")
+    return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
+
+
+@functools.cache
 def _words() -> list[str]:
-    descriptions = (load().DESCR for load in (load_iris, load_wine, load_digits, load_breast_cancer))
-    return re.findall(r"[a-z]+", " ".join(descriptions).lower())
+    """Return the words of the descriptions of four data sets."""
+    names = ("iris", "wine_data", "digits", "breast_cancer")
+    texts = [(_datasets() / "descr" / f"{name}.rst").read_text(encoding="utf-8") for name in names]
+    return re.findall(r"[a-z]+", " ".join(texts).lower())
 
 
 def _cut(picture: np.ndarray, number: int, size: int) -> np.ndarray:
