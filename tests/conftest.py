@@ -4,6 +4,7 @@ import logging
 import os
 import resource
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,8 +23,9 @@ settings.load_profile("msdump")
 
 
 def pytest_configure():
-    """Let the programs that tests start keep compiled modules, which hundreds of them would compile anew."""
+    """Let tests and the programs that they start keep compiled modules, which all would compile anew."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_collection_modifyitems(items):

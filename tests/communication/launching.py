@@ -23,7 +23,7 @@ needs_mpi = pytest.mark.skipif(
     reason="mpi4py or mpirun is not installed: pip install 'msdump[mpi]'",
 )
 
-LONGEST = 60  # seconds of any launch; a rank's own limits are far shorter
+LONGEST = 100  # seconds of any launch; a rank's own limits are far shorter
 
 # a process more than there are cores is allowed, root as well, and nothing leaves the machine
 SETTINGS = {

@@ -27,9 +27,9 @@ GROUP = "hccl_world_group"
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch):
-    """Let no rank wait longer than half a second; return the function that sets another limit."""
+    """Let ranks wait as long as a busy machine needs; return the function that sets another limit."""
     set_limit = lambda seconds: monkeypatch.setenv("MSDUMP_COMMUNICATION_TIMEOUT", seconds)  # noqa: E731
-    set_limit("0.5")
+    set_limit("60")
     return set_limit
 
 
@@ -52,9 +52,8 @@ def errors(*models, shape=(4, 6), config=None):
     return communication.spawn(len(models), work)
 
 
-def test_the_rank_that_failed_first_is_told_first(limit):
+def test_the_rank_that_failed_first_is_told_first():
     """A rank whose network failed is the first one, though it ends after those that waited for it."""
-    limit("60")
     refusing = model([collective("Reshape", ("x", "x"), ("z",), domain=""), collective("AllReduce", ("z",))])
     has_ended = threading.Event()
 
@@ -74,27 +73,29 @@ def test_the_rank_that_failed_first_is_told_first(limit):
     assert ["in rank 1 of 2"] == caught.value.__notes__
 
 
-def test_time_limit_tells_who_waits_where():
+def test_time_limit_tells_who_waits_where(limit):
     """A rank that waits too long tells of each rank that it waits for where that one is."""
     receive = collective("Receive", (), src_rank=2, shape=[1], dtype="float32", name="second/get")
     idle = model([helper.make_node("Relu", ["x"], ["y"])])
-    began, has_failed = time.monotonic(), threading.Event()
+    loaded, has_failed = threading.Barrier(3), threading.Event()
+    limit("2")
 
     def work():
         rank = communication.get_rank()
         network = msdump.load((one("AllReduce"), model([receive]), idle)[rank])
+        loaded.wait(60)
         try:
             network(ones())
         except RankError as error:
             has_failed.set()
             return str(error)
-        has_failed.wait(20)  # it is there, and in no collective
+        has_failed.wait(60)  # it is there, and in no collective
         return None
 
     first, second, third = communication.spawn(3, work)
 
-    assert time.monotonic() - began < 10
-    here = "has waited 0.5 s here: "
+    assert has_failed.is_set()
+    here = "has waited 2 s here: "
     waits = f"rank 1 waits in Receive Default/second/Receive-op0 (group {GROUP})"
     told = {
         f"{HEAD}AllReduce of group {GROUP}: rank 0 {here}{waits}; rank 2 is in no collective",
@@ -229,8 +230,7 @@ def test_failing_operator_ends_the_others(tmp_path):
 
 def test_rank_that_ends_is_not_waited_for(limit):
     """A rank whose function returns is told at once, long before the limit."""
-    limit("60")
-    began = time.monotonic()
+    limit("1000")  # above that of a test
 
     def work():
         if communication.get_rank() == 0:
@@ -239,16 +239,15 @@ def test_rank_that_ends_is_not_waited_for(limit):
     with pytest.raises(RankError, match="rank 1 has ended its program and never comes here"):
         communication.spawn(2, work)
 
-    assert time.monotonic() - began < 20
 
-
-def test_tensors_that_nobody_receives_are_limited():
+def test_tensors_that_nobody_receives_are_limited(limit):
     """A rank that sends more and more while nobody receives waits at last, and tells for whom."""
     has_failed = threading.Event()
+    limit("0.5")
 
     def work():
         if communication.get_rank() == 1:
-            has_failed.wait(20)
+            has_failed.wait(60)
             return
         network = msdump.load(one("Send", dest_rank=1))
         try:
@@ -278,7 +277,7 @@ def test_signals_end_all_ranks(tmp_path, limit, number, code):
     common |= {"path": str(tmp_path / "dump"), "input_output": 0, "support_device": [0, 1]}
     config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
     (tmp_path / "dump.json").write_text(json.dumps(config))
-    limit("20")
+    limit("60")
     program = [sys.executable, "-m", "msdump", "run", "net.onnx", "--ranks", "2", "--steps", "1000000"]
     options = ["--config", "dump.json", "--device-target", "Ascend", "--jit-level", "O0"]
     process = subprocess.Popen([*program, *options], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})

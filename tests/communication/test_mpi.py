@@ -117,7 +117,7 @@ def steps(tmp_path):
     }
     blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
     (tmp_path / "dump.json").write_text(json.dumps(blocks))
-    return lambda what, after=0.0, limit=20: launching.python(
+    return lambda what, after=0.0, limit=60: launching.python(
         2,
         STEPS,
         tmp_path,
@@ -169,7 +169,7 @@ def test_rank_killed_at_any_moment(steps, tmp_path, seed):
 ENDS = {
     "raise": "rank 1 failed: KeyError: 'of the user'",
     "end": "rank 1 has ended its program and never comes here",
-    "stay": "rank 0 has waited 2 s here: rank 1 is in no collective",
+    "stay": "rank 0 has waited 5 s here: rank 1 is in no collective",
 }
 
 
@@ -177,7 +177,7 @@ ENDS = {
 @pytest.mark.parametrize(("what", "expected"), ENDS.items(), ids=ENDS)
 def test_rank_that_does_not_come(steps, tmp_path, what, expected):
     """A rank that raises, ends or stays away ends the other one with an error that names it."""
-    code, out, err = steps(what, limit=2).end()
+    code, out, err = steps(what, limit=5 if what == "stay" else 60).end()
 
     assert 1 == code
     head = "operator Default/AllReduce-op0 failed: AllReduce of group hccl_world_group: "

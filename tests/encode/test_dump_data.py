@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import mmap
-import time
 import tracemalloc
 
 import numpy as np
@@ -469,15 +468,12 @@ def test_hostile_files_take_little_memory(body):
     file = len(body).to_bytes(8, "little") + body + b"\x00"
     tracemalloc.start()
 
-    started = time.process_time()
     with pytest.raises(DumpReadError):
         dump_data.read_header(memoryview(file))
-    seconds = time.process_time() - started
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
     assert peak < 300 << 20
-    assert seconds < 60
 
 
 @given(st.binary(max_size=200))

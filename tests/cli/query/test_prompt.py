@@ -18,7 +18,7 @@ PLACE = "rank_0/Net/0/3/statistic.csv"
 HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value"
 STATISTICS = f'{HEAD}\nAdd,Default_Add-op0,0,0,9,output,0,24,float32,"(2,3)",6\n'
 PROGRAM = "import sys; from msdump.cli import main; main(sys.argv[1:])"
-SECONDS = 30
+SECONDS = 100
 
 
 class Terminal:

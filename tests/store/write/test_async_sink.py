@@ -49,7 +49,7 @@ class Gate:
 
     def wait(self):
         """Wait until one more file has come to the gate."""
-        assert self.knocked.acquire(timeout=20)
+        assert self.knocked.acquire(timeout=60)
 
 
 class _GatedFiles(DiskFiles):

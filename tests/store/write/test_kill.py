@@ -50,18 +50,17 @@ def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
     """After SIGKILL at any moment every file is whole, every row but a last one, every stand-in mapped."""
     header = npy.header("<f4", (50_000,)).hex()
     moments = random.Random(4711)  # noqa: S311 - no secret
-    killed_late = 0
+    done = killed_late = 0
 
-    for round_ in range(rounds):
-        root = tmp_path / str(round_)
+    while done < rounds or killed_late < rounds // 2:  # a busy machine may begin no file in the time given
+        root = tmp_path / str(done)
         command = [sys.executable, "-c", WRITER, str(root), header, way, kind]
         _kill_writer(command, moments.uniform(0.002, 0.12))
         _check_tree(root, way)
         _check_leftovers(root)
         killed_late += (root / "0").is_dir()
+        done += 1
         shutil.rmtree(root, ignore_errors=True)
-
-    assert killed_late >= rounds // 2
 
 
 def _kill_writer(command, delay):
