@@ -2,4 +2,5 @@
 
 from msdump.cli import main
 
-main()
+if __name__ == "__main__":  # workers of mpi4py.futures import the program that they work for
+    main()

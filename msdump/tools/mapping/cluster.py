@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 import time
 from concurrent.futures import CancelledError
 from typing import Any, Final
@@ -11,6 +12,8 @@ from typing import Any, Final
 from msdump.errors import NotAvailableError, ToolError
 from msdump.tools.mapping.workers import Workers
 from msdump.tools.return_codes import ReturnCode
+
+_ADDRESS: Final = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:[0-9]{1,5}")
 
 CONNECTING: Final = 10
 """Seconds until a scheduler that does not answer is one that is not there."""
@@ -50,12 +53,15 @@ class DaskWorkers(Workers):
             ToolError: There is no scheduler, or it has no worker.
         """
         distributed = library()
+        if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
+            fault = f"--scheduler {address}: no address of a Dask scheduler; tcp://node7:8786 is one"
+            raise ToolError(ReturnCode.PARAMETER, fault)
         # what it logs of lost connections is said here in one line
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         self._address = address
         try:
             self._client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             fault = f"--scheduler {address}: no Dask scheduler answers: {error}"
             raise ToolError(ReturnCode.PARAMETER, fault) from error
         try:
