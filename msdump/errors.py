@@ -27,7 +27,7 @@ the command line prints and exits.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -42,7 +42,18 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
 
 
 class MsdumpError(Exception):
-    """Base of every error that msdump raises on purpose."""
+    """Base of every error that msdump raises on purpose; it travels between processes as it is."""
+
+    def __reduce__(self) -> tuple[Callable[..., MsdumpError], tuple[object, ...]]:
+        """Travel without ``__init__``, whose arguments are not those of the message."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[MsdumpError], args: tuple[object, ...], state: dict[str, object]) -> MsdumpError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 @dataclass(frozen=True, slots=True)

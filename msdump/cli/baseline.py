@@ -6,12 +6,13 @@ from typing import Final
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED
 from msdump.tools import baseline as tool
 from msdump.tools import trend
+from msdump.tools.mapping.executors import ExecutorChoice
 
 _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
 
@@ -33,9 +34,10 @@ _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
     metavar="NAME,...",
     help="Statistics of tensors, by their names in statistic_category; also md5.",
 )
+@options.executor
 @documents.option
 @messages.verbose
-def command(*, dump: str, output: str, statistics: str) -> None:
+def command(*, dump: str, output: str, statistics: str, executor: ExecutorChoice) -> None:
     """Keep the statistics of DUMP as a baseline, which msdump compare takes for a dump.
 
     Rows of statistic.csv are taken over; a dump of tensors is measured. The baseline is a tree
@@ -43,7 +45,8 @@ def command(*, dump: str, output: str, statistics: str) -> None:
     be read and is left out, 2 something given is wrong, 130 interrupted.
     """
     categories = [_DIGESTS.get(name.strip()) or trend.category(name) for name in statistics.split(",")]
-    baseline = tool.write(dump, output, categories)
+    with messages.bar("directories", 0) as bar:
+        baseline = tool.write(dump, output, categories, executor=executor, progress=bar)
     for fault in baseline.unreadable:
         messages.say(f"error: {fault}")
     if documents.wanted():

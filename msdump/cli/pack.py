@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.documents import output as documents
 from msdump.cli.query.command import tell
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.query import packs, sources
 from msdump.tools.query.session import Session
 
@@ -19,16 +20,20 @@ from msdump.tools.query.session import Session
 @click.option(
     "--measure", "measures", is_flag=True, help="Measure tensors without statistics; reads their files."
 )
+@options.executor
 @documents.option
 @messages.verbose
-def command(*, dumps: tuple[str, ...], output: str, measures: bool) -> None:
+def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: ExecutorChoice) -> None:
     """Write what msdump query tells of each DUMP as Parquet files, by rank.
 
     Questions about the pack are answered many times faster, also where the dump is gone; other
     programs read its files, too. NAME=DUMP gives a dump a name. Exit codes: 0 done, 2 something
     given is wrong, 130 interrupted.
     """
-    with Session(sources.parse(dumps), measures=measures) as session:
+    with (
+        messages.bar("directories", 0) as bar,
+        Session(sources.parse(dumps), measures=measures, executor=executor, progress=bar) as session,
+    ):
         try:
             pack = packs.write(session, output)
         finally:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, REFUSED
 from msdump.config import watch as rule_files
 from msdump.store.read.reader import open_dump
-from msdump.tools.watching.report import DumpedHit, WatchReport, watch
+from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.tools.watching.checks import DumpedHit
+from msdump.tools.watching.report import WatchReport, watch
 
 
 @click.command(name="watch")
@@ -19,9 +21,10 @@ from msdump.tools.watching.report import DumpedHit, WatchReport, watch
     "--rules", "rules_file", required=True, type=click.Path(), help="JSON file with the rules to check."
 )
 @click.option("-n", "--top", type=click.IntRange(min=1), help="Print only so many hits, first ones first.")
+@options.executor
 @documents.option
 @messages.verbose
-def command(*, dump: str, rules_file: str, top: int | None) -> None:
+def command(*, dump: str, rules_file: str, top: int | None, executor: ExecutorChoice) -> None:
     """Check watch rules on the tensors, or the statistics, of the dump DUMP.
 
     Hits are told in the order of iterations, ranks and time, with the measured value and the limit.
@@ -29,7 +32,8 @@ def command(*, dump: str, rules_file: str, top: int | None) -> None:
     something given is wrong, 130 interrupted.
     """
     rules = rule_files.read(rules_file)
-    report = watch(open_dump(dump), rules)
+    with messages.bar("directories", 0) as bar:
+        report = watch(open_dump(dump), rules, executor=executor, progress=bar)
     if documents.wanted():
         from msdump.cli.documents.watch import document
 

@@ -9,8 +9,9 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from msdump import dtypes
 from msdump.encode import statistic_csv
@@ -22,6 +23,9 @@ from msdump.tools import reports
 from msdump.tools.compare.measured import rows, tensors
 from msdump.tools.compare.measured.rows import Place, StatisticRow
 from msdump.tools.compare.pairing import dump_folders
+from msdump.tools.mapping import mapper
+from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.tools.mapping.sizes import directory_size
 from msdump.tools.return_codes import ReturnCode
 
 
@@ -42,13 +46,35 @@ class Baseline:
     unreadable: list[str] = field(default_factory=list)
 
 
-def write(root: str, folder: str, categories: Sequence[str]) -> Baseline:
+@dataclass(frozen=True, slots=True)
+class _MeasuredDirectory:
+    """The statistics of one directory.
+
+    Attributes:
+        rows: Those of its tensors.
+        unreadable: Messages about tensors whose file cannot be read.
+    """
+
+    rows: tuple[StatisticRow, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+def write(
+    root: str,
+    folder: str,
+    categories: Sequence[str],
+    *,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
+) -> Baseline:
     """Write the statistics of a dump: rows where it has them, else what its tensors measure.
 
     Args:
         root: The dump.
         folder: Directory of the baseline; it must not hold anything.
         categories: The statistics to measure; rows keep those that they have.
+        executor: Who measures.
+        progress: Called with the bytes of each directory that was measured.
 
     Raises:
         ToolError: The dump has nothing to measure, or the directory cannot be written to.
@@ -57,19 +83,33 @@ def write(root: str, folder: str, categories: Sequence[str]) -> Baseline:
     if os.path.isdir(folder) and os.listdir(folder):  # noqa: PTH208
         raise ToolError(ReturnCode.PATH, f"{folder}: holds files already; remove them first")
     baseline = Baseline(folder)
-    for label, path in dump_folders.labelled(root).items():
-        measured = dict(rows.read(path).rows)
-        if not measured:
-            side = tensors.measure(path, None, StatisticSpec(tuple(categories)))
-            baseline.unreadable += _told(path, side.unreadable)
-            measured = {place: row for place, row in side.side.rows.items() if row.cells}
-        if measured:
-            reports.write(os.path.join(folder, label), TABLE, _lines(measured.values()))  # noqa: PTH118
+    directories = dump_folders.labelled(root)
+    everything = mapper.each(
+        partial(_measured, StatisticSpec(tuple(categories))),
+        directories.values(),
+        size=directory_size,
+        executor=executor,
+        paths=(root,),
+        progress=progress,
+    )
+    for label, measured in zip(directories, everything, strict=True):
+        baseline.unreadable += measured.unreadable
+        if measured.rows:
+            reports.write(os.path.join(folder, label), TABLE, _lines(measured.rows))  # noqa: PTH118
             baseline.directories += 1
-            baseline.rows += len(measured)
+            baseline.rows += len(measured.rows)
     if not baseline.rows:
         raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
     return baseline
+
+
+def _measured(spec: StatisticSpec, path: str) -> _MeasuredDirectory:
+    told = rows.read(path).rows
+    if told:
+        return _MeasuredDirectory(tuple(told.values()))
+    side = tensors.measure(path, None, spec)
+    measured = tuple(row for row in side.side.rows.values() if row.cells)
+    return _MeasuredDirectory(measured, tuple(_told(path, side.unreadable)))
 
 
 def _told(path: str, unreadable: dict[Place, str]) -> Iterator[str]:

@@ -75,10 +75,19 @@ class Quantity:
     source: str = "the elements"
     below: Callable[[float, Settings], Bounds] | None = None
 
+    def __reduce__(self) -> tuple[Callable[[str], Quantity], tuple[str]]:
+        """Travel to another process by name: functions that stand in a table have none."""
+        return _named, (next(name for name, value in globals().items() if value is self),)
+
     @property
     def needs_elements_before(self) -> bool:
         """Whether the elements of the step before are asked for."""
         return self.past is Past.TENSOR and self.exact is not None
+
+
+def _named(name: str) -> Quantity:
+    quantity: Quantity = globals()[name]
+    return quantity
 
 
 _EXTREMES: Final = StatisticNeed(extremes=True)

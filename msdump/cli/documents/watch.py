@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from msdump.cli.documents.document import JsonDocument, Number, Part
-from msdump.tools.watching.report import DumpedHit, WatchReport
+from msdump.tools.watching.checks import DumpedHit
+from msdump.tools.watching.report import WatchReport
 
 
 class WatchHit(Part):

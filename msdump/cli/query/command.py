@@ -9,10 +9,11 @@ from typing import Final
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.documents import output as documents
 from msdump.cli.query import prompt, text
 from msdump.errors import ToolError
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.query import sources
 from msdump.tools.query.session import Session
 from msdump.tools.return_codes import ReturnCode
@@ -27,9 +28,12 @@ _MOST_FAULTS: Final = 20  # that are told; -v tells all
 @click.option(
     "--measure", "measures", is_flag=True, help="Measure tensors without statistics; reads their files."
 )
+@options.executor
 @documents.option
 @messages.verbose
-def command(*, arguments: tuple[str, ...], is_csv: bool, parquet: str | None, measures: bool) -> None:
+def command(
+    *, arguments: tuple[str, ...], is_csv: bool, parquet: str | None, measures: bool, executor: ExecutorChoice
+) -> None:
     """Answer QUESTION, in SQL, about each DUMP: tensors, statistics, operators, files, comparisons, runs.
 
     DUMP is a dump, what msdump pack made of some, or a result of msdump compare (.json, .csv);
@@ -40,7 +44,7 @@ def command(*, arguments: tuple[str, ...], is_csv: bool, parquet: str | None, me
     if documents.wanted() + is_csv + (parquet is not None) > 1:
         raise click.UsageError("--csv, --json and --parquet exclude each other")
     names, question = split(arguments)
-    with Session(sources.parse(names), measures=measures) as session:
+    with Session(sources.parse(names), measures=measures, executor=executor) as session:
         try:
             if question is None and sys.stdin.isatty() and not documents.wanted():
                 prompt.ask(session, is_csv=is_csv)

@@ -24,6 +24,7 @@ from msdump.tools.convert.result import VERSION, FileResult, Target
 from msdump.tools.convert.sources import SourceFiles
 from msdump.tools.mapping import mapper
 from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.tools.mapping.sizes import file_size
 from msdump.tools.return_codes import ReturnCode
 
 
@@ -100,7 +101,7 @@ def convert(
         results = mapper.each(
             work,
             dump_files.sources,
-            size=lambda source: source.size,
+            size=lambda source: file_size(source.path),
             executor=executor,
             name=lambda source: source.path,
             paths=(output, *filter(None, (target.scripts,))),

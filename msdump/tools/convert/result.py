@@ -40,12 +40,10 @@ class Source:
     Attributes:
         path: The file.
         directory: Directory that the converted files are written to.
-        size: Its bytes.
     """
 
     path: str
     directory: str
-    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +52,7 @@ def find(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> Sou
         if os.path.isdir(path):
             sources += _in_directory(path.absolute(), Path(output), skipped, is_recursive=is_recursive)
         elif os.path.exists(path):
-            sources.append(_source(str(path.absolute()), output))
+            sources.append(Source(str(path.absolute()), output))
         else:
             raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")
     _check_names(sources)
@@ -70,18 +69,11 @@ def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursi
             if name.startswith(".") or suffix in FOREIGN:
                 skipped[suffix] += 1
             else:
-                yield _source(f"{directory}/{name}", str(destination))
+                yield Source(f"{directory}/{name}", str(destination))
 
 
 def _raise(error: OSError) -> None:
     raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror}") from error
-
-
-def _source(path: str, directory: str) -> Source:
-    size = 0
-    with contextlib.suppress(OSError):  # it vanished: the conversion will say so
-        size = os.stat(path).st_size  # noqa: PTH116 - of many files
-    return Source(path, directory, size)
 
 
 def _check_names(sources: Iterable[Source]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +18,20 @@ _SECONDS: Final = 0.25
 _FIRST_RATE: Final = 300e6  # bytes a second, until a unit tells
 _GROWTH: Final = 4  # times the unit before: one that was done in no time tells little of the next
 _MOST_ITEMS: Final = 4096
+
+
+def file_size(path: str) -> int:
+    """Return the bytes of a file, 0 where it cannot be asked: whoever reads it says why."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size  # noqa: PTH116 - of many files
+    return 0
+
+
+def directory_size(path: str) -> int:
+    """Return the bytes of the files in a directory, without those below it; 0 where it cannot be listed."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        return sum(file_size(entry.path) for entry in entries)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 from msdump.errors import ToolError
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.query import comparisons, engine, files, irregular, operators, packed, statistics, tensors
 from msdump.tools.query import tables as csv_tables
 from msdump.tools.query.columns import TEXT, VIEWS, Column
@@ -81,12 +83,21 @@ class Session:
         faults: What could not be read, in words.
     """
 
-    def __init__(self, sources: Sequence[QuestionedSource], *, measures: bool = False) -> None:
+    def __init__(
+        self,
+        sources: Sequence[QuestionedSource],
+        *,
+        measures: bool = False,
+        executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+        progress: Callable[[int], object] = lambda _: None,
+    ) -> None:
         """Open the sources.
 
         Args:
             sources: Dumps, packs and results of comparisons.
             measures: Whether tensors without a row of statistics are measured, which reads their files.
+            executor: Who measures them.
+            progress: Called with the bytes of each directory of tensors that was measured.
 
         Raises:
             NotAvailableError: DuckDB is not installed.
@@ -98,6 +109,7 @@ class Session:
         self._open.callback(self._memory.close)
         self._open.callback(self._connection.close)
         self._sources = sources
+        self._measured = partial(statistics.measured, executor=executor, progress=progress)
         self._measures = measures
         self._tables: list[Table] = []
         self._is_plain = False
@@ -196,7 +208,7 @@ class Session:
             self._tables = [table for each in self._dumps for table in statistics.tables(each, self._memory)]
             self._is_plain = False
             if self._measures:
-                rows = (row for each in self._dumps for row in statistics.measured(each))
+                rows = (row for each in self._dumps for row in self._measured(each))
                 self._insert("_measured", VIEWS[view], rows)
             self._make_statistics()
         elif view == "comparisons":

@@ -20,7 +20,7 @@ def rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
     """Yield a row for each tensor that was saved, execution by execution, in their order."""
     for directory in opened.directories():
         place = opened.place(directory)
-        for execution in executions(opened, directory):
+        for execution in executions(directory, opened.fault):
             for record in execution.records:
                 yield place | row(record, opened.fault)
     for file in opened.dump.failures:  # of operators that raised an error
@@ -34,16 +34,16 @@ def rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
             opened.fault(str(error))
 
 
-def executions(opened: OpenedDump, directory: Iteration) -> tuple[Execution, ...]:
+def executions(directory: Iteration, fault: Callable[[str], object]) -> tuple[Execution, ...]:
     """Return the executions that left files in a directory; none where it cannot be read, which is told."""
     try:
         return directory.file_executions
     except DumpReadError as error:
-        opened.fault(str(error))
+        fault(str(error))
         return ()
 
 
-def row(record: Record, fault: Callable[[str], None]) -> dict[str, Any]:
+def row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]:
     """Return the columns that a tensor tells of itself; a file that is torn has no shape, and is told."""
     dtype, shape = None, None
     try:
@@ -89,7 +89,7 @@ def runs(opened: OpenedDump) -> Iterator[dict[str, Any]]:
     """Yield a row for each execution that left tensors in a directory, and for each directory without any."""
     for directory in opened.iterations():
         place = opened.place(directory) | _told(opened, directory)
-        saved = [each for each in executions(opened, directory) if each.records]
+        saved = [each for each in executions(directory, opened.fault) if each.records]
         for execution in saved:
             times = [record.timestamp for record in execution.records]
             yield place | {

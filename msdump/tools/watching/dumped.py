@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,9 +29,10 @@ from msdump.store.read.measured.records import MeasuredRecord
 from msdump.store.read.model_trees import DumpedModel
 from msdump.store.read.operator_files import OperatorRecord
 from msdump.store.read.ranks import RankGraph
-from msdump.store.read.reader import Dump
+from msdump.store.read.reader import Dump, open_iteration
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.mapping.sizes import directory_size
 from msdump.tools.overflow.records import Task, overflowed_tasks
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
@@ -110,6 +111,16 @@ class DumpedFolder:
     weights: frozenset[str] | None = None
     is_compiled: bool = False
 
+    def __reduce__(self) -> tuple[Callable[..., DumpedFolder], tuple[object, ...]]:
+        """Travel to another process with the path of the directory, which is opened there."""
+        place = self.number, self.rank, self.place, self.graph, self.weights, self.is_compiled
+        return _reopened, (self.iteration.path, *place)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return directory_size(self.iteration.path)
+
     @cached_property
     def overflows(self) -> Counter[Task]:
         """Number of overflow records by task and stream.
@@ -128,6 +139,13 @@ class DumpedFolder:
     def has_parameters(self) -> bool:
         """Whether weights have files or rows of their own."""
         return any(record.is_parameter for record in self.iteration.tensors)
+
+
+def _reopened(path: str, *place: Any) -> DumpedFolder:
+    iteration = open_iteration(path)
+    if iteration is None:
+        raise DumpReadError(path, "is no directory of tensors any more")
+    return DumpedFolder(iteration, *place)
 
 
 def groups(dump: Dump) -> Iterator[list[DumpedFolder]]:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
-from msdump.errors import DumpReadError, FormatError
 from msdump.store.read.reader import Dump
-from msdump.tools.watching import dumped
-from msdump.tools.watching.dumped import WatchedFile
+from msdump.tools.mapping import mapper
+from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.tools.watching import checks, dumped
+from msdump.tools.watching.checks import CheckedRank, DumpedHit, SharedTensor
+from msdump.tools.watching.dumped import DumpedFolder, WatchedFile
 from msdump.watch.known import exactly
-from msdump.watch.rules import WatchRule, need_of
+from msdump.watch.rules import WatchRule
 from msdump.watch.subjects import WatchedTensor
-from msdump.watch.watch import Hit, RuleWatch, Sighting, Undecided
+from msdump.watch.watch import Hit
 
-
-@dataclass(frozen=True, slots=True)
-class DumpedHit:
-    """A hit in a finished dump.
-
-    Attributes:
-        hit: The hit.
-        source: The line of the program that made the operator, "" where the dump does not tell.
-        path: File of the tensor, or directory of the table with its statistics.
-        note: What the numbers do not tell, "" for nothing.
-    """
-
-    hit: Hit
-    source: str
-    path: str
-    note: str = ""
+_ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,132 +72,103 @@ class WatchReport:
         return any(count > undecided[name] for name, count in self.looked_at.items())
 
 
-def watch(dump: Dump, rules: Sequence[WatchRule]) -> WatchReport:
+def watch(
+    dump: Dump,
+    rules: Sequence[WatchRule],
+    *,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
+) -> WatchReport:
     """Return what rules find in a dump.
+
+    Args:
+        dump: The dump.
+        rules: The rules.
+        executor: Who looks at the tensors.
+        progress: Called with the bytes of what was looked at.
 
     Raises:
         ConfigValueError: Matching the regular expression of a rule takes too long.
     """
-    check = _DumpCheck(tuple(rules))
-    for folders in dumped.groups(dump):
-        try:
-            tensors = [*dumped.tensors(folders)]
-        except DumpReadError as error:
-            check.report.unreadable.append(str(error))
-            continue
-        for tensor in tensors:
-            check.look(tensor)
-    check.close()
-    return check.report
+    checked = mapper.each(
+        partial(checks.check, tuple(rules)),
+        _parts(dump, looks_back=checks.looks_back(rules)),
+        size=lambda groups: sum(folder.size for folders in groups for folder in folders),
+        executor=executor,
+        name=lambda groups: groups[0][0].iteration.path,
+        paths=(dump.path,),
+        progress=progress,
+    )
+    each = sorted(itertools.chain.from_iterable(checked), key=lambda rank: (rank.iteration, rank.rank))
+    return _report(tuple(rules), each)
 
 
-class _DumpCheck:
-    """A walk over a dump."""
+def _parts(dump: Dump, *, looks_back: bool) -> Iterable[list[list[DumpedFolder]]]:
+    """Return the directories that one walk looks at: each iteration of a rank, or all of them in order."""
+    groups = [*dumped.groups(dump)]
+    if not looks_back:
+        return [[folders] for folders in groups]
+    by_rank: dict[int, list[list[DumpedFolder]]] = {}
+    for folders in groups:
+        by_rank.setdefault(folders[0].rank, []).append(folders)
+    return by_rank.values()
 
-    def __init__(self, rules: tuple[WatchRule, ...]) -> None:
-        self.report = WatchReport(rules)
-        self._watch = RuleWatch(rules)
-        self._rules_for: dict[WatchedTensor, tuple[WatchRule, ...]] = {}
-        self._undecided: Counter[tuple[str, str]] = Counter()
-        self._first_undecided: dict[tuple[str, str], WatchedTensor] = {}
-        self._ranks = _RankTable()
-        self._iteration: int | None = None
 
-    def look(self, tensor: WatchedFile) -> None:
-        """Check the rules that look at a tensor."""
-        if self._iteration not in {None, tensor.sighting.iteration}:
-            self._compare_ranks()
-        self._iteration = tensor.sighting.iteration
-        rules = self._rules(tensor)
-        if not rules:
-            return
-        for rule in rules:
-            self.report.looked_at[rule.name] += 1
-        try:
-            self._check(tensor, rules)
-        except (DumpReadError, FormatError) as error:
-            self.report.unreadable.append(str(error))
-
-    def _rules(self, tensor: WatchedFile) -> tuple[WatchRule, ...]:
-        rules = self._rules_for.get(tensor.subject)
-        if rules is None:
-            rules = self._rules_for[tensor.subject] = self._watch.rules_for(tensor.subject)
-        return tuple(rule for rule in rules if tensor.sighting.iteration in rule.target.iterations)
-
-    def _check(self, tensor: WatchedFile, rules: tuple[WatchRule, ...]) -> None:
-        of_ranks = [rule for rule in rules if rule.compares_ranks]
-        others = [rule for rule in rules if not rule.compares_ranks]
-        if of_ranks:
-            self._ranks.add(tensor, of_ranks)
-        if not others:
-            return
-        seen = tensor.see(need_of(others))
-        for finding in self._watch.check(others, tensor.subject, tensor.sighting, seen, tensor.place):
-            if isinstance(finding, Undecided):
-                self._leave_open(finding.rule, finding.reason, finding.subject)
-            else:
-                self.report.hits.append(DumpedHit(finding, tensor.source, tensor.path))
-
-    def _compare_ranks(self) -> None:
-        self.report.hits += self._ranks.hits()
-        for rule, subject in self._ranks.alone():
-            reason = "one rank alone holds it, so that there is nothing that it could agree with"
-            self._leave_open(rule, reason, subject)
-        self._ranks = _RankTable()
-
-    def close(self) -> None:
-        """Finish the report."""
-        self._compare_ranks()
-        self.report.undecided += [
-            UndecidedRule(rule, reason, count, self._first_undecided[rule, reason])
-            for (rule, reason), count in self._undecided.items()
-        ]
-
-    def _leave_open(self, rule: WatchRule, reason: str, subject: WatchedTensor) -> None:
-        self._undecided[rule.name, reason] += 1
-        self._first_undecided.setdefault((rule.name, reason), subject)
+def _report(rules: tuple[WatchRule, ...], ranks: Sequence[CheckedRank]) -> WatchReport:
+    """Put together what was found, in the order of iterations and ranks."""
+    report = WatchReport(rules)
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], WatchedTensor] = {}
+    for _, of_iteration in itertools.groupby(ranks, lambda rank: rank.iteration):
+        table = _RankTable()
+        undecided: list[tuple[str, str, WatchedTensor]] = []
+        for rank in of_iteration:
+            report.hits += rank.hits
+            report.unreadable += rank.unreadable
+            report.looked_at += rank.looked_at
+            undecided += rank.undecided
+            table.add(rank.shared)
+        report.hits += table.hits()
+        for rule, reason, subject in (*undecided, *table.alone()):
+            counts[rule, reason] += 1
+            first.setdefault((rule, reason), subject)
+    report.undecided += [
+        UndecidedRule(rule, reason, count, first[rule, reason]) for (rule, reason), count in counts.items()
+    ]
+    return report
 
 
 class _RankTable:
     """What the ranks hold of the tensors that they should share, in one iteration."""
 
     def __init__(self) -> None:
-        self._digests: dict[Hashable, dict[int, tuple[str, WatchedFile]]] = {}
-        self._rules: dict[Hashable, list[WatchRule]] = {}
+        self._held: dict[Hashable, dict[int, SharedTensor]] = {}
 
-    def add(self, tensor: WatchedFile, rules: list[WatchRule]) -> None:
-        """Take in what a rank holds; may raise DumpReadError and FormatError."""
-        subject = tensor.subject
-        key = (tensor.place, subject.name, subject.io, subject.slot, tensor.sighting.pass_number)
-        self._digests.setdefault(key, {})[tensor.sighting.rank] = (dumped.digest_of(tensor), tensor)
-        self._rules[key] = rules
+    def add(self, shared: Iterable[SharedTensor]) -> None:
+        """Take in what a rank holds."""
+        for each in shared:
+            self._held.setdefault(each.key, {})[each.tensor.sighting.rank] = each
 
-    def alone(self) -> list[tuple[WatchRule, WatchedTensor]]:
-        """Return the tensors that one rank alone holds, for each rule."""
-        lone = [(key, held) for key, held in self._digests.items() if len(held) == 1]
-        return [
-            (rule, tensor.subject)
-            for key, held in lone
-            for _, tensor in held.values()
-            for rule in self._rules[key]
-        ]
+    def alone(self) -> list[tuple[str, str, WatchedTensor]]:
+        """Return rule, reason and tensor where one rank alone holds it."""
+        lone = [each for held in self._held.values() if len(held) == 1 for each in held.values()]
+        return [(rule.name, _ALONE, each.tensor.subject) for each in lone for rule in each.rules]
 
     def hits(self) -> list[DumpedHit]:
         """Return the ranks that hold something else than most."""
         hits = []
-        for key, held in self._digests.items():
-            counts = Counter(digest for digest, _ in held.values())
+        for held in self._held.values():
+            counts = Counter(each.digest for each in held.values())
             # of two ranks that disagree nobody can say which is right: the later one is told
             common = counts.most_common(1)[0][0]
-            apart = {rank: tensor for rank, (digest, tensor) in held.items() if digest != common}
-            for rank, tensor in apart.items():
-                others = ", ".join(str(each) for each, (digest, _) in held.items() if digest == common)
+            apart = {rank: each for rank, each in held.items() if each.digest != common}
+            for rank, each in apart.items():
+                others = ", ".join(str(other) for other, same in held.items() if same.digest == common)
                 note = f"rank {rank} holds something else than rank {others}"
-                hits += [_rank_hit(rule, tensor, len(apart), note) for rule in self._rules[key]]
+                hits += [_rank_hit(rule, each.tensor, len(apart), note) for rule in each.rules]
         return sorted(hits, key=lambda each: (each.hit.moment.rank, each.hit.moment.time))
 
 
 def _rank_hit(rule: WatchRule, tensor: WatchedFile, count: int, note: str) -> DumpedHit:
-    sighting: Sighting = tensor.sighting
-    hit = Hit(rule, rule.limits[0], tensor.subject, sighting, exactly(count))
+    hit = Hit(rule, rule.limits[0], tensor.subject, tensor.sighting, exactly(count))
     return DumpedHit(hit, tensor.source, tensor.path, note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import uuid
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -275,7 +276,7 @@ def test_several_processes_give_the_same(tmp_path, in_processes):
 
     assert names(tmp_path / "one") == names(tmp_path / "two")
     assert [result.path for result in one.results] == [result.path for result in two.results]
-    assert [source.size for source in found.sources] == seen
+    assert [Path(source.path).stat().st_size for source in found.sources] == seen
     assert (11, 1, 9) == (two.code, len(two.failed), two.files)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.mapping import mapper
 from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.tools.mapping.sizes import file_size
 from msdump.tools.return_codes import ReturnCode
 
 _FAR: Final = 0.1
@@ -72,18 +72,11 @@ def tensors(
     yield from mapper.each(
         _compared_execution,
         executions,
-        size=lambda each: sum(map(_size, each.paths)),
+        size=lambda each: sum(map(file_size, each.paths)),
         executor=executor,
         name=lambda each: f"{each.dumped.path}: {each.execution.name}",
         progress=progress,
     )
-
-
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError:  # said where it is read
-        return 0
 
 
 def files(dumped: str, golden: str, limits: Limits) -> TensorResult:
