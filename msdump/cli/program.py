@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "trend": "Print a statistic of a tensor over the iterations of a dump.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "watch": "Check watch rules on the tensors of a dump.",
+    "report": "Write one page on a dump: what is wrong, all operators, their statistics.",
     "overflow": "Tell which operators of a dump overflowed.",
 }
 """First sentence of every command's help; it is ``command`` in the module of its name, ``-`` as ``_``."""

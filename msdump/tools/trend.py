@@ -158,13 +158,13 @@ def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
     """Yield the tensors of all executions, those of which only rows were saved, too."""
     for iteration in dump.iterations:
         for number, execution in enumerate(iteration.executions or (_NOTHING,)):
-            rows = [*execution.statistics, *(_operator_rows(iteration) if not number else ())]
+            rows = [*execution.statistics, *(operator_rows(iteration) if not number else ())]
             measured = without_file(execution.records, rows, iteration, iteration.path)
             for record in (*execution.records, *measured):
                 yield iteration, execution.number, record
 
 
-def _operator_rows(iteration: Iteration) -> Iterator[Row]:
+def operator_rows(iteration: Iteration) -> Iterator[Row]:
     """Yield the rows that stand in for operators' tensors (acl) as ``statistic.csv`` has rows."""
     for name, table in iteration.operator_statistics.items():
         for row in table:

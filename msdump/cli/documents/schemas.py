@@ -21,6 +21,7 @@ from msdump.cli.documents.diff import DiffDocument
 from msdump.cli.documents.document import ErrorDocument, JsonDocument
 from msdump.cli.documents.overflow import OverflowDocument
 from msdump.cli.documents.query import PackDocument, QueryDocument
+from msdump.cli.documents.report import ReportDocument
 from msdump.cli.documents.run import RunDocument
 from msdump.cli.documents.show import ShowDocument
 from msdump.cli.documents.trend import TrendDocument
@@ -36,6 +37,7 @@ DOCUMENTS: Final[dict[str, type[JsonDocument]]] = {
     "overflow": OverflowDocument,
     "pack": PackDocument,
     "query": QueryDocument,
+    "report": ReportDocument,
     "run": RunDocument,
     "show": ShowDocument,
     "trend": TrendDocument,

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from msdump import env
 from msdump.cli import messages, options
+from msdump.cli.explain import configuration
 from msdump.cli.explain import text as explain_text
 from msdump.cli.program import FAILED
-from msdump.config import mindspore as config_reader
-from msdump.config import source
-from msdump.config.acl import plan as acl_reader
 from msdump.errors import DumpReadError
-from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tree
 from msdump.store.read.reader import Dump, open_dump
 from msdump.tools.explain.account import Situation
 from msdump.tools.explain.explanation import Explainer
-
-_ANYWHERE: Final = "/dump"  # a path that MindSpore takes
 
 
 @click.command(name="explain")
@@ -53,9 +46,9 @@ def command(
     """
     config_path = config or env.read(env.DUMP_CONFIG)
     opened = _opened(dump, is_explained_without=bool(config_path and model))
-    dump_context = _context(opened, context)
-    path = config or _kept(opened) or config_path
-    plan = None if path is None else _plan(path, dump_context, opened)
+    dump_context = configuration.context_of(opened, context)
+    path = config or configuration.kept(opened) or config_path
+    plan = None if path is None else configuration.plan_of(path, dump_context, opened)
     situation = Situation(
         None if model is None else loader.load(model, keeps_classes=dump_context.reserves_class_names),
         plan or _everything(opened, dump_context),
@@ -83,75 +76,6 @@ def _opened(path: str, *, is_explained_without: bool) -> Dump:
             raise
         messages.say(f"warning: {error}")
         return Dump(os.path.abspath(path), {}, (), (), ())  # noqa: PTH100 - as open_dump has it
-
-
-def _context(dump: Dump, options_given: dict[str, Any]) -> Context:
-    """Return the context in which the dump was made: from the options, the dump, or the environment."""
-    implied: dict[str, Any] = {}
-    rank = next(iter(dump.ranks.values()), None)
-    if dump.models:
-        implied = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
-    elif rank is not None and isinstance(rank.device, dict):
-        implied = {"device_target": rank.device.get("device_target")}
-    elif rank is not None and rank.is_known:  # the metadata of CPU and GPU names the device
-        implied = {"device_target": DeviceTarget.ASCEND}
-    explicit = {name: value for name, value in options_given.items() if value is not None}
-    mindspore.set_options(**(implied | explicit))
-    return mindspore.current_context()
-
-
-def _kept(dump: Dump) -> str | None:
-    """Return the path of the copy of the configuration in a dump, None where there is none."""
-    return next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
-
-
-def _plan(path: str, context: Context, dump: Dump) -> DumpPlan | None:
-    """Return the plan of a configuration, None (and a warning) where it makes no dump of this kind."""
-    data = source.read(path, "--config")
-    value = _json_object(data)
-    if "dump" in value:
-        context = replace(
-            context, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
-        )
-        plan = acl_reader.parse(
-            _placed(data, value, ("dump", "dump_path"), os.path.isdir, dump.path), path, context
-        )
-    else:
-        placed = _placed(data, value, ("common_dump_settings", "path"), bool, _ANYWHERE)
-        plan = config_reader.parse(placed, path, context, has_lines=placed is data)
-    is_empty = not (dump.ranks or dump.models)
-    if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
-        return plan
-    messages.say(f"warning: {path}: makes no dump like {dump.path}; not used (--device-target, --jit-level)")
-    return None
-
-
-def _json_object(data: bytes) -> dict[str, Any]:
-    """Return the value of a configuration, nothing where its reader will tell a fault."""
-    try:
-        value = json.loads(data)
-    except ValueError:  # the reader of configurations reports the fault, with its place
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _placed(
-    data: bytes, value: dict[str, Any], key: tuple[str, str], is_usable: Callable[[str], bool], place: str
-) -> bytes:
-    """Return a configuration with a usable path: a dump may be read elsewhere than where it was made.
-
-    Args:
-        data: The configuration.
-        value: The same, parsed.
-        key: The block of the path, and its key there.
-        is_usable: Tells whether a path can stay.
-        place: The path that stands in for one that cannot.
-    """
-    block, name = key
-    settings = value.get(block)
-    if not isinstance(settings, dict) or is_usable(str(settings.get(name, ""))):
-        return data
-    return json.dumps(value | {block: settings | {name: place}}).encode()
 
 
 def _everything(dump: Dump, context: Context) -> DumpPlan:

@@ -272,11 +272,11 @@ def _subject(
         absent = SourceKind.ABSENT if folder.is_compiled else None
         sources = [source.name for source in node.inputs if source.kind is not absent]
         is_weight = slot < len(sources) and sources[slot] in weights
-    is_loss = io is IO.OUTPUT and _is_loss(folder.graph, node, slot)
+    is_loss = io is IO.OUTPUT and is_loss_output(folder.graph, node, slot)
     return subject(op_type, name, io, slot, is_weight=is_weight, is_loss=is_loss)
 
 
-def _is_loss(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
+def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
     """Tell whether an output is what a graph with gradients returns as a single floating-point number."""
     if graph is None or node is None or not graph.is_output(node.full_name):
         return False

@@ -121,18 +121,23 @@ class GraphOperator:
         return "+".join(self.onnx_names)
 
     @property
-    def source_line(self) -> str:
-        """The user's own line that made it, ``net.py:12: x = self.fc(x)``, "" where it is not known.
+    def own_line(self) -> SourceLine | None:
+        """The user's own line that made it, None where it is not known.
 
         That is the innermost call outside of installed packages, or else the innermost one.
         """
         calls = [line for line in self.source if not _DEFINITION.match(line.code)] or self.source
         own = [line for line in calls if not _LIBRARIES.search(line.file)]
-        line = next(reversed(own or calls), None)
+        return next(reversed(own or calls), None)
+
+    @property
+    def source_line(self) -> str:
+        """The user's own line in one text, ``net.py:12: x = self.fc(x)``, "" where it is not known."""
+        line = self.own_line
         if line is None:
             return ""
         file = line.file.rpartition("/")[2] or line.file
-        return f"{file}:{line.line}: {line.code.strip()}"
+        return f"{file}:{line.line}: {line.code.strip()}".removesuffix(": ")
 
 
 @dataclass(frozen=True)

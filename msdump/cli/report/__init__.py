@@ -1,0 +1,5 @@
+"""``msdump report``."""
+
+from msdump.cli.report.command import command
+
+__all__ = ["command"]

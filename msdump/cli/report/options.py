@@ -1,0 +1,113 @@
+"""The options of ``msdump report``: what it is compared with, what is told, where it goes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
+
+import click
+
+from msdump.tools.judge.limits import Limits
+from msdump.tools.mapping.executors import ExecutorChoice
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What the command line asks for.
+
+    Attributes:
+        output: The page.
+        graph: A model or graph file that tells which tensors belong together.
+        model: The model by which operators run again.
+        arithmetic: What the golden side computed in.
+        rules_file: A file of watch rules.
+        config: The configuration that the dump was made with.
+        histograms: Names of operators whose tensors get a histogram.
+        trace: A trace with the times of operators.
+        executor: Who compares.
+        has_source: Whether code lines and absolute paths are told.
+        limits: What counts as agreement.
+    """
+
+    output: str
+    graph: str | None
+    model: str | None
+    arithmetic: str
+    rules_file: str | None
+    config: str | None
+    histograms: tuple[str, ...]
+    trace: str | None
+    executor: ExecutorChoice
+    has_source: bool
+    limits: Limits
+
+
+def asked(command: _Command) -> Callable[..., Any]:
+    """Give a command the options of what is told; it gets them as ``asked``."""
+    names = {each.name for each in fields(ReportOptions)}
+
+    @functools.wraps(command)
+    def gathered(**given: Any) -> Any:
+        own = {name: given.pop(name) for name in names}
+        return command(asked=ReportOptions(**own), **given)
+
+    decorated: Callable[..., Any] = gathered
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: Final = (
+    click.option(
+        "-o", "--output", default="report.html", show_default=True, type=click.Path(), help="The page."
+    ),
+    click.option("--graph", type=click.Path(), metavar="FILE", help="As for msdump compare."),
+    click.option(
+        "--model",
+        type=click.Path(dir_okay=False),
+        metavar="FILE.onnx",
+        help="Run the operators of DUMP again by the model: whose error is its own?",
+    ),
+    click.option(
+        "--arithmetic",
+        default="float32",
+        show_default=True,
+        metavar="VARIANT",
+        help="What GOLDEN computed in; with --model.",
+    ),
+    click.option(
+        "--rules",
+        "rules_file",
+        type=click.Path(),
+        metavar="FILE.json",
+        help="Watch rules to check (default: those of the configuration).",
+    ),
+    click.option(
+        "--config",
+        type=click.Path(),
+        metavar="FILE.json",
+        help="What the dump was made with (default: the copy in DUMP).",
+    ),
+    click.option(
+        "--histogram",
+        "histograms",
+        multiple=True,
+        metavar="OPERATOR",
+        help="Show how the tensors of an operator are spread; * and ? stand for characters.",
+    ),
+    click.option(
+        "--trace", type=click.Path(), metavar="FILE.json", help="A Chrome trace with the times of operators."
+    ),
+    click.option(
+        "--no-source",
+        "has_source",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Leave out code lines and absolute paths.",
+    ),
+)

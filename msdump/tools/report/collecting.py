@@ -1,0 +1,339 @@
+"""All that a report tells of a dump, put together: read once, judged, and joined to operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+import numpy as np
+
+from msdump.config import watch as watch_rules
+from msdump.errors import DumpReadError
+from msdump.plan import DumpPlan
+from msdump.store.read.graphs.operator_graph import OperatorGraph
+from msdump.store.read.reader import Dump
+from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.judge.findings import Finding
+from msdump.tools.report import (
+    comparing,
+    excerpts,
+    facts,
+    histograms,
+    measured,
+    memory,
+    outbreaks,
+    problems,
+    timing,
+    training,
+)
+from msdump.tools.report.comparing import ComparedDumps, OperatorVerdict
+from msdump.tools.report.facts import RunFact, UndumpedOperators
+from msdump.tools.report.histograms import TensorHistogram
+from msdump.tools.report.memory import MemoryCurve
+from msdump.tools.report.operators import OperatorList, ReportedOperator
+from msdump.tools.report.problems import ProblemKind, ReportedProblem
+from msdump.tools.report.series import SeriesTable, StatisticSeries
+from msdump.tools.report.training import TrainingCurve
+from msdump.tools.watching import dumped
+from msdump.tools.watching import report as watching
+from msdump.tools.watching.dumped import DumpedFolder
+from msdump.watch.rules import WatchRule
+
+DISTANCE: Final = "distance"
+"""The table of distances from golden, beside the statistics."""
+
+_LOCATED: Final = 200  # problems whose files and source lines are looked up
+_DRAWN: Final = 12  # problems whose tensors get a histogram
+_MOST_GRAPHS: Final = 16  # whose device memory is shown
+_RANKS: Final = {"condition": "ranks_disagree"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQuestion:
+    """What a report is asked for.
+
+    Attributes:
+        golden: The dump that it is compared with, opened; None for no comparison.
+        compared: That comparison, None for none.
+        plan: The plan of the configuration of the dump, None where it is not known.
+        rules: Watch rules that are checked.
+        histograms: Names of operators whose tensors get a histogram; ``*`` and ``?`` stand for characters.
+        trace: A trace in Chrome's format with the times of operators, None for none.
+        advance: Is called when a directory has been read.
+    """
+
+    golden: Dump | None = None
+    compared: ComparedDumps | None = None
+    plan: DumpPlan | None = None
+    rules: tuple[WatchRule, ...] = ()
+    histograms: tuple[str, ...] = ()
+    trace: str | None = None
+    advance: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class DumpReport:
+    """A report on a dump.
+
+    Attributes:
+        dump: Path of the dump.
+        golden: Path of the golden dump, "" without one.
+        problems: What is wrong, the gravest first.
+        facts: The run in words.
+        left_out: What was not dumped.
+        operators: All operators in the order of execution.
+        series: Their statistics over the iterations.
+        verdicts: The verdicts of the comparison, by place of the operator.
+        distances: Distances of operators' outputs from golden's, operators x iterations; None without golden.
+        curves: Losses and gradient norms.
+        histograms: The elements of chosen tensors.
+        memory: Device memory over a step, of each graph.
+        times: Mean time of a run in microseconds, by place of the operator.
+        faults: What could not be read, in words.
+        alone: Directories without a counterpart in the golden dump.
+    """
+
+    dump: str
+    golden: str
+    problems: tuple[ReportedProblem, ...]
+    facts: tuple[RunFact, ...]
+    left_out: tuple[UndumpedOperators, ...]
+    operators: tuple[ReportedOperator, ...]
+    series: StatisticSeries = field(repr=False)
+    verdicts: Mapping[int, OperatorVerdict] = field(default_factory=dict, repr=False)
+    distances: np.ndarray | None = field(default=None, repr=False)
+    curves: tuple[TrainingCurve, ...] = ()
+    histograms: tuple[TensorHistogram, ...] = ()
+    memory: tuple[MemoryCurve, ...] = ()
+    times: Mapping[int, float] = field(default_factory=dict, repr=False)
+    faults: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The first line: the fault that comes first, or that there is none."""
+        if self.problems:
+            return self.problems[0].headline
+        if not self.series.tensors:
+            return "Nothing was dumped yet" if not self.faults else "Nothing of the dump can be read"
+        if self.faults:
+            return f"Nothing wrong in what can be read; {len(self.faults):,} files are damaged or incomplete"
+        return "Nothing wrong was found"
+
+
+class _Reading:
+    """A dump as it is read: its operators, statistics, directories and overflow records."""
+
+    def __init__(self, advance: Callable[[], None]) -> None:
+        self.faults: dict[str, None] = {}
+        self.operators = OperatorList()
+        self.series = SeriesTable()
+        self.graphs: dict[tuple[int, str], OperatorGraph] = {}
+        self.directories: dict[tuple[int, str, int], Iteration] = {}
+        self._overflows: list[tuple[tuple[int, str], int, str, str]] = []
+        self._advance = advance
+
+    def fault(self, message: str) -> None:
+        """Remember what cannot be read; each is told once."""
+        self.faults[message] = None
+
+    def read(self, dump: Dump) -> None:
+        """Read all directories of a dump."""
+        for folders in dumped.groups(dump):
+            for folder in folders:
+                self._add(folder)
+                self._advance()
+
+    def _add(self, folder: DumpedFolder) -> None:
+        # a copy: what it lists is given back with it, however many there are
+        directory = replace(folder.iteration)
+        tensors = measured.of_directory(directory, self.fault)
+        order = sorted(range(len(tensors.names)), key=tensors.times.__getitem__)
+        self.operators.add(folder, dict.fromkeys(tensors.names[row][:2] for row in order))
+        self.series.add(folder, tensors)
+        if folder.graph is not None:
+            self.graphs.setdefault((folder.rank, folder.place), folder.graph)
+        self.directories[folder.rank, folder.place, folder.number] = folder.iteration
+        self._add_overflows(folder, directory)
+
+    def _add_overflows(self, folder: DumpedFolder, directory: Iteration) -> None:
+        if folder.iteration.key.time is None:  # MindSpore's own tree has no records
+            return
+        try:
+            tasks = replace(folder, iteration=directory).overflows
+            for file in directory.files if tasks else ():
+                name = file.name
+                for _ in range(tasks[name.task_id, name.stream_id]):
+                    place = (folder.rank, folder.place)
+                    self._overflows.append((place, folder.number, name.op_type, name.op_name))
+        except DumpReadError as error:
+            self.fault(str(error))
+
+    def overflows(self, operators: Sequence[ReportedOperator]) -> Counter[tuple[int, int]]:
+        """Return how often operators overflowed, by place in the list and iteration."""
+        places = {operator.key: number for number, operator in enumerate(operators)}
+        found = (
+            (places.get((*place, op_type, op_name)), iteration)
+            for place, iteration, op_type, op_name in self._overflows
+        )
+        return Counter((place, iteration) for place, iteration in found if place is not None)
+
+
+def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
+    """Return the report on a dump.
+
+    Raises:
+        DumpReadError: The trace cannot be read.
+        ConfigValueError: Matching the regular expression of a rule takes too long.
+    """
+    reading = _Reading(question.advance)
+    reading.read(dump)
+    operators = reading.operators.in_order()
+    series = reading.series.of(operators)
+    operators, grouped = _compared(operators, question.compared)
+    verdicts = {number: comparing.verdict_of(findings) for number, findings in grouped.items()}
+    found = [*_problems(dump, question, (operators, series), reading, grouped)]
+    compared = question.compared
+    return DumpReport(
+        dump.path,
+        "" if question.golden is None else question.golden.path,
+        _located(found, operators, reading),
+        tuple(facts.of_run(dump, question.plan, operators, series, reading.fault)),
+        tuple(facts.left_out(operators, series, question.plan)),
+        operators,
+        series,
+        verdicts,
+        None if compared is None else comparing.distances(grouped, len(operators), series.iterations),
+        tuple(training.curves(operators, series, reading.graphs)),
+        tuple(_histograms(found, operators, question, reading)),
+        tuple(memory.curve(*place, graph) for place, graph in [*reading.graphs.items()][:_MOST_GRAPHS]),
+        {} if question.trace is None else timing.microseconds(question.trace, operators),
+        (*reading.faults, *(() if compared is None else compared.report.unreadable)),
+        () if compared is None else compared.alone,
+    )
+
+
+def _compared(
+    operators: tuple[ReportedOperator, ...], compared: ComparedDumps | None
+) -> tuple[tuple[ReportedOperator, ...], dict[int, list[Finding]]]:
+    """Return the findings by operator, and the operators with those that the comparison alone knows."""
+    if compared is None:
+        return operators, {}
+    grouped = comparing.by_operator(compared.report.findings, operators)
+    added = []
+    for finding in grouped.pop(-1, []):
+        place = finding.place
+        key = (place.rank or 0, place.label, place.op_type, place.name)
+        added.append(ReportedOperator(key, place.full_name or place.name, place.order, is_dumped=False))
+        grouped[len(operators) + len(added) - 1] = [finding]
+    return (*operators, *added), grouped
+
+
+def _problems(
+    dump: Dump,
+    question: ReportQuestion,
+    known: tuple[Sequence[ReportedOperator], StatisticSeries],
+    reading: _Reading,
+    grouped: Mapping[int, list[Finding]],
+) -> Iterator[ReportedProblem]:
+    operators, series = known
+    verdicts = {number: comparing.verdict_of(findings) for number, findings in grouped.items()}
+    accused = [*problems.of_verdicts(verdicts, grouped, operators)]
+    struck = [*problems.of_outbreaks(outbreaks.find(operators, series), operators)]
+    if accused and accused[0].is_accused and _is_before(accused[0], struck):
+        yield accused.pop(0)
+    yield from struck
+    yield from problems.of_overflows(reading.overflows(operators), operators)
+    yield from accused
+    yield from _hits(dump, question, operators, reading)
+
+
+def _is_before(accused: ReportedProblem, struck: Sequence[ReportedProblem]) -> bool:
+    """Tell whether an operator at fault ran before NaN began, or is where they began."""
+    if not struck:
+        return True
+    first = struck[0]
+    mine, theirs = ((*each.iterations[:1], each.operator) for each in (accused, first))
+    return accused.operator >= 0 and mine <= theirs
+
+
+def _hits(
+    dump: Dump, question: ReportQuestion, operators: Sequence[ReportedOperator], reading: _Reading
+) -> Iterator[ReportedProblem]:
+    rules = [(question.rules, ProblemKind.WATCH)] if question.rules else []
+    ranks = {operator.rank for operator in operators}
+    if len(ranks) > 1 and not any(rule.compares_ranks for rule in question.rules):
+        rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
+    for each, kind in rules:
+        found = watching.watch(dump, each)
+        for message in found.unreadable:
+            reading.fault(message)
+        yield from problems.of_hits(found.hits, operators, kind)
+
+
+def _located(
+    found: Sequence[ReportedProblem], operators: Sequence[ReportedOperator], reading: _Reading
+) -> tuple[ReportedProblem, ...]:
+    """Return problems with the files and the source lines of their operators."""
+    located = []
+    for problem in found[:_LOCATED]:
+        if problem.operator < 0:
+            located.append(problem)
+            continue
+        operator = operators[problem.operator]
+        iteration = problem.iterations[0] if problem.iterations else 0
+        directory = reading.directories.get((operator.rank, operator.place, iteration))
+        files = problem.files or (() if directory is None else _files(directory, operator, reading))
+        located.append(replace(problem, files=files, source=excerpts.of(operator.described)))
+    return (*located, *found[_LOCATED:])
+
+
+def _files(directory: Iteration, operator: ReportedOperator, reading: _Reading) -> tuple[str, ...]:
+    try:
+        paths = dict.fromkeys(
+            record.path
+            for name in (operator.name, operator.key[3])
+            for record in directory.tensors_of(name)
+            if record.op_type == operator.op_type
+        )
+        # of what was not saved the table of statistics tells
+        tables = directory.statistic_files.values()
+        return tuple(path for path in paths if path != directory.path) or tuple(tables)[:1]
+    except DumpReadError as error:
+        reading.fault(str(error))
+        return ()
+
+
+def _histograms(
+    found: Sequence[ReportedProblem],
+    operators: Sequence[ReportedOperator],
+    question: ReportQuestion,
+    reading: _Reading,
+) -> Iterator[TensorHistogram]:
+    chosen = {
+        (each.operator, each.iterations[0] if each.iterations else 0): None
+        for each in found[:_DRAWN]
+        if each.operator >= 0
+    }
+    last = {(rank, place): number for rank, place, number in sorted(reading.directories)}
+    for number, operator in enumerate(operators):
+        names = (operator.name, operator.key[3], operator.name.rpartition("/")[2])
+        if any(fnmatchcase(name, pattern) for pattern in question.histograms for name in names):
+            chosen[number, last.get((operator.rank, operator.place), 0)] = None
+    golden = {} if question.golden is None else _directories(question.golden)
+    for number, iteration in chosen:
+        operator = operators[number]
+        place = (operator.rank, operator.place, iteration)
+        if place in reading.directories:
+            theirs = golden.get(place) or golden.get((0, operator.place, iteration))
+            yield from histograms.of_operator(
+                number, (operator.name, operator.key[3]), reading.directories[place], theirs, reading.fault
+            )
+
+
+def _directories(dump: Dump) -> dict[tuple[int, str, int], Iteration]:
+    folders = (folder for group in dumped.groups(dump) for folder in group)
+    return {(each.rank, each.place, each.number): each.iteration for each in folders}
