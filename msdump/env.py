@@ -154,3 +154,9 @@ def number(text: str, most: int) -> int | None:
     if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(most)) or int(digits) > most:
         return None
     return int(digits)
+
+
+def unset() -> dict[str, str]:
+    """Return the environment for a program that nothing but its arguments configures; its threads stay."""
+    names = {variable.name for variable in VARIABLES} - {THREADS}
+    return {name: value for name, value in os.environ.items() if name not in names}

@@ -37,6 +37,9 @@ from msdump.tracing import chrome, recording
 @click.option("--save-state", type=click.Path(), metavar="FILE.npz", help="Save what training changed.")
 @click.option("--load-state", type=click.Path(), metavar="FILE.npz", help="Begin with a saved state.")
 @click.option(
+    "--save-outputs", type=click.Path(), metavar="FILE.npz", help="Save what the last step returned."
+)
+@click.option(
     "--ranks",
     type=click.IntRange(min=1, max=MOST_RANKS),
     metavar="N",
@@ -61,6 +64,7 @@ def command(
     train: bool,
     save_state: str | None,
     load_state: str | None,
+    save_outputs: str | None,
     ranks: int | None,
     trace: str | None,
     config: str | None,
@@ -82,7 +86,9 @@ def command(
     if config is not None:
         mindspore.set_config(config, "--config")
     has_config = bool(config or env.read(env.DUMP_CONFIG))
-    request = RunRequest(model, feeds, dimensions, seed or 0, steps, train, load_state, save_state)
+    request = RunRequest(
+        model, feeds, dimensions, seed or 0, steps, train, load_state, save_state, save_outputs
+    )
     with contextlib.nullcontext() if trace is None else _traced(trace):
         if ranks is not None:
             run_ranks(request, ranks, has_config=has_config)
@@ -103,7 +109,7 @@ def _run_rank(request: RunRequest, *, has_config: bool) -> None:
             )
             click.get_current_context().exit(INTERRUPTED)
         finally:
-            run.save_state()
+            run.save()
 
 
 @contextmanager

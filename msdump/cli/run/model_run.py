@@ -37,6 +37,7 @@ class RunRequest:
         trains: Whether each run is a step of training.
         load_state: An .npz file of the state to begin with, None: the model's.
         save_state: Where the state goes at the end, None: nowhere.
+        save_outputs: Where the outputs of the last step go, None: nowhere.
     """
 
     model: str
@@ -47,6 +48,7 @@ class RunRequest:
     trains: bool
     load_state: str | None
     save_state: str | None
+    save_outputs: str | None = None
 
     def feed(self, graph: Graph) -> Feed:
         """Return the function that gives the inputs of a step; every step of training takes the same."""
@@ -71,6 +73,7 @@ class ModelRun:
         rank: The rank that it is run by.
         completed: Numbers of the iterations that are complete.
         losses: The loss of each of them, where the step returns one.
+        outputs: What the last of them returned, by name.
     """
 
     network: Network
@@ -79,6 +82,7 @@ class ModelRun:
     rank: int = 0
     completed: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
 
     def step(self) -> None:
         """Run the model once."""
@@ -89,14 +93,19 @@ class ModelRun:
     def _run(self) -> None:
         fed = self.feed(len(self.completed))
         if self.request.trains:
-            self.losses += _losses(self.network.train_step(**fed))
+            outputs = self.network.train_step(**fed)
+            self.losses += _losses(outputs)
+            self.outputs = _named(self.network.graph, outputs)
         else:
-            self.network.run(fed)
+            self.outputs = self.network.run(fed)
 
-    def save_state(self) -> None:
-        """Save what training changed, where that is asked for; also where a later step failed."""
+    def save(self) -> None:
+        """Save the state and the outputs where that is asked for; also where a later step failed."""
         if self.request.save_state is not None and self.completed:
             archives.write(of_rank(self.request.save_state), self.network.state())
+        if self.request.save_outputs is not None and self.completed:
+            tensors = {name: value for name, value in self.outputs.items() if isinstance(value, np.ndarray)}
+            archives.write(of_rank(self.request.save_outputs), tensors)
 
 
 def load(request: RunRequest) -> ModelRun:
@@ -120,6 +129,13 @@ def load(request: RunRequest) -> ModelRun:
 def of_rank(path: str) -> str:
     """Return the path of a rank's own file: ``{rank}`` stands for its number, unless a file is called so."""
     return path if Path(path).exists() else path.replace(_RANK, str(current().identity.rank))
+
+
+def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
+    """Return what a step of training returned by name: the outputs that are not bound to variables."""
+    bound = {*graph.bindings.values()}
+    names = [value.name for value in graph.outputs if value.name not in bound]
+    return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
 
 
 def _losses(outputs: Any) -> list[float]:

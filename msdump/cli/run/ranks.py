@@ -41,7 +41,7 @@ def run_ranks(request: RunRequest, ranks: int, *, has_config: bool) -> None:
                         advance()
                 finally:
                     mindspore.finish()
-                    run.save_state()
+                    run.save()
 
             outcomes = threads.at_once(work)
     except KeyboardInterrupt:

@@ -38,22 +38,31 @@ def read(path: str, type_of: Callable[[str], ValueType], remedy: str) -> dict[st
     Raises:
         InputError: The file cannot be read.
     """
-    return {name: _typed(array, type_of(name)) for name, array in _read(path, remedy).items()}
+    return {name: _typed(array, type_of(name)) for name, array in arrays(path, remedy).items()}
 
 
-def _read(path: str, remedy: str) -> dict[str, np.ndarray]:
+def arrays(path: str, remedy: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by name, in the types that the file has.
+
+    Args:
+        path: As for ``read``.
+        remedy: As for ``read``.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
     try:
         with reading.open_file(path) as file:
             # Pickled arrays run code when they are read, and the file may be anybody's.
             archive = np.load(file, allow_pickle=False)
-            arrays = None if isinstance(archive, np.ndarray) else dict(archive)
+            named = None if isinstance(archive, np.ndarray) else dict(archive)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
     except _BROKEN as error:
         raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
-    if arrays is None:
+    if named is None:
         raise InputError(f"{path}: one array without a name; {remedy}")
-    return arrays
+    return named
 
 
 def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:

@@ -1,0 +1,264 @@
+"""Compares what a model computes with what it should, as a test asks for it.
+
+Each comparison runs as a program of its own, so that neither a test's own use of msdump nor a crash of the
+runtime meets another test; ``MINDSPORE_DUMP_CONFIG`` and the like have no say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import env
+from msdump.encode import npy
+from msdump.errors import DumpReadError, InputError
+from msdump.store.read import texts
+from msdump.store.write.streams import write_stream
+from msdump.tools.preview import archives
+
+_AGREES, _DIFFERS = 0, 1
+_LEVELS: Final = {"O0", "O1", "O2"}
+_DEVICES: Final = {"cpu": "CPU", "gpu": "GPU", "ascend": "Ascend"}
+_KEPT_CONFIG: Final = "data_dump.json"
+_KEPT_CONTEXT: Final = "config.json"
+
+_Path = str | os.PathLike[str]
+
+
+class ComparisonError(Exception):
+    """Nothing could be compared: the model, an input or what it is compared with is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """What a comparison told.
+
+    Attributes:
+        agrees: Whether everything that was compared agrees.
+        title: The model and what it was compared with.
+        text: The verdicts: who is at fault, and the table of operators; of outputs a line for each.
+    """
+
+    agrees: bool
+    title: str
+    text: str
+
+
+def compare(
+    model: Any,
+    inputs: Mapping[str, Any] | _Path | None = None,
+    *,
+    golden: Mapping[str, Any] | _Path,
+    mine: str = "float32",
+    tolerance: float | _Path | None = None,
+    cosine: float | None = None,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    folder: _Path | None = None,
+) -> ModelComparison:
+    """Compare a model with what it should compute, operator by operator where that is known.
+
+    Args:
+        model: An .onnx file, or an ``onnx.ModelProto``.
+        inputs: Arrays by the names of inputs, or an .npz file; None: made up from the seed.
+        golden: What it is compared with: a variant, such as ``"float64"`` or ``"onnxruntime"``; a second
+            .onnx file; a dump, which the model is dumped again for, by the dump's own configuration; an .npz
+            file or a mapping of what the outputs should be, by their names.
+        mine: What the model runs on, a variant: ``"float32"``, ``"Ascend"``, ``"Ascend:force_fp16:O2"``.
+            For a dump its device and level; "float32" there means: as the dump was made.
+        tolerance: Largest relative Euclidean distance, or a file of limits; None: by the element types.
+        cosine: Least cosine similarity; None: 0.99.
+        seed: Seed of inputs that are made up.
+        sizes: Sizes of dynamic dimensions by name, for inputs that are made up.
+        folder: Where files of the comparison go; None: nowhere that stays.
+
+    Raises:
+        ComparisonError: Nothing could be compared; the message says why.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="msdump_") as temporary:
+            return compare(
+                model,
+                inputs,
+                golden=golden,
+                mine=mine,
+                tolerance=tolerance,
+                cosine=cosine,
+                seed=seed,
+                sizes=sizes,
+                folder=temporary,
+            )
+    place = Path(folder)
+    path = _model_file(model, place)
+    request = _Request(path, place, mine, _feeds(inputs, place, seed, sizes), _limits(tolerance, cosine))
+    if isinstance(golden, Mapping):
+        return request.with_outputs(golden, "arrays")
+    kind = Path(golden)
+    if kind.is_dir():
+        return request.with_dump(kind)
+    if kind.suffix == ".npz":
+        return request.with_outputs(_arrays(kind), str(golden))
+    if kind.suffix == ".onnx":
+        return request.lockstep((path, str(golden)), "float32", str(golden))
+    return request.lockstep((path,), str(golden), str(golden))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked of the commands of msdump.
+
+    Attributes:
+        model: The file of the model.
+        folder: Where files go.
+        mine: The variant that is examined.
+        feeds: Options that tell the inputs.
+        limits: Options that tell the limits.
+    """
+
+    model: str
+    folder: Path
+    mine: str
+    feeds: tuple[str, ...]
+    limits: tuple[str, ...]
+
+    def lockstep(self, models: Sequence[str], golden: str, name: str) -> ModelComparison:
+        """Compare two variants or models that run side by side."""
+        options = ("--mine", self.mine, "--golden", golden, *self.feeds, *self.limits)
+        code, text = _call("diff", *models, *options)
+        return self._judged(code, name, text)
+
+    def with_dump(self, golden: Path) -> ModelComparison:
+        """Compare with a dump: the model is dumped by the dump's own configuration."""
+        config = self.folder / "mine.json"
+        context = _described(golden, config, self.folder / "dump")
+        context |= self._target(str(golden))
+        code, text = _call("run", self.model, "--config", str(config), *_options(context), *self.feeds)
+        if code != _AGREES:
+            raise ComparisonError(f"{self.model}: it could not be dumped:\n{text}")
+        made = ("-out", str(self.folder))
+        code, text = _call("compare", str(self.folder / "dump"), str(golden), *made, *self.limits)
+        return self._judged(code, str(golden), text)
+
+    def with_outputs(self, golden: Mapping[str, Any], name: str) -> ModelComparison:
+        """Compare what the model returns with what it should."""
+        made = self.folder / "outputs.npz"
+        target = self._target("outputs")
+        code, text = _call("run", self.model, "--save-outputs", str(made), *_options(target), *self.feeds)
+        if code != _AGREES:
+            raise ComparisonError(f"{self.model}: it could not be run:\n{text}")
+        outputs = _arrays(made)
+        unknown = [each for each in golden if each not in outputs]
+        if unknown or not golden:
+            raise ComparisonError(
+                f"{name}: no outputs of {self.model}: {', '.join(unknown)}; it has {', '.join(outputs)}"
+            )
+        results = [self._output(each, outputs[each], golden[each]) for each in golden]
+        return self._judged(max(code for code, _ in results), name, "".join(text for _, text in results))
+
+    def _target(self, beside: str) -> dict[str, str]:
+        """Return the options of the device and the level that are examined; none for "float32"."""
+        target = {}
+        for word in () if self.mine == "float32" else self.mine.split(":"):
+            if word.lower() in _DEVICES:
+                target["--device-target"] = _DEVICES[word.lower()]
+            elif word.upper() in _LEVELS:
+                target["--jit-level"] = word.upper()
+            else:
+                raise ComparisonError(
+                    f"mine={self.mine!r}: beside {beside} it is a device and a level, such as Ascend:O1"
+                )
+        return target
+
+    def _output(self, name: str, mine: Any, golden: Any) -> tuple[int, str]:
+        for side, array in (("mine", mine), ("golden", golden)):
+            write_stream(str(self.folder), f"{side}.npy", npy.encode(np.asarray(array)))
+        files = (str(self.folder / f"{side}.npy") for side in ("mine", "golden"))
+        code, text = _call("compare", *files, *self.limits)
+        return code, f"output {name!r}\n{text}"
+
+    def _judged(self, code: int, golden: str, text: str) -> ModelComparison:
+        if code not in {_AGREES, _DIFFERS}:
+            raise ComparisonError(f"{self.model} and {golden} cannot be compared:\n{text}")
+        return ModelComparison(code == _AGREES, f"{self.model} compared with {golden}", text)
+
+
+def _options(named: Mapping[str, str]) -> list[str]:
+    return [text for option in named.items() for text in option]
+
+
+def _call(*arguments: str) -> tuple[int, str]:
+    """Run a command of msdump; return its exit code and what it said."""
+    done = subprocess.run(  # noqa: S603 - this program, with arguments and no shell
+        (sys.executable, "-m", "msdump", *arguments),
+        env=env.unset() | {"PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def _model_file(model: Any, folder: Path) -> str:
+    if isinstance(model, str | os.PathLike):
+        return str(model)
+    write_stream(str(folder), "model.onnx", (model.SerializeToString(),))
+    return str(folder / "model.onnx")
+
+
+def _feeds(
+    inputs: Mapping[str, Any] | _Path | None, folder: Path, seed: int, sizes: Mapping[str, int] | None
+) -> tuple[str, ...]:
+    if inputs is None:
+        named = (text for name, size in (sizes or {}).items() for text in ("--dim", f"{name}={size}"))
+        return ("--seed", str(seed), *named)
+    if not isinstance(inputs, Mapping):
+        return ("--inputs", str(inputs))
+    path = str(folder / "inputs.npz")
+    archives.write(path, {name: np.asarray(array) for name, array in inputs.items()})
+    return ("--inputs", path)
+
+
+def _limits(tolerance: float | _Path | None, cosine: float | None) -> tuple[str, ...]:
+    is_file = isinstance(tolerance, str | os.PathLike)
+    option = "--limits" if is_file else "--distance"
+    distance = () if tolerance is None else (option, str(tolerance))
+    return distance if cosine is None else (*distance, "--cosine", str(cosine))
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        return archives.arrays(str(path), "numpy.savez(path, output_name=array) writes one")
+    except InputError as error:
+        raise ComparisonError(str(error)) from error
+
+
+def _described(golden: Path, config: Path, dump: Path) -> dict[str, str]:
+    """Write the configuration that a dump was made with, for another place; return the options of its device.
+
+    Raises:
+        ComparisonError: The dump has no copy of its configuration.
+    """
+    metadata = next(iter(sorted(golden.rglob(".dump_metadata"))), golden)
+    try:
+        described = texts.read_json(str(metadata / _KEPT_CONFIG))
+        described["common_dump_settings"]["path"] = str(dump.absolute())
+    except (DumpReadError, KeyError, TypeError) as error:
+        raise ComparisonError(
+            f"{golden}: no dump that tells its configuration ({_KEPT_CONFIG} in .dump_metadata): {error}"
+        ) from error
+    write_stream(str(config.parent), config.name, (json.dumps(described).encode(),))
+    try:
+        return {"--device-target": str(texts.read_json(str(metadata / _KEPT_CONTEXT))["device_target"])}
+    except (DumpReadError, KeyError, TypeError):
+        return {"--device-target": "Ascend"}  # the metadata of CPU and GPU alone names the device

@@ -1,0 +1,205 @@
+"""The pytest plugin: tests of users that pass, and fail with verdicts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+from msdump.testing import ComparisonError, compare
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[2]
+MINI = str(ROOT / "graphs" / "mini.onnx")
+X = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x) => (float[2] y)
+<float[2] w = {{{weights}}}>
+{{
+    [mul] a = Mul(x, w)
+    [log] y = Log(a)
+}}
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Return a function that writes a model with weights and returns its path."""
+
+    def write(name, weights="2.0, 3.0"):
+        path = tmp_path / name
+        onnx.save(onnx.parser.parse_model(MODEL.format(weights=weights)), path)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def dump(tmp_path, fresh):
+    """Dump a run of the smallest network and return the dump."""
+    common = {
+        "dump_mode": 0,
+        "path": f"{tmp_path}/dump",
+        "net_name": "Net",
+        "iteration": "all",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+    }
+    config = tmp_path / "data_dump.json"
+    config.write_text(
+        json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}), encoding="utf-8"
+    )
+    np.savez(tmp_path / "x.npz", x=X)
+    line = ("run", MINI, "--config", config, "--inputs", tmp_path / "x.npz")
+    done = CliRunner().invoke(main, [*map(str, line)])
+    assert 0 == done.exit_code, done.output
+    return tmp_path / "dump"
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """Give the dump a process of its own."""
+    from msdump.capture.process import Process
+    from msdump.frontends import mindspore
+
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
+
+
+def test_another_variant():
+    """A model agrees with itself in float64."""
+    compared = compare(MINI, {"x": X}, golden="float64")
+
+    assert compared.agrees
+    assert f"{MINI} compared with float64" == compared.title
+    assert "verdict   agrees" in compared.text
+
+
+def test_a_tolerance_that_is_too_small():
+    """Float32 beside float64 differs where nothing may."""
+    assert not compare(MINI, {"x": X + 0.1}, golden="float64", tolerance=0.0, cosine=1.0).agrees
+
+
+def test_another_model(model):
+    """The operator that reads another weight is at fault."""
+    compared = compare(model("new.onnx", "2.0, 3.5"), golden=model("old.onnx"))
+
+    assert not compared.agrees
+    assert "verdict   weight" in compared.text
+    assert "Mul" in compared.text
+
+
+def test_a_model_in_memory(model):
+    """A model need not be a file."""
+    path = model("m.onnx")
+
+    assert compare(onnx.load(path), {"x": np.ones(2, np.float32)}, golden=path).agrees
+
+
+def test_a_dump(dump):
+    """A model is dumped as the golden dump was, and compared with it."""
+    assert compare(MINI, {"x": X}, golden=dump).agrees
+
+
+def test_a_dump_of_other_weights(dump, tmp_path):
+    """What a changed weight does to a dump is told by operator."""
+    changed = onnx.load(MINI)
+    weight = changed.graph.initializer[0]
+    array = onnx.numpy_helper.to_array(weight) * 1.5
+    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
+
+    compared = compare(changed, {"x": X}, golden=dump)
+
+    assert not compared.agrees
+    assert "Conv2D" in compared.text.partition("verdict")[2]
+
+
+def test_outputs(model, tmp_path):
+    """Outputs are compared by name, from a mapping or an .npz file."""
+    path, x = model("m.onnx"), {"x": np.ones(2, np.float32)}
+    right = {"y": np.log([2, 3]).astype(np.float32)}
+    np.savez(tmp_path / "y.npz", **right)
+
+    assert compare(path, x, golden=right).agrees
+    assert compare(path, x, golden=tmp_path / "y.npz").agrees
+    wrong = compare(path, x, golden={"y": np.array([0, 1], np.float32)})
+    assert not wrong.agrees
+    assert "output 'y'" in wrong.text
+    assert "Verdict: differs" in wrong.text
+
+
+FAULTS = {
+    "no model": (("no.onnx",), {"golden": "float64"}, "no.onnx"),
+    "no variant": ((MINI,), {"golden": "float46"}, "no variant 'float46'"),
+    "no such output": ((MINI,), {"golden": {"z": X}}, "no outputs of"),
+    "no outputs": ((MINI,), {"golden": {}}, "no outputs of"),
+    "a broken file": ((MINI,), {"golden": "broken.npz"}, "broken.npz"),
+    "wrong inputs": ((MINI, {"q": X}), {"golden": "float64"}, "q"),
+    "no dump": ((MINI,), {"golden": "tests"}, "no dump that tells its configuration"),
+    "no device": ((MINI,), {"golden": {"z": X}, "mine": "TPU"}, "it is a device and a level"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "wanted", "message"), FAULTS.values(), ids=FAULTS)
+def test_nothing_to_compare(arguments, wanted, message, monkeypatch, tmp_path):
+    """What cannot be compared is an error of its own, not a difference."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "broken.npz").write_bytes(b"x")
+
+    with pytest.raises(ComparisonError) as raised:
+        compare(*arguments, **wanted)
+
+    assert message in str(raised.value)
+
+
+def test_settings_of_the_environment_have_no_say(monkeypatch):
+    """A configuration in the environment dumps nothing of a comparison, whatever it is."""
+    monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", "/nowhere.json")
+    monkeypatch.setenv("DEVICE_TARGET", "Toaster")
+
+    assert compare(MINI, {"x": X}, golden="float64").agrees
+
+
+def test_fixture(pytester, model):
+    """A test with the fixture passes, or fails with the verdicts and without a traceback."""
+    good, bad = model("good.onnx"), model("bad.onnx", "2.0, 3.5")
+    pytester.makepyfile(
+        f"""
+        def test_good(msdump_compare):
+            assert msdump_compare({good!r}, golden="float64").agrees
+
+        def test_bad(msdump_compare):
+            msdump_compare({good!r}, golden="float64")
+            msdump_compare({bad!r}, golden={good!r})
+        """
+    )
+
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines([f"*{bad} compared with {good}", "verdict   weight", "fault *Mul*"])
+    done.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_pytest_starts_as_before():
+    """The plugin imports neither numpy nor anything of msdump's that does, before it is used."""
+    code = (
+        "import sys, msdump.testing.plugin;"
+        "print(sorted({'numpy', 'onnx', 'onnxruntime', 'rich', 'pydantic', 'click'} & {*sys.modules}))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert "[]\n" == done.stdout
