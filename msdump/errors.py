@@ -27,8 +27,9 @@ the command line prints and exits.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 def name_hint(name: str, candidates: Iterable[str]) -> str:
@@ -44,8 +45,11 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
 class MsdumpError(Exception):
     """Base of every error that msdump raises on purpose; it travels between processes as it is."""
 
-    def __reduce__(self) -> tuple[Callable[..., MsdumpError], tuple[object, ...]]:
-        """Travel without ``__init__``, whose arguments are not those of the message."""
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Travel without ``__init__`` where it takes other arguments than the message."""
+        kinds = (kind for kind in type(self).__mro__ if issubclass(kind, MsdumpError))
+        if not any("__init__" in vars(kind) for kind in kinds):
+            return super().__reduce__()
         return _restored, (type(self), self.args, self.__dict__)
 
 

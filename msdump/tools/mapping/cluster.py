@@ -56,8 +56,8 @@ class DaskWorkers(Workers):
         if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
             fault = f"--scheduler {address}: no address of a Dask scheduler; tcp://node7:8786 is one"
             raise ToolError(ReturnCode.PARAMETER, fault)
-        # what it logs of lost connections is said here in one line
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in ("distributed", "distributed.client"):  # what they log is said here in one line
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._address = address
         try:
             self._client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -16,29 +14,21 @@ from msdump.errors import ToolError
 from msdump.tools.mapping import mapper
 from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.mapping.sizes import ITEM_COST, Batches
+from tests.tools.mapping import work
 
 MUCH = 1 << 40
 LITTLE = 1
 TWO = ExecutorChoice(2)
-LOG = logging.getLogger("msdump.tools")
 
 
-def each(work, items, executor=TWO, size=MUCH, **options):
+def each(function, items, executor=TWO, size=MUCH, **options):
     """Return all results of a map."""
-    return list(mapper.each(work, items, size=lambda _: size, executor=executor, **options))
+    return list(mapper.each(function, items, size=lambda _: size, executor=executor, **options))
 
 
 def scaled(factor, number):
     """Return a product, and the process that made it."""
     return number * factor, os.getpid()
-
-
-def failing(number):
-    """Refuse the number 3."""
-    LOG.warning("looks at %d", number)
-    if number == 3:
-        raise ValueError(f"no {number}")
-    return number
 
 
 def test_results_have_the_order_of_the_items():
@@ -66,7 +56,7 @@ def test_error_and_messages_come_in_their_place(caplog, in_processes, jobs, size
 
     with pytest.raises(ValueError, match="no 3"):
         seen += mapper.each(
-            failing, range(10), size=lambda _: size, executor=ExecutorChoice(jobs), progress=sizes.append
+            work.failing, range(10), size=lambda _: size, executor=ExecutorChoice(jobs), progress=sizes.append
         )
 
     assert ["looks at 0", "looks at 1", "looks at 2", "looks at 3"] == caplog.messages
@@ -76,16 +66,11 @@ def test_error_and_messages_come_in_their_place(caplog, in_processes, jobs, size
 def test_results_before_an_error_are_there(in_processes):
     """A unit whose third item fails gives the results of the first two."""
     in_processes(0.25)
-    results = mapper.each(failing, [1, 2, 3, 4], size=lambda _: LITTLE, executor=TWO)
+    results = mapper.each(work.failing, [1, 2, 3, 4], size=lambda _: LITTLE, executor=TWO)
 
     assert [1, 2] == [next(results), next(results)]
     with pytest.raises(ValueError, match="no 3"):
         next(results)
-
-
-def killed(_number):
-    """End the process as the system does where memory is short."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_killed_process_is_told():
@@ -93,26 +78,13 @@ def test_killed_process_is_told():
     with pytest.raises(
         ToolError, match=r"a process was killed while it worked, .* on item 0, .*; try --jobs 1"
     ):
-        each(killed, range(4), name=lambda number: f"item {number}")
-
-
-def killed_once(folder, number):
-    """End the process at a few numbers, unless a process has died there before."""
-    with (folder / "calls").open("a") as file:
-        file.write(f"{number}\n")
-    if number in {3, 11, 12}:
-        try:
-            (folder / str(number)).mkdir()
-        except FileExistsError:
-            return number
-        killed(number)
-    return number
+        each(work.killed, range(4), name=lambda number: f"item {number}")
 
 
 def test_process_that_dies_costs_its_unit(tmp_path, in_processes):
     """Where a process dies, what it worked on runs again in another one, and nothing else is lost."""
     in_processes()
-    assert [*range(40)] == each(partial(killed_once, tmp_path), range(40))
+    assert [*range(40)] == each(partial(work.killed_once, tmp_path), range(40))
 
     calls = [int(line) for line in (tmp_path / "calls").read_text().splitlines()]
     assert {*range(40)} == {*calls}
@@ -120,16 +92,15 @@ def test_process_that_dies_costs_its_unit(tmp_path, in_processes):
     assert [1] * 10 == [calls.count(number) for number in range(30, 40)]
 
 
-def killed_of_thirteen(number):
-    """End the process at one number."""
-    return killed(number) if number == 13 else number
-
-
 def test_unit_that_kills_is_found_among_others(in_processes):
     """The item of which processes die is named, and those before it have their results."""
     in_processes()
     results = mapper.each(
-        killed_of_thirteen, range(40), size=lambda _: MUCH, executor=TWO, name=lambda number: f"item {number}"
+        work.killed_of_thirteen,
+        range(40),
+        size=lambda _: MUCH,
+        executor=TWO,
+        name=lambda number: f"item {number}",
     )
 
     assert [*range(13)] == [next(results) for _ in range(13)]
@@ -139,7 +110,7 @@ def test_unit_that_kills_is_found_among_others(in_processes):
 
 def test_nothing_to_do():
     """Without items there are no results."""
-    assert [] == each(failing, [])
+    assert [] == each(work.failing, [])
 
 
 def test_items_are_found_while_others_are_worked_on(in_processes):
