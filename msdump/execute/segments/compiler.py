@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -48,7 +48,11 @@ class SegmentSession:
 
 
 class SegmentCompiler:
-    """Makes the sessions of a graph's segments."""
+    """Makes the sessions of a graph's segments.
+
+    Attributes:
+        optimizes: Whether the runtime may fuse operators of a segment.
+    """
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class SegmentCompiler:
         self._runtime = runtime
         self._roundings = roundings
         self._changeable = graph.changeable
-        self._optimizes = optimization is not Optimization.NONE
+        self.optimizes = optimization is not Optimization.NONE
         self._use = SessionUse(LEVELS[optimization], spins=True)
         self._initializers = Initializers(weights, self._changeable, roundings, distant)
 
@@ -136,12 +140,24 @@ class SegmentCompiler:
             types = {} if roundings is None else self._types(node, feeds)
             bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
             parts.append(LinkedOperator(node, bindings, roundings))
-        return link(self._graph, parts, SegmentEdges(feeds, defaults, outputs), self._runtime.limits)
+        around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds))
+        return link(self._graph, parts, around, self._runtime.limits)
+
+    def _shapes(self, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of values that have the same in every run, for sessions that are optimised."""
+        if not self.optimizes:
+            return {}
+        shapes = {name: self._graph.type_of(name).shape or () for name in names}
+        return {
+            name: tuple(size for size in shape if isinstance(size, int))
+            for name, shape in shapes.items()
+            if self._graph.type_of(name).is_settled
+        }
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
         """Return the initializers of an operator; all of its weights where the runtime may fold them."""
         bound = self._initializers.of(node, roundings)
-        if not self._optimizes:
+        if not self.optimizes:
             return bound
         fixed = (name for name in reads(node) if name in self._weights and name not in self._changeable)
         return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})

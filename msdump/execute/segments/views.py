@@ -210,8 +210,9 @@ class Views:
     def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
         sessions = self._sessions.setdefault(segment.positions, [])
         wanted = set(segment.outputs)
+        spare = 0 if self._compiler.optimizes else _FEW  # an operator whose value is given is not fused
         for session in sessions:
-            if wanted <= session.names.keys() and len(session.names) <= len(wanted) + _FEW:
+            if wanted <= session.names.keys() and len(session.names) <= len(wanted) + spare:
                 return session
         nodes = [operator.node for operator in segment.operators]
         make = _timed(self._compiler.compile, "compile", segment, "compile ")

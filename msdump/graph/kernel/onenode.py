@@ -299,7 +299,7 @@ def _declare_inputs(
         else:
             text = bindings.types[value]
             kind = type_proto(text) if text else _declared(whole, value)
-            graph.input.append(_input(name, kind, bindings.shapes.get(value)))
+            graph.input.append(input_info(name, kind, bindings.shapes.get(value)))
             feeds.append((name, value))
     return tuple(feeds), tuple(shared)
 
@@ -330,7 +330,14 @@ def _declared(whole: onnx.ModelProto, value: str) -> onnx.TypeProto:
     raise GraphError(f"the model does not declare the type of value {value!r}")
 
 
-def _input(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+def input_info(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    """Return the declaration of an input.
+
+    Args:
+        name: Its name.
+        proto: Its type; the shape is written into it.
+        shape: Its shape, None: unknown.
+    """
     if shape is not None and proto.HasField("tensor_type"):
         proto.tensor_type.shape.Clear()
         for size in shape:
