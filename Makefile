@@ -1,7 +1,7 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema check
+.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema docs check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -24,4 +24,6 @@ soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
 schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md && $(PYTHON) -m msdump.training.reference docs/reference/gradients.md && $(PYTHON) -m msdump.tools.query.reference docs/reference/views.md && $(PYTHON) -m msdump.cli.documents.schemas docs/schema
+# The documentation as a site: build/docs/index.html
+docs: ; $(PYTHON) -m sphinx -q --fail-on-warning --keep-going docs build/docs
 check: lint type test

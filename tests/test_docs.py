@@ -178,6 +178,23 @@ def test_links_lead_somewhere(page):
     assert [link for link in files if not (page.parent / link).exists()] == []
 
 
+def test_every_page_stands_in_the_index():
+    """The map of the documentation names each of its pages, and nothing else."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    named = [
+        entry
+        for block in re.findall(r"^:::\{toctree\}\n(.*?)^:::$", index, re.MULTILINE | re.DOTALL)
+        for entry in re.findall(r"^[\w/-]+$", block, re.MULTILINE)
+    ]
+    pages = [
+        path.relative_to(ROOT / "docs")
+        for kind in ("md", "rst")
+        for path in (ROOT / "docs").rglob(f"*.{kind}")
+    ]
+
+    assert sorted(str(page.with_suffix("")) for page in pages if page.name != "index.md") == sorted(named)
+
+
 def test_tensor_names_of_pages_are_real():
     """Every name of a tensor file that a page shows is one that the grammar reads."""
     shown = {

@@ -1,0 +1,18 @@
+"""How Sphinx makes the documentation's site from these pages: ``make docs``."""
+
+from importlib.metadata import version as version_of
+
+project = "msdump"
+author = "the msdump authors"
+copyright = author  # noqa: A001 - Sphinx' name
+release = version = version_of("msdump")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"msdump {release}"
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4  # pages link to headings of pages
+exclude_patterns = ["schema"]
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
