@@ -239,16 +239,6 @@ class MsdumpSettings(Section):
     first, whole."""
 
 
-class DumpConfig(Section):
-    """A MINDSPORE_DUMP_CONFIG file."""
-
-    common_dump_settings: CommonDumpSettings
-    e2e_dump_settings: E2eDumpSettings = E2eDumpSettings()
-    msdump: MsdumpSettings = MsdumpSettings()
-    schema_url: Annotated[str, Field(alias="$schema")] = ""
-    """Address of this schema, for editors; it has no effect."""
-
-
 BLOCKS: Final[dict[str, type[Section]]] = {
     "common_dump_settings": CommonDumpSettings,
     "e2e_dump_settings": E2eDumpSettings,

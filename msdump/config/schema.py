@@ -8,12 +8,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from msdump.config import watch
-from msdump.config.models import DumpConfig
+from msdump.config.models import CommonDumpSettings, E2eDumpSettings, MsdumpSettings, Section
 
 _BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+
+
+class DumpConfig(Section):
+    """A MINDSPORE_DUMP_CONFIG file."""
+
+    common_dump_settings: CommonDumpSettings
+    e2e_dump_settings: E2eDumpSettings = E2eDumpSettings()
+    msdump: MsdumpSettings = MsdumpSettings()
+    schema_url: Annotated[str, Field(alias="$schema")] = ""
+    """Address of this schema, for editors; it has no effect."""
 
 
 def schema_text() -> str:
