@@ -268,9 +268,15 @@ class Judge:
             if source.kind is not SourceKind.OPERATOR or golden not in {ABSENT, source}:
                 continue
             written = self.written(source.name, source.slot)
-            if written is not None and written.verdict in AGREEING and not self._is_carried(case, source):
-                note = each.note if each.verdict in _UNFIT else "it changed in between"
-                return Verdict.OWN, f"input {each.slot} is not what {source.name} wrote: {note}"
+            if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
+                continue
+            if each.verdict is TensorVerdict.DIFFERS:
+                return (
+                    Verdict.OWN,
+                    f"input {each.slot} is not what {source.name} wrote: it changed in between",
+                )
+            if each.verdict is TensorVerdict.SHAPE and not _is_of_size(each, written):
+                return Verdict.OWN, f"input {each.slot} is not what {source.name} wrote: {each.note}"
         return None
 
     def _is_carried(self, case: Case, source: ValueSource) -> bool:
@@ -345,6 +351,11 @@ class Judge:
 
 def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
     return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
+
+
+def _is_of_size(tensor: TensorResult, written: TensorResult) -> bool:
+    """Tell whether an input has as many elements as what was written, which it reads in another layout."""
+    return math.prod(tensor.evidence.shape) == math.prod(written.evidence.shape)
 
 
 def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool:
