@@ -57,7 +57,7 @@ class PairSums:
         largest: Largest ``|x - y|``.
         distances: Sum of ``|x - y|``.
         largest_ratio: Largest ``|x / y - 1|`` where ``|y|`` counts, else 0; in float32.
-        ratios: Sum of these ratios.
+        ratios: Sum of these ratios, in float32 and in numpy's order.
     """
 
     count: int

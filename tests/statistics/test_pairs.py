@@ -59,8 +59,16 @@ def test_sums_are_those_of_numpy(vectors):
     assert distances.max() == sums.largest
     assert distances.sum() == pytest.approx(sums.distances, rel=1e-12)
     assert ratios.max() == sums.largest_ratio
-    assert ratios.sum(dtype="f8") == pytest.approx(sums.ratios, rel=1e-12)
+    assert ratios.sum() == sums.ratios
     assert x.size == sums.count
+
+
+@pytest.mark.parametrize("size", [7, 8, 127, 128, 129, 4095, 4096, 4097, 65536, 65535, 50_003, 300_001])
+def test_ratios_are_added_in_the_order_of_numpy(size):
+    """The sum of the ratios is numpy's to the last bit, at every length of its halves and leaves."""
+    x, y = np.random.default_rng(size).standard_normal((2, size)).astype("f4")
+
+    assert np.abs(x / y - np.float32(1)).sum() == pairs.PAIRS.sums(x, y, float(NOTHING)).ratios
 
 
 @settings(deadline=None)

@@ -12,8 +12,35 @@ struct pairs {
     struct side x, y;
     double products, differences; /* sums of x * y and (x - y)^2 */
     double largest, distances;    /* of |x - y| */
-    double largest_ratio, ratios; /* of |x / y - 1| where |y| is above nothing, else 0 */
+    double largest_ratio, ratios; /* of |x / y - 1| where |y| is above nothing, else 0; a sum of floats */
 };
+
+#define PART 8192 /* pairs whose ratios stay in a near cache */
+#define LEAF 128
+#define LANES 8
+
+/* The first of two halves of a sum of floats. vendor: CANN's tool adds ratios as numpy does, in halves down to
+ * leaves of eight sums; printed digits show the order. */
+INLINE size_t half_of(size_t length) { return length / 2 - length / 2 % LANES; }
+
+static float sum_floats(const float *values, size_t length) {
+    if (length > LEAF) {
+        const size_t half = half_of(length);
+        return sum_floats(values, half) + sum_floats(values + half, length - half);
+    }
+    float total = 0, sums[LANES];
+    size_t at = 0;
+    if (length >= LANES) {
+        memcpy(sums, values, sizeof sums);
+        for (at = LANES; at < length - length % LANES; at += LANES)
+            for (size_t lane = 0; lane < LANES; lane++)
+                sums[lane] += values[at + lane];
+        total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    }
+    for (; at < length; at++)
+        total += values[at];
+    return total;
+}
 
 INLINE uint32_t bits_of(float value) {
     uint32_t bits;
@@ -21,12 +48,14 @@ INLINE uint32_t bits_of(float value) {
     return bits;
 }
 
-CLONES static void sum_pairs(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums) {
+/* Adds what is found of at most PART pairs; the ratios are written. */
+CLONES static void sum_part(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums,
+                            float *ratios) {
     float low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY, most = 0;
     double total_x = 0, total_y = 0, squares_x = 0, squares_y = 0, products = 0, differences = 0;
-    double largest = 0, distances = 0, ratios = 0;
+    double largest = 0, distances = 0;
 #pragma omp simd reduction(min : low_x, low_y) reduction(max : high_x, high_y, most, largest) \
-    reduction(+ : total_x, total_y, squares_x, squares_y, products, differences, distances, ratios)
+    reduction(+ : total_x, total_y, squares_x, squares_y, products, differences, distances)
     for (size_t at = 0; at < length; at++) {
         const float x = xs[at], y = ys[at];
         const double wide_x = x, wide_y = y, difference = wide_x - wide_y, distance = fabs(difference);
@@ -44,9 +73,37 @@ CLONES static void sum_pairs(const place *xs, const place *ys, size_t length, fl
         largest = distance > largest ? distance : largest;
         distances += distance;
         most = ratio > most ? ratio : most;
-        ratios += ratio;
+        ratios[at] = ratio;
     }
-    const double mean_x = total_x / (double)length, mean_y = total_y / (double)length;
+    struct side *const x = &sums->x, *const y = &sums->y;
+    x->low = fmin(x->low, low_x), x->high = fmax(x->high, high_x);
+    y->low = fmin(y->low, low_y), y->high = fmax(y->high, high_y);
+    x->total += total_x, x->squares += squares_x;
+    y->total += total_y, y->squares += squares_y;
+    sums->products += products, sums->differences += differences, sums->distances += distances;
+    sums->largest = fmax(sums->largest, largest), sums->largest_ratio = fmax(sums->largest_ratio, most);
+}
+
+/* Apart, so that the memory is not taken at every depth. */
+static __attribute__((noinline)) float sum_one_part(const place *xs, const place *ys, size_t length, float nothing,
+                                                    struct pairs *sums) {
+    float ratios[PART];
+    sum_part(xs, ys, length, nothing, sums, ratios);
+    return sum_floats(ratios, length);
+}
+
+/* Adds what is found of all pairs but deviations; returns the sum of the ratios. */
+static float sum_parts(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums) {
+    if (length > PART) {
+        const size_t half = half_of(length);
+        const float first = sum_parts(xs, ys, half, nothing, sums);
+        return first + sum_parts(xs + half, ys + half, length - half, nothing, sums);
+    }
+    return sum_one_part(xs, ys, length, nothing, sums);
+}
+
+CLONES static void add_deviations(const place *xs, const place *ys, size_t length, struct pairs *sums) {
+    const double mean_x = sums->x.total / (double)length, mean_y = sums->y.total / (double)length;
     double deviations_x = 0, deviations_y = 0;
 #pragma omp simd reduction(+ : deviations_x, deviations_y)
     for (size_t at = 0; at < length; at++) {
@@ -54,10 +111,14 @@ CLONES static void sum_pairs(const place *xs, const place *ys, size_t length, fl
         deviations_x += x * x;
         deviations_y += y * y;
     }
-    *sums = (struct pairs){
-        {low_x, high_x, total_x, squares_x, deviations_x}, {low_y, high_y, total_y, squares_y, deviations_y},
-        products, differences, largest, distances, most, ratios,
-    };
+    sums->x.deviations = deviations_x, sums->y.deviations = deviations_y;
+}
+
+static void sum_pairs(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums) {
+    const struct side none = {INFINITY, -INFINITY, 0, 0, 0};
+    *sums = (struct pairs){.x = none, .y = none};
+    sums->ratios = sum_parts(xs, ys, length, nothing, sums);
+    add_deviations(xs, ys, length, sums);
 }
 
 /* The natural logarithm of a normal number above zero, right to a unit of the last place: polynomial of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,9 @@ BLOCK: Final = 1 << 16
 
 FLOOR: Final = np.finfo(np.float32).eps
 """Least density of a Kullback-Leibler divergence."""
+
+_LANES: Final = 8
+"""Sums that numpy takes side by side."""
 
 _PART: Final = 1 << 15  # elements of a block that are cast to float64 together
 
@@ -78,8 +81,9 @@ class BlockPairs:
     def __iter__(self) -> Iterator[BlockPair]:
         """Yield the blocks; the memory of one is used again for the next."""
         dumped, golden = self._sides
-        for start in range(0, self.count, self._length):
-            part = slice(start, start + self._length)
+        stop = 0
+        for length in _lengths(self.count):
+            part = slice(stop, stop := stop + length)
             yield BlockPair(self._float32(dumped[part], 0), self._float32(golden[part], 1), self._spare)
 
     def _float32(self, block: np.ndarray, side: int) -> np.ndarray:
@@ -89,6 +93,44 @@ class BlockPairs:
         cast = self._cast[side, : len(block)]
         _cast(block, cast)
         return cast
+
+
+def total_of_blocks(totals: Iterable[float], count: int) -> np.float32:
+    """Return the sum of float32 elements as numpy takes it, from that of each block of ``BlockPairs``.
+
+    >>> elements = np.linspace(0, 1, 3 * BLOCK + 5, dtype=np.float32)
+    >>> parts = np.split(elements, np.cumsum([*_lengths(len(elements))])[:-1])
+    >>> bool(total_of_blocks(map(np.add.reduce, parts), len(elements)) == np.add.reduce(elements))
+    True
+
+    Args:
+        totals: The sums of the blocks, as float32.
+        count: Number of all elements.
+    """
+    return _total_of_blocks(iter(totals), count)
+
+
+def _total_of_blocks(totals: Iterator[float], count: int) -> np.float32:
+    if count <= BLOCK:
+        return np.float32(next(totals))
+    half = _half(count)
+    first = _total_of_blocks(totals, half)
+    return np.float32(first + _total_of_blocks(totals, count - half))
+
+
+def _lengths(count: int) -> Iterator[int]:
+    """Yield the lengths of the blocks of so many elements."""
+    if count <= BLOCK:
+        yield count
+        return
+    half = _half(count)
+    yield from _lengths(half)
+    yield from _lengths(count - half)
+
+
+def _half(count: int) -> int:
+    """Return the length of the first half in which numpy adds elements up."""
+    return count // 2 - count // 2 % _LANES
 
 
 class _Spare:

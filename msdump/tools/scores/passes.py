@@ -1,9 +1,10 @@
 """Passes over two tensors, block by block, that take the sums from which scores are computed.
 
 The elements are cast to float32, as CANN's comparison tool defines it. Of tensors of one block all
-arithmetic is that tool's, operation by operation, so that each digit is. Sums of longer ones depend
-on the order of their terms anyway: they are float64 where that is as fast, and two passes suffice, the
-second of which needs the ranges.
+arithmetic is that tool's, operation by operation, so that each digit is. So are the ratios of longer ones,
+whose sum prints all digits that float32 has. Other sums of those are float64 where that is as fast, and two
+passes suffice, the second of which needs the ranges: of cosine similarities and divergences the last printed
+digit may be another one than that tool's, whose float32 sums are off by as much.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from msdump.statistics import pairs
 from msdump.statistics.elements import total, total_of_products, total_of_squares
-from msdump.tools.scores.blocks import BLOCK, FLOOR, BlockPair, BlockPairs
+from msdump.tools.scores.blocks import BLOCK, FLOOR, BlockPair, BlockPairs, total_of_blocks
 from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts
 
 ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
@@ -115,7 +116,7 @@ def _add_ratios(block: BlockPair, findings: Findings) -> None:
     bits = np.negative(counts.view(np.int8), out=block.t.view(np.int32))
     np.bitwise_and(ratios.view(np.int32), bits, out=ratios.view(np.int32))
     findings.largest_ratio = np.maximum(findings.largest_ratio, ratios.max())
-    findings.ratios += _total(ratios)
+    findings.block_ratios.append(_total(ratios))
 
 
 def _add_as_vendor(block: BlockPair, need: ScoreNeed, findings: Findings) -> None:
@@ -141,7 +142,9 @@ def _add_as_vendor(block: BlockPair, need: ScoreNeed, findings: Findings) -> Non
 
 
 def _round_sums(findings: Findings) -> None:
-    """Take what the vendor's tool has as float32 from the float64 sums."""
+    """Take what the vendor's tool has as float32: from the float64 sums, and the ratios in its order."""
+    if findings.block_ratios:
+        findings.ratios = float(total_of_blocks(findings.block_ratios, findings.count))
     for side in (findings.dumped, findings.golden, findings):
         side.rounded_squares = np.float32(side.squares)
     findings.cosine = np.float64(findings.products) / (

@@ -105,7 +105,8 @@ class Findings:
         squares: Sum of the squared distances.
         rounded_squares: The same as float32.
         largest_ratio: Largest ``|dumped / golden - 1|``, 0 where golden is almost zero.
-        ratios: Sum of these ratios.
+        block_ratios: Sums of these ratios, of each block.
+        ratios: The sum of these, in the order in which the vendor's tool adds ratios.
         products: Sum of the products of the elements.
         cosine: The same of the elements divided by their tensor's norm.
         logarithms: Sum of ``p * log(p / q)`` over the elements moved to 0..1.
@@ -122,6 +123,7 @@ class Findings:
     squares: float = 0.0
     rounded_squares: np.float32 = field(default_factory=lambda: np.float32(0))
     largest_ratio: np.float32 = field(default_factory=lambda: np.float32(0))
+    block_ratios: list[float] = field(default_factory=list)
     ratios: float = 0.0
     products: float = 0.0
     cosine: float = 0.0
@@ -137,7 +139,7 @@ class Findings:
         self.distances += sums.distances
         self.squares += sums.differences
         self.largest_ratio = np.maximum(self.largest_ratio, np.float32(sums.largest_ratio))
-        self.ratios += sums.ratios
+        self.block_ratios.append(sums.ratios)
         self.products += sums.products
 
 

@@ -331,6 +331,8 @@ def test_numbers_of_several_blocks(size):
 
     for name, formula in PLAIN.items():
         assert float(actual[name]) == pytest.approx(float(formula(dumped, golden)), rel=1e-4, abs=2e-6), name
+    for name in ("AccumulatedRelativeError", "MeanRelativeError"):
+        assert f"{PLAIN[name](dumped, golden):.6f}" == actual[name]
     deviations = [(side.mean(dtype="f8"), side.std(dtype="f8")) for side in (dumped, golden)]
     shown = [[0.0 if abs(number) < 0.001 else number for number in pair] for pair in deviations]
     assert ",".join(f"({mean:.3f};{std:.3f})" for mean, std in shown) == actual["StandardDeviation"]
