@@ -1,7 +1,7 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema docs check
+.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema docs man check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -26,4 +26,6 @@ conformance: ; $(PYTHON) -m tests.conformance.runner
 schema: ; $(PYTHON) -m msdump.config.schema docs/schema/mindspore_dump.schema.json && $(PYTHON) -m msdump.config.reference docs/reference/config.md && $(PYTHON) -m msdump.training.reference docs/reference/gradients.md && $(PYTHON) -m msdump.tools.query.reference docs/reference/views.md && $(PYTHON) -m msdump.cli.documents.schemas docs/schema
 # The documentation as a site: build/docs/index.html
 docs: ; $(PYTHON) -m sphinx -q --fail-on-warning --keep-going docs build/docs
+# Manual pages of msdump and its commands: man -l build/man/man1/msdump-run.1
+man: ; $(PYTHON) scripts/man.py build/man/man1
 check: lint type test

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 import msdump
 from msdump.cli import closed_pipe, messages
@@ -35,15 +36,16 @@ COMMANDS: Final = {
     "compare": "Compare two dumps, and name the first operator that differs.",
     "diff": "Run two variants of a model, and name the operators at fault.",
     "extract": "Write one operator of a dump as a model that runs.",
-    "show": "Print the tree of a dump, or the tensors of a file or of an OPERATOR in full detail.",
+    "show": "Print the tree of a dump, or tensors of it in full detail.",
     "baseline": "Keep the statistics of a dump, to compare later ones with.",
     "query": "Answer questions in SQL about dumps.",
     "pack": "Write dumps as Parquet files, for questions asked again.",
     "trend": "Print a statistic of a tensor over the iterations of a dump.",
     "explain": "Tell why an operator has the files it has in a dump, or none.",
     "watch": "Check watch rules on the tensors of a dump.",
-    "report": "Write one page on a dump: what is wrong, all operators, their statistics.",
+    "report": "Write one page on a dump: what is wrong, and all operators.",
     "overflow": "Tell which operators of a dump overflowed.",
+    "completion": "Print the script by which a shell completes commands.",
 }
 """First sentence of every command's help; it is ``command`` in the module of its name, ``-`` as ``_``."""
 
@@ -88,6 +90,13 @@ class CommandGroup(click.Group):
             hint = name_hint(name, COMMANDS)
             ctx.fail(f"no command {name!r}; the commands are {', '.join(COMMANDS)}{hint}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Return what can stand next, commands without importing them."""
+        items = [
+            CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """List the commands without importing them."""

@@ -44,7 +44,7 @@ def command(
     rank: int | None,
     png: str | None,
 ) -> None:
-    """Print the tree of a dump, or the tensors of a file or of an OPERATOR in full detail.
+    """Print the tree of a dump, or tensors of it in full detail.
 
     Of a dump alone: its directories (of many files only the first few), its first output, or
     some statistics. Where DUMP is a .npy file or a dump file of CANN, and of an OPERATOR: type
