@@ -36,16 +36,18 @@ def plan(
     *,
     level: JitLevel = JitLevel.O0,
     trans_flag: bool = True,
+    waits: bool = True,
     msdump: dict[str, Any] | None = None,
     **changes: Any,
 ) -> DumpPlan:
-    """Return the plan of a synchronous Ascend dump of every output.
+    """Return the plan of an Ascend dump of every output.
 
     Args:
         folder: Where it goes.
         iteration: Which steps.
         level: O2: dump files of the compiled graph.
         trans_flag: Whether tensors are in the host's format.
+        waits: Whether the dump is synchronous.
         msdump: Values of ``msdump``.
         changes: Other values of ``common_dump_settings``.
     """
@@ -66,7 +68,7 @@ def plan(
         "msdump": {"precision_mode": "must_keep_origin_dtype", **(msdump or {})},
     }
     if level is not JitLevel.O2:
-        settings["e2e_dump_settings"] = {"enable": True, "trans_flag": trans_flag}
+        settings["e2e_dump_settings"] = {"enable": waits, "trans_flag": trans_flag}
     context = Context(DeviceTarget.ASCEND, level)
     return config.parse(json.dumps(settings).encode(), str(folder / "data_dump.json"), context)
 

@@ -51,7 +51,8 @@ class _Collector(SyncSink):
 
 
 def _dumping(path: Path, folder: Path, sink: Sink) -> Network:
-    return Network(loader.load(path), sides.plan(folder), _Into(sink))
+    plan = sides.plan(folder, waits=not isinstance(sink, AsyncSink))
+    return Network(loader.load(path), plan, _Into(sink))
 
 
 def of_sync(case: Case) -> Figure:
