@@ -6,8 +6,10 @@ Without it, and for elements that are not finite, who needs the sums takes them 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -16,6 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from msdump.statistics import compiled
+from msdump.threads import spread, thread_count
 
 
 class SideSums(NamedTuple):
@@ -75,6 +78,8 @@ _PAIRS: Final = Struct("=16d")
 _DISTANCE: Final = Struct("=4d")
 _DENSITIES: Final = Struct("=3d")
 _RANGES: Final = Struct("=5f")
+_LANES: Final = Struct("=3f")
+_SHARED: Final = 1 << 18  # elements of pairs that threads share: fewer take no longer than a thread to wake
 
 
 class _Found(threading.local):
@@ -100,6 +105,12 @@ class PairKernel:
         self._distance = library.msdump_find_distance
         self._distance.argtypes = (*vectors, ctypes.c_void_p)
         self._distance.restype = None
+        self._distances = library.msdump_find_distances
+        self._distances.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
+        self._distances.restype = None
+        self._outside = library.msdump_find_outside
+        self._outside.argtypes = (*vectors, ctypes.c_char_p, ctypes.c_void_p)
+        self._outside.restype = ctypes.c_double
         self._densities = library.msdump_sum_densities
         self._densities.argtypes = (*vectors, ctypes.c_void_p, ctypes.c_void_p)
         self._densities.restype = None
@@ -118,6 +129,38 @@ class PairKernel:
         memory = self._found.memory
         self._distance(x.ctypes.data, y.ctypes.data, x.size, memory)
         return Distance(*_DISTANCE.unpack_from(memory))
+
+    def distances(self, vectors: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Distance]:
+        """Return how far the two of each pair are apart; threads share the elements evenly."""
+        table = np.array([(x.ctypes.data, y.ctypes.data, x.size) for x, y in vectors], np.uintp)
+        total = sum(x.size for x, _ in vectors)
+        parts = thread_count() if total >= _SHARED else 1
+        bounds = [total * part // parts for part in range(parts + 1)]
+        found = np.zeros((parts, len(vectors), len(Distance._fields)))
+
+        def find(part: int) -> None:
+            begin, end = bounds[part : part + 2]
+            self._distances(table.ctypes.data, begin, end, found[part].ctypes.data)
+
+        spread(find, range(parts))
+        sums, largest = found[..., :2].sum(axis=0), found[..., 2:].max(axis=0)
+        return list(itertools.starmap(Distance, np.concatenate((sums, largest), axis=1).tolist()))
+
+    def outside(
+        self, x: np.ndarray, y: np.ndarray, mask: float, bottom: float, near: float
+    ) -> tuple[Distance, int]:
+        """Return how far two vectors are apart outside of masked lanes, and the number of elements in them.
+
+        Args:
+            x: Elements.
+            y: As many.
+            mask: Elements of masked lanes are no larger than this on both sides.
+            bottom: Where both are no larger than this, the lane is masked.
+            near: So far, relative to the one of ``y``, the elements of other masked lanes are apart at most.
+        """
+        memory = self._found.memory
+        count = self._outside(x.ctypes.data, y.ctypes.data, x.size, _LANES.pack(mask, bottom, near), memory)
+        return Distance(*_DISTANCE.unpack_from(memory)), int(count)
 
     def sums(self, x: np.ndarray, y: np.ndarray, nothing: float) -> PairSums | None:
         """Return the sums of two vectors, None where an element is not finite.
@@ -164,7 +207,10 @@ def load(library: Path) -> PairKernel | None:
     True
     """
     loaded = compiled.open_library(library)
-    return None if loaded is None else PairKernel(loaded)
+    try:
+        return None if loaded is None else PairKernel(loaded)
+    except AttributeError:  # of an older source
+        return None
 
 
 PAIRS = load(compiled.LIBRARY)

@@ -196,6 +196,56 @@ PUBLIC void msdump_find_distance(const void *x, const void *y, size_t length, st
     find_distance(x, y, length, found);
 }
 
+/* Where two vectors of as many elements lie. */
+struct vectors {
+    const place *x, *y;
+    size_t length;
+};
+
+/* Find the distances of several pairs, of all their elements in a row those from one place to another: of a
+ * pair that lies there in part that part's. */
+PUBLIC void msdump_find_distances(const struct vectors *vectors, size_t from, size_t to, struct distance *found) {
+    for (size_t before = 0; before < to; before += vectors++->length, found++) {
+        const size_t behind = before + vectors->length;
+        const size_t begin = from > before ? from : before, end = to < behind ? to : behind;
+        if (begin < end)
+            find_distance(vectors->x + (begin - before), vectors->y + (begin - before), end - begin, found);
+    }
+}
+
+/* Where a mask has pushed elements: below mask on both sides, and near each other or below bottom. */
+struct lanes {
+    float mask, bottom, near;
+};
+
+/* The distance of what lies in no masked lane, and how many elements do. */
+CLONES static double find_outside(const place *xs, const place *ys, size_t length, const struct lanes *lanes,
+                                  struct distance *found) {
+    const float mask = lanes->mask, bottom = lanes->bottom, near = lanes->near;
+    float largest = 0, most = 0;
+    double differences = 0, squares = 0, masked = 0;
+#pragma omp simd reduction(max : largest, most) reduction(+ : differences, squares, masked)
+    for (size_t at = 0; at < length; at++) {
+        const float x = xs[at], y = ys[at], apart = fabsf(x - y);
+        const int is_low = (x <= mask) & (y <= mask), is_lost = (x <= bottom) & (y <= bottom);
+        const int is_masked = is_low & ((apart <= fabsf(y) * near) | is_lost);
+        const uint32_t kept = (uint32_t)is_masked - 1;
+        const float distance = single(bits_of(apart) & kept), magnitude = single(bits_of(fabsf(y)) & kept);
+        largest = distance > largest ? distance : largest;
+        most = magnitude > most ? magnitude : most;
+        differences += (double)distance * (double)distance;
+        squares += (double)magnitude * (double)magnitude;
+        masked += is_masked;
+    }
+    *found = (struct distance){differences, squares, largest, most};
+    return masked;
+}
+
+PUBLIC double msdump_find_outside(const void *x, const void *y, size_t length, const struct lanes *lanes,
+                                  struct distance *found) {
+    return find_outside(x, y, length, lanes, found);
+}
+
 PUBLIC void msdump_sum_pairs(const void *x, const void *y, size_t length, float nothing, struct pairs *sums) {
     sum_pairs(x, y, length, nothing, sums);
 }

@@ -12,7 +12,7 @@ from msdump.record import IO
 from msdump.store import names
 from msdump.tools.diff.again import GoldenOperators, OwnErrors
 from msdump.tools.diff.evidence import Observations
-from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, Scope
+from msdump.tools.diff.lockstep import Block, Follower, OperatorWatch, Ran, Scope
 from msdump.tools.diff.models import golden_inputs
 from msdump.tools.diff.pairing import Pairing
 from msdump.tools.diff.places import Places
@@ -104,6 +104,7 @@ class _Run:
             comparison.mine, comparison.golden, comparison.limits, comparison.pairing
         )
         self._follower = _following(comparison, inputs)
+        self._block = Block()
         self._ran: Counter[str] = Counter()
         self._alone: Counter[str] = Counter()
         self._extra: Counter[str] = Counter()
@@ -130,12 +131,21 @@ class _Run:
             mine.run(inputs, OperatorWatch(mine.graph, self._show), trains=both.trains)
         except MsdumpError as error:
             both.failures.append(_failure("mine", mine, error))
+        self._judge_block()
 
     def _show(self, mine: Ran) -> None:
-        """Judge an operator of the examined side that has just run."""
-        if mine.node.is_added:
-            return
-        golden = self._counterpart(mine)
+        """Keep an operator of the examined side that has just run; judge those of a block together."""
+        if not mine.node.is_added and self._block.add(mine):
+            self._judge_block()
+
+    def _judge_block(self) -> None:
+        """Judge the operators that are kept, each beside its counterpart."""
+        ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
+        self._observations.look(ran)
+        for mine, golden in ran:
+            self._judge_operator(mine, golden)
+
+    def _judge_operator(self, mine: Ran, golden: Ran | None) -> None:
         self._ran[mine.node.name] += 1
         tensors = self._observations.tensors(mine, golden)
         if mine.node.bodies:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.observer import Array
 from msdump.record import IO
+from msdump.statistics.pairs import Distance
 from msdump.tools.diff import screening
 from msdump.tools.diff.lockstep import Ran, Scope
 from msdump.tools.diff.pairing import GraphPairing, Pairing
@@ -21,6 +23,9 @@ from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.verdicts import TensorVerdict
 
 _SAME: Final = TensorError(is_same=True)
+Looks = Mapping[tuple[int, int], Distance]
+"""What a first look told of tensors and their counterparts, by the ids of both arrays."""
+
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
 
@@ -42,6 +47,17 @@ class Observations:
     is_first: bool = True
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
     _weights: dict[tuple[int, str], TensorEvidence] = field(default_factory=dict)
+    _looks: Looks = field(default_factory=dict)
+
+    def look(self, ran: Iterable[tuple[Ran, Ran | None]]) -> None:
+        """Take a first look at all outputs of operators and their counterparts at once.
+
+        Args:
+            ran: The operators for which ``tensors`` is called next, with their counterparts.
+        """
+        beside = ((mine, self._beside(mine, golden)) for mine, golden in ran)
+        outputs = (each for mine, other in beside if other is not None for each in other.outputs(mine))
+        self._looks = screening.distances(outputs)
 
     def tensors(self, mine: Ran, golden: Ran | None) -> tuple[TensorEvidence, ...]:
         """Return the evidence of an operator's tensors, inputs first, and note what its outputs are like.
@@ -50,10 +66,9 @@ class Observations:
             mine: The operator on the leading side.
             golden: Its counterpart, None where it has none.
         """
-        pair = self.pairing.graphs.get(mine.graph.index)
-        if pair is None:
+        beside = self._beside(mine, golden)
+        if beside is None:
             return tuple(_alone(mine))
-        beside = _Beside(pair, golden, self.limits)
         known = self._measured.setdefault(mine.scope, {})
         tensors = []
         for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
@@ -62,6 +77,10 @@ class Observations:
             known[name] = beside.measured(IO.OUTPUT, slot, name, array)
             tensors.append(known[name])
         return tuple(tensors)
+
+    def _beside(self, mine: Ran, golden: Ran | None) -> _Beside | None:
+        pair = self.pairing.graphs.get(mine.graph.index)
+        return None if pair is None else _Beside(pair, golden, self.limits, self._looks)
 
     def of(self, name: str) -> TensorEvidence | None:
         """Return what was measured of a value of the main graph, in any form; None where nothing was."""
@@ -124,10 +143,11 @@ class Observations:
 class _Beside:
     """The tensors of a counterpart, by their common names."""
 
-    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits) -> None:
+    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits, looks: Looks) -> None:
         self.pair = pair
         self._golden = golden
         self._limits = limits
+        self._looks = looks
         self._tensors: dict[IO, dict[str, np.ndarray]] = {IO.INPUT: {}, IO.OUTPUT: {}}
         if golden is not None:
             node, names = golden.node, pair.golden_values
@@ -137,6 +157,14 @@ class _Beside:
             ):
                 for _, name, array in _slots(values, arrays):
                     self._tensors[io][names.get(name, name)] = array
+
+    def outputs(self, mine: Ran) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield what an operator wrote, and what its counterpart did."""
+        written, names = self._tensors[IO.OUTPUT], self.pair.values
+        for _, name, array in _slots(mine.node.declared_outputs, mine.outputs):
+            golden = written.get(names.get(name, name))
+            if golden is not None:
+                yield array, golden
 
     def has_input(self, name: str) -> bool:
         return self.pair.values.get(name, name) in self._tensors[IO.INPUT]
@@ -160,7 +188,7 @@ class _Beside:
         evidence = _described(io, slot, name, array)
         if golden is None:
             return replace(evidence, fault=TensorVerdict.UNCHECKED)
-        return _compared(evidence, array, golden, self._limits)
+        return _compared(evidence, array, golden, self._limits, self._looks)
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
@@ -197,7 +225,11 @@ def _same(array: np.ndarray, name: str) -> TensorEvidence:
 
 
 def _compared(
-    evidence: TensorEvidence, mine: np.ndarray, golden: np.ndarray, limits: Limits
+    evidence: TensorEvidence,
+    mine: np.ndarray,
+    golden: np.ndarray,
+    limits: Limits,
+    looks: Looks = MappingProxyType({}),
 ) -> TensorEvidence:
     """Return a tensor's evidence with how far it is from its counterpart."""
     golden_dtype = dtypes.from_numpy(golden.dtype).name
@@ -209,11 +241,13 @@ def _compared(
         fault, error = (None, _SAME) if is_same else (TensorVerdict.DIFFERS, None)
     else:
         limit = limits.allowed((evidence.dtype, golden_dtype), limits.precision)
-        error = distance(mine, golden, limit)
+        error = distance(mine, golden, limit, looks.get((id(mine), id(golden))))
     return replace(evidence, golden_dtype=golden_dtype, fault=fault, note=note, error=error)
 
 
-def distance(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
+def distance(
+    mine: np.ndarray, golden: np.ndarray, limit: float | None = None, look: Distance | None = None
+) -> TensorError:
     """Return how far two tensors of one shape are apart.
 
     Args:
@@ -221,10 +255,11 @@ def distance(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -
         golden: The tensor that it is compared with.
         limit: Largest relative distance of tensors that agree, of which a quick look is enough; None: no
             distance is small enough.
+        look: What a first look told of them; None: it was not taken.
     """
     if mine is golden or (mine.dtype == golden.dtype and _is_one_memory(mine, golden)):
         return _SAME
-    quick = None if limit is None else screening.look(mine, golden, limit)
+    quick = None if limit is None else screening.quick(mine, golden, limit, look)
     return quick or errors.measure(_numeric(mine), _numeric(golden))
 
 

@@ -1,21 +1,25 @@
 """Two networks in lockstep: when one has run an operator, the other one runs on to its counterpart.
 
 The leading network runs in the caller's thread, the following one in a thread of its own that sleeps
-unless it is asked for an operator. So one operator runs at a time, and what is alive are the values
-that each network keeps itself.
+unless it is asked for an operator. So one of the two runs at a time. Each runs ahead of the comparison by
+a block of operators: what is alive are the values that a network keeps itself, and those of its block.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msdump.execute.segments.cutting import MOST_BYTES
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays, Observer
+
+_MOST: Final = 256
+"""Operators of one block."""
 
 Scope = tuple[tuple[int, int], ...]
 """Where an operator runs: the index of each body around it, outermost first, and the number of its pass."""
@@ -99,11 +103,28 @@ class OperatorWatch:
         return OperatorWatch(body, self.show, (*self.scope, (body.index, number)))
 
 
+class Block:
+    """Operators that have run one after the other, until their tensors reach a bound."""
+
+    def __init__(self) -> None:
+        """Begin without operators."""
+        self._ran: list[Ran] = []
+        self._bytes = 0
+
+    def add(self, ran: Ran) -> bool:
+        """Add an operator; return whether the block is full."""
+        self._ran.append(ran)
+        self._bytes += sum(array.nbytes for array in ran.outputs if array is not None)
+        return self._bytes >= MOST_BYTES or len(self._ran) >= _MOST
+
+    def take(self) -> list[Ran]:
+        """Return the operators, and begin anew."""
+        ran, self._ran, self._bytes = self._ran, [], 0
+        return ran
+
+
 class _Stopped(BaseException):
     """Ends the run of a following network that nobody needs any more."""
-
-
-_END: Final = None
 
 
 class Follower:
@@ -125,7 +146,10 @@ class Follower:
         """
         self._run, self._graph, self._is_wanted = run, graph, is_wanted
         self._permits: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._shown: queue.SimpleQueue[Ran | None] = queue.SimpleQueue()
+        self._shown: queue.SimpleQueue[tuple[list[Ran], bool]] = queue.SimpleQueue()
+        self._block = Block()
+        self._ready: deque[Ran] = deque()
+        self._is_over = False
         self._thread = threading.Thread(target=self._work, name="msdump follower", daemon=True)
         self._held: dict[Key, Ran] = {}
         self._closed: set[tuple[Scope, int]] = set()
@@ -143,30 +167,38 @@ class Follower:
         except Exception as error:  # noqa: BLE001 - told by whoever asked for the operators
             self.error = error
         finally:
-            self._shown.put(_END)
+            self._shown.put((self._block.take(), True))
 
     def _show(self, ran: Ran) -> None:
-        self._shown.put(ran)
-        self._wait()
+        if self._block.add(ran):
+            self._shown.put((self._block.take(), False))
+            self._wait()
 
     def _wait(self) -> None:
         if not self._permits.get():
             raise _Stopped
 
     def _next(self) -> Ran | None:
-        """Let the network run one more operator; None once it has ended."""
-        if self.has_ended:
-            return None
+        """Return the operator that ran next, and let the network run on where it must; None at its end."""
+        while not self._ready:
+            if self._is_over:
+                self.has_ended = True
+                return None
+            self._run_on()
+        ran = self._ready.popleft()
+        if ran.node.bodies:
+            self._closed |= {(ran.scope, body.index) for body in ran.node.bodies.values()}
+        return ran
+
+    def _run_on(self) -> None:
+        """Let the network run one more block."""
         if not self._thread.is_alive():
             self._thread.start()
         self._permits.put(True)
-        ran = self._shown.get()
-        if ran is None:
+        block, self._is_over = self._shown.get()
+        self._ready.extend(block)
+        if self._is_over:
             self._thread.join()
-            self.has_ended = True
-        elif ran.node.bodies:
-            self._closed |= {(ran.scope, body.index) for body in ran.node.bodies.values()}
-        return ran
 
     def until(self, key: Key) -> Ran | None:
         """Return an operator that has run; run on to it where it has not yet.
@@ -210,7 +242,8 @@ class Follower:
             self._permits.put(False)
             self._thread.join()
         self._held.clear()
-        self.has_ended = True
+        self._ready.clear()
+        self._is_over = self.has_ended = True
 
 
 def _lies_in(scope: Scope, bodies: set[tuple[Scope, int]]) -> bool:

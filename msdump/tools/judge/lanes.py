@@ -16,12 +16,14 @@ import numpy as np
 MASK: Final = -8192.0
 """Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
 
-_BOTTOM: Final = -65000.0
+BOTTOM: Final = -65000.0
 """Below, a lane is masked whatever its number: float16 turns -3.4e38 into -inf, or -65504 by saturation."""
+
+NEAR: Final = 2.0**-6
+"""An element of a masked lane differs at most as much as bfloat16 rounds."""
 
 _BLOCK: Final = 1 << 16  # elements; a block of float32 fits into a core's cache
 _GAP: Final = 16.0  # other elements are at least so many times smaller; else large numbers are what they are
-_NEAR: Final = 2.0**-6  # an element of a masked lane differs at most as much as bfloat16 rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,13 @@ def read(dumped: np.ndarray, golden: np.ndarray) -> Scale:
     if not np.any(golden <= MASK):
         return Scale(largest, power=power)
     outside = max(_largest_outside(x, y) for x, y in zip(_blocks(dumped), _blocks(golden), strict=True))
-    is_masked = 0 < outside * _GAP <= -MASK
+    is_masked = may_be_masked(outside)
     return Scale(outside if is_masked else largest, is_masked, power)
+
+
+def may_be_masked(largest: float) -> bool:
+    """Tell whether large elements are masks, by the largest magnitude outside of masked lanes."""
+    return 0 < largest * _GAP <= -MASK
 
 
 def _blocks(elements: np.ndarray) -> Iterator[np.ndarray]:
@@ -89,9 +96,9 @@ def masked(dumped: np.ndarray, golden: np.ndarray) -> np.ndarray:
     [True, True, False]
     """
     with np.errstate(all="ignore"):
-        are_near = np.abs(dumped - golden) <= np.abs(golden) * _NEAR
+        are_near = np.abs(dumped - golden) <= np.abs(golden) * NEAR
         are_low = (dumped <= MASK) & (golden <= MASK)
-        are_lost = (dumped <= _BOTTOM) & (golden <= _BOTTOM)
+        are_lost = (dumped <= BOTTOM) & (golden <= BOTTOM)
         return np.asarray(are_low & (are_near | are_lost))
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from msdump.statistics import pairs
 from msdump.tools.diff import screening
 from msdump.tools.judge import errors
 
@@ -68,3 +69,60 @@ def changed(value):
 def test_what_is_left_to_the_full_measure(mine, golden):
     """Equal tensors, those near the limit, NaN, infinities, masks, tiny or other numbers are not decided."""
     assert screening.look(mine, golden, LIMIT) is None
+
+
+def masked(mine, golden):
+    """Return two tensors that agree but for a masked lane in each row."""
+    pair = GOLDEN * np.float32(1 + LIMIT / 10), GOLDEN.copy()
+    for tensor, value in zip(pair, (mine, golden), strict=True):
+        tensor[:, 0] = value
+    return pair
+
+
+@pytest.mark.skipif(pairs.PAIRS is None, reason="no compiled passes on this machine")
+@pytest.mark.parametrize("way", ["compiled"], indirect=True)
+@pytest.mark.parametrize(
+    ("mine", "golden"), [(-10_000, -10_001), (-65_504, -math.inf), (-3.4e38, -65_504)], ids=str
+)
+def test_masked_lanes_are_left_out(mine, golden):
+    """Beside mask constants, tensors that clearly agree are as far apart as the full measure says."""
+    mine, golden = masked(mine, golden)
+
+    found, full = screening.quick(mine, golden, LIMIT), errors.measure(mine, golden)
+
+    for name in ("distance", "largest", "norm", "scaled"):
+        assert getattr(full, name) == pytest.approx(getattr(found, name), rel=1e-5), name
+    assert 7 == found.masked == full.masked
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden"),
+    [
+        masked(-10_000, -20_000),
+        masked(-10_000, 1),
+        masked(-10_000, math.nan),
+        masked(math.inf, math.inf),
+        [tensor * np.float32(1e4) for tensor in masked(-1, -1)],
+        masked(-10_000, -10_001)[1:] * 2,
+    ],
+    ids=["far apart", "one side", "NaN", "infinite", "large numbers", "equal"],
+)
+def test_what_masks_do_not_explain_is_left_to_the_full_measure(mine, golden):
+    """Large elements that are no masks on both sides, and tensors that are equal outside, are not decided."""
+    assert screening.quick(mine, golden, LIMIT) is None
+
+
+@pytest.mark.skipif(pairs.PAIRS is None, reason="no compiled passes on this machine")
+@pytest.mark.parametrize("way", ["compiled"], indirect=True)
+def test_many_tensors_at_once():
+    """A look at many tensors tells of each what a look at it alone does; others than float32 have none."""
+    sizes = (1, 300_001, 5, 70_000, 0, 1_000_003)
+    golden = [np.arange(size, dtype="f4") % 97 for size in sizes]
+    mine = [tensor * np.float32(1 + LIMIT / 10) for tensor in golden]
+    tensors = [*zip(mine, golden, strict=True), (GOLDEN.astype("f8"),) * 2, (GOLDEN[:2], GOLDEN[:1])]
+
+    found = screening.distances(tensors)
+
+    assert [(id(x), id(y)) for x, y in tensors[: len(sizes)]] == list(found)
+    for (x, y), distance in zip(tensors, found.values(), strict=False):
+        assert pairs.PAIRS.distance(x, y) == pytest.approx(distance, rel=1e-12)
