@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from msdump import dtypes
 from msdump.errors import MsdumpError
 from msdump.execute.operators.float64.evaluator import Float64Runner
 from msdump.execute.operators.runner import OperatorRunner, is_repeatable
+from msdump.execute.training.state import Values
 from msdump.graph.graph import Node
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.order import reads
@@ -42,7 +43,7 @@ class OwnErrors:
 
 @dataclass(slots=True)
 class GoldenOperators:
-    """Runs golden operators on the inputs of the leading side.
+    """Runs golden operators on the inputs of the leading side, in a run that has not begun yet.
 
     Attributes:
         mine: The leading side.
@@ -55,6 +56,12 @@ class GoldenOperators:
     golden: Side
     limits: Limits
     pairing: Pairing
+    _before: Values = field(init=False)
+    _variables: Mapping[str, np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Keep what the variables hold: operators of a step run again when the step may have ended."""
+        self._before, self._variables = self.mine.state.values, self.mine.variables()
 
     def of(self, mine: Ran, golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence]) -> OwnErrors:
         """Return the own errors of an operator.
@@ -121,7 +128,7 @@ class GoldenOperators:
     def _read(self, mine: Ran, pair: GraphPairing) -> dict[str, np.ndarray]:
         """Return what an operator read, before it wrote any of it, in the types that the model says."""
         node, graph = mine.node, mine.graph
-        variables = self.mine.variables() if graph.variables else {}
+        variables = self._variables if graph.variables else {}
         arrays: dict[str, np.ndarray] = {}
         for name, after, array in zip(node.inputs, node.inputs_after_run, mine.inputs, strict=True):
             if name in variables:

@@ -23,6 +23,8 @@ from msdump.tools.judge.judging import Judge
 from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.verdicts import Verdict
 
+Tensors = tuple[TensorEvidence, ...]
+
 _NOTHING: Final = OwnErrors()
 
 
@@ -141,13 +143,11 @@ class _Run:
     def _judge_block(self) -> None:
         """Judge the operators that are kept, each beside its counterpart."""
         ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
-        self._observations.look(ran)
-        for mine, golden in ran:
-            self._judge_operator(mine, golden)
+        for (mine, golden), tensors in zip(ran, self._observations.tensors(ran), strict=True):
+            self._judge_operator(mine, golden, tensors)
 
-    def _judge_operator(self, mine: Ran, golden: Ran | None) -> None:
+    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors) -> None:
         self._ran[mine.node.name] += 1
-        tensors = self._observations.tensors(mine, golden)
         if mine.node.bodies:
             self._leave(mine)
             return
@@ -191,7 +191,7 @@ class _Run:
             if scope is not None and body.index in self._pairing.bodies:
                 self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
 
-    def _own(self, mine: Ran, golden: Ran, tensors: Iterable[TensorEvidence]) -> OwnErrors:
+    def _own(self, mine: Ran, golden: Ran, tensors: Tensors) -> OwnErrors:
         """Return the own errors of an operator whose outputs differ beyond the limits."""
         outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
         if not any(map(self._differs, outputs)):

@@ -96,6 +96,8 @@ class Finding:
     def of(self, io: IO) -> tuple[TensorResult, ...]:
         """Return the verdicts on the inputs or the outputs; an input that it writes counts as an output."""
         written = written_inputs(self.place.op_type)
+        if not written:
+            return tuple(tensor for tensor in self.tensors if tensor.evidence.io is io)
         return tuple(
             tensor
             for tensor in self.tensors

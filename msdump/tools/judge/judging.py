@@ -46,18 +46,16 @@ class Judge:
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
         place = evidence.operator
-        if evidence.own:
-            evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
         results = self._tensors.results(evidence.tensors, evidence.arithmetic)
-        finding = Finding(
-            place,
-            Verdict.UNCHECKED,
-            tuple(each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results),
-            own=evidence.own,
-            replaces=evidence.replaces,
-        )
+        if evidence.unread:
+            evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
+            results = tuple(
+                each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results
+            )
+        own, replaces = evidence.own, evidence.replaces
+        finding = Finding(place, Verdict.UNCHECKED, results, own=own, replaces=replaces)
         verdict, note = self._verdict(self._case(evidence, finding))
-        finding = replace(finding, verdict=verdict, note=note)
+        finding = Finding(place, verdict, results, note, own, replaces)
         self._findings[place.full_name or place.name] = finding
         self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in finding.outputs)
         self._has_differed |= finding.is_accused or bool(finding.wrong(IO.OUTPUT))

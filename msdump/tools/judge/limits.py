@@ -166,6 +166,7 @@ def smallest(dtype: str) -> float:
     return float(ml_dtypes.finfo(numbers).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
+@cache
 def coarser(*dtypes: str) -> str:
     """Return the coarsest of several element types, "" where none of them is rounded.
 

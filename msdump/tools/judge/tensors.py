@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import TensorEvidence
@@ -13,6 +13,14 @@ from msdump.tools.judge.limits import Limits, coarser
 from msdump.tools.judge.verdicts import TensorVerdict
 
 _KINDS: Final = ("float", "bfloat", "complex", "int", "uint", "bool")
+
+
+class _Allowance(NamedTuple):
+    """What two tensors may differ by: their distance, units of the last place, their largest difference."""
+
+    distance: float | None
+    units: float
+    floor: float
 
 
 class TensorJudge:
@@ -27,6 +35,7 @@ class TensorJudge:
         """Start at the first operator."""
         self._limits = limits
         self._coarsest = limits.precision
+        self._allowances: dict[tuple[tuple[str, str], str, tuple[str, ...]], _Allowance] = {}
 
     def results(
         self, tensors: Iterable[TensorEvidence], arithmetic: tuple[str, str] = ("", "")
@@ -52,19 +61,29 @@ class TensorJudge:
         if error is None or evidence.fault is not None:
             return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
         types = (evidence.dtype, evidence.golden_dtype)
-        limit = self._limits.allowed(types, self._coarsest)
+        allowance = self._allowance(types, computed)
+        limit = allowance.distance
         remarks = "; ".join(filter(None, (*_remarks(error), *_unlike(types), evidence.note)))
         if evidence.is_rounded:
             return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
-        verdict = self._verdict(error, types, limit, self._limits.floor((*types, *computed)))
-        return TensorResult(evidence, verdict, remarks, limit)
+        return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
 
-    def _verdict(
-        self, error: TensorError, types: tuple[str, str], limit: float | None, floor: float
-    ) -> TensorVerdict:
+    def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
+        """Return what two element types may differ by now; networks have few of them."""
+        key = types, self._coarsest, computed
+        allowance = self._allowances.get(key)
+        if allowance is None:
+            limits = self._limits
+            allowance = self._allowances[key] = _Allowance(
+                limits.allowed(types, self._coarsest), limits.units(types), limits.floor((*types, *computed))
+            )
+        return allowance
+
+    def _verdict(self, error: TensorError, types: tuple[str, str], allowance: _Allowance) -> TensorVerdict:
         if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
             return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
-        if _are_of_other_kinds(*types):
+        limit = allowance.distance
+        if types[0] != types[1] and _are_of_other_kinds(*types):
             return TensorVerdict.DTYPE
         if limit is None or error.misplaced:
             return TensorVerdict.DIFFERS
@@ -73,7 +92,7 @@ class TensorJudge:
             and error.cosine >= self._limits.cosine
             and error.scaled <= limit * self._limits.peak
         )
-        is_rounding = 0 < error.ulps <= self._limits.units(types) or 0 < error.largest <= floor
+        is_rounding = 0 < error.ulps <= allowance.units or 0 < error.largest <= allowance.floor
         return TensorVerdict.AGREES if is_near or is_rounding else TensorVerdict.DIFFERS
 
 
