@@ -50,12 +50,12 @@ def restored(path: str, torn: OperatorGraph) -> OperatorGraph:
         torn: What the .ir file holds; its parameters come first.
 
     Returns:
-        The whole graph; ``torn`` where that breaks off among its parameters.
-
-    Raises:
-        DumpReadError: The file cannot be read, is no such message, or there is no graph in it.
+        The whole graph; ``torn`` where that breaks off among its parameters, or this file is torn, too.
     """
-    graph = _read(path, frozenset(torn.weights))
+    try:
+        graph = _read(path, frozenset(torn.weights))
+    except DumpReadError:
+        return torn
     is_known = {*graph.weights, *graph.inputs} == {*torn.weights, *torn.inputs}
     return replace(_with_shapes(graph), is_restored=True) if is_known else torn
 
@@ -65,9 +65,10 @@ def _with_shapes(graph: OperatorGraph) -> OperatorGraph:
     parameters = {**graph.inputs, **graph.weights}
 
     def form(source: ValueSource) -> ValueForm:
-        if source.kind is SourceKind.OPERATOR:
-            return graph.operators[source.name].outputs[source.slot]
-        return parameters.get(source.name, UNKNOWN_FORM)
+        if source.kind is not SourceKind.OPERATOR:
+            return parameters.get(source.name, UNKNOWN_FORM)
+        outputs = graph.operators[source.name].outputs
+        return outputs[source.slot] if source.slot < len(outputs) else UNKNOWN_FORM
 
     operators = {
         name: replace(
