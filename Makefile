@@ -1,14 +1,18 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema docs man check
+.PHONY: setup fmt lint type test test-all browser pictures test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema docs man check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
 lint: ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports && .venv/bin/codespell
 type: ; .venv/bin/mypy
 test: ; bash scripts/test.sh
-test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench"
+test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench and not browser"
+# The page of msdump report in a chromium, and its program linted
+browser: ; bash scripts/test_browser.sh
+# Pictures of the page for the documentation
+pictures: ; $(PYTHON) -m tests.browser.pictures docs/pictures
 test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest

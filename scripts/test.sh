@@ -6,4 +6,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 setup_venv test
 
 cd "$MSDUMP_ROOT"
-exec "$VENV_PYTHON" -m pytest -n 2 -m "not slow and not bench" "$@"
+exec "$VENV_PYTHON" -m pytest -n 2 -m "not slow and not bench and not browser" "$@"

@@ -6,9 +6,7 @@ from typing import Any
 
 from msdump.cli import messages
 from msdump.cli.compare import again
-from msdump.cli.explain import configuration
 from msdump.cli.report.options import ReportOptions
-from msdump.config import watch as watch_rules
 from msdump.errors import ConfigError
 from msdump.plan import DumpPlan
 from msdump.store.read.reader import Dump, open_dump
@@ -66,9 +64,11 @@ def _explain(asked: ReportOptions) -> comparing.Explain | None:
 
 def _plan(dump: Dump, asked: ReportOptions, context: dict[str, Any]) -> DumpPlan | None:
     """Return the configuration as it was compiled, None where it is not known."""
-    path = asked.config or configuration.kept(dump)
+    path = asked.config or next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
     if path is None:
         return None
+    from msdump.cli.explain import configuration  # not above: most dumps of an Ascend keep none
+
     try:
         return configuration.plan_of(path, configuration.context_of(dump, context), dump)
     except ConfigError as error:
@@ -81,5 +81,7 @@ def _plan(dump: Dump, asked: ReportOptions, context: dict[str, Any]) -> DumpPlan
 
 def _rules(asked: ReportOptions, plan: DumpPlan | None) -> tuple[WatchRule, ...]:
     if asked.rules_file is not None:
+        from msdump.config import watch as watch_rules
+
         return watch_rules.read(asked.rules_file)
     return () if plan is None else plan.watch.rules

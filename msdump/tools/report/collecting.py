@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from msdump.config import watch as watch_rules
 from msdump.errors import DumpReadError
 from msdump.plan import DumpPlan
 from msdump.store.read.graphs.operator_graph import OperatorGraph
@@ -266,6 +265,8 @@ def _hits(
     rules = [(question.rules, ProblemKind.WATCH)] if question.rules else []
     ranks = {operator.rank for operator in operators}
     if len(ranks) > 1 and not any(rule.compares_ranks for rule in question.rules):
+        from msdump.config import watch as watch_rules  # not above: most dumps are of one rank
+
         rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
     for each, kind in rules:
         found = watching.watch(dump, each)

@@ -124,19 +124,31 @@ def _columns(titles: Sequence[str], rows: Sequence[list[str]], path: str, fault:
     if any(title not in columns for title in _NAMES):
         fault(f"{path}: lacks a column of {', '.join(_NAMES)}; its rows are left out")
         return MeasuredColumns()
-    slots = map(_whole, columns["Slot"])
-    sides = (side.lower() for side in columns["IO"])
+    slots = _wholes(columns["Slot"])
+    sides = map(str.lower, columns["IO"])
     size, nothing = len(rows), ("",) * len(rows)
-    shapes = (shape.strip("()").replace(",", "x") for shape in columns.get("Shape", nothing))
+    shape_column = columns.get("Shape", nothing)
+    shown = {shape: shape.strip("()").replace(",", "x") for shape in {*shape_column}}
+    shapes = map(shown.__getitem__, shape_column)
     times = columns.get("Timestamp")
     numbers = {_CATEGORY[title]: _numbers(column) for title, column in columns.items() if title in _CATEGORY}
     return MeasuredColumns(
         [*zip(columns["Op Type"], columns["Op Name"], sides, slots, strict=True)],
-        [0] * size if times is None else [*map(_whole, times)],
+        [0] * size if times is None else _wholes(times),
         [*zip(map(str.lower, columns.get("Data Type", nothing)), shapes, strict=True)],
         {category: values for category, (values, _) in numbers.items()},
         {category: known for category, (_, known) in numbers.items()},
     )
+
+
+def _wholes(column: Sequence[str]) -> list[int]:
+    try:
+        whole = [*map(int, column)]
+        if 0 <= min(whole) <= max(whole) < 1 << 63:
+            return whole
+    except ValueError:
+        pass
+    return [*map(_whole, column)]
 
 
 def _whole(text: str) -> int:

@@ -13,7 +13,6 @@ from msdump.errors import DumpReadError
 from msdump.plan import DumpPlan, Trigger
 from msdump.record import IO
 from msdump.store.read.reader import Dump
-from msdump.tools.preview import describe
 from msdump.tools.report.columns import Fault
 from msdump.tools.report.operators import ReportedOperator
 from msdump.tools.report.series import StatisticSeries
@@ -69,6 +68,8 @@ def of_run(
     yield RunFact("tensors", f"{len(series.tensors):,}, statistics: {', '.join(series.numbers) or 'none'}")
     yield from _metadata(dump, fault)
     if plan is not None:
+        from msdump.tools.preview import describe  # not above: it loads what makes dumps
+
         for subject, words in describe.subjects(plan).items():
             yield RunFact(f"configured {subject}", words)
 

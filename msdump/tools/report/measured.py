@@ -35,13 +35,14 @@ def of_directory(directory: Iteration, fault: Fault) -> MeasuredColumns:
     table = columns.read(path, fault) if os.path.isfile(path) else MeasuredColumns()
     try:
         if table.names and not table.has_repeats:
-            filed = [each for each in directory.tensor_files if _name(each) not in {*table.names}]
+            rows = {*table.names}
+            filed = [each for each in directory.tensor_files if _name(each) not in rows]
             return columns.joined([table, columns.of_cells(_measured(filed, fault))])
-        rows = [*_measured(directory.tensors, fault), *_of_operators(directory)]
+        everything = [*_measured(directory.tensors, fault), *_of_operators(directory)]
     except DumpReadError as error:
         fault(_DAMAGED.format(error))
         return table
-    return columns.of_cells(rows) if rows else table
+    return columns.of_cells(everything) if everything else table
 
 
 def _name(record: Record) -> MeasuredName:

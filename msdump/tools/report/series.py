@@ -104,10 +104,12 @@ class SeriesTable:
         column = self._columns.setdefault(folder.number, len(self._columns))
         place = (folder.rank, folder.place)
         rows = np.fromiter(map(self._number, _keys(place, measured.names)), np.int64, len(measured.names))
-        self._forms += [("", "")] * (len(self._numbers) - len(self._forms))
-        for row, form in zip(rows.tolist(), measured.forms, strict=True):
-            if not self._forms[row][0]:
-                self._forms[row] = form
+        known = len(self._forms)
+        self._forms += [("", "")] * (len(self._numbers) - known)
+        if known < len(self._forms) or not all(self._forms[row][0] for row in rows.tolist()):
+            for row, form in zip(rows.tolist(), measured.forms, strict=True):
+                if not self._forms[row][0]:
+                    self._forms[row] = form
         self._parts.append((column, rows, measured.numbers, _states(measured)))
 
     def _number(self, key: _Key) -> int:

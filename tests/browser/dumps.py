@@ -1,0 +1,61 @@
+"""Dumps for the browser: a training that went wrong beside one that did not, a network of many operators."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import msdump
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = (
+    "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
+    "Max Value,Min Value,L2Norm Value"
+)
+
+
+def trained(folder):
+    """Run the demonstration of the report in a folder and return what it printed last."""
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MS_", "MINDSPORE_"))
+    }
+    done = subprocess.run(
+        ["bash", str(ROOT / "scripts/report.sh"), str(folder)],
+        env=environment | {"DEVICE_TARGET": "Ascend", "STEPS": "4"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def trace(dump, path):
+    """Write a trace in Chrome's format that has a time for each operator of a dump."""
+    graph = next(iter(msdump.open_dump(dump).ranks[0].operator_graphs.values()))
+    events = [
+        {"ph": "X", "name": name, "ts": 10 * place, "dur": 5 + place}
+        for place, name in enumerate(graph.operators)
+    ]
+    path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+
+
+def large(root, *, operators=3000, iterations=4):
+    """Write the statistics of a network with many operators, in which an infinity begins."""
+    order = root / "rank_0/execution_order/ms_execution_order_graph_0.csv"
+    order.parent.mkdir(parents=True)
+    names = [f"Default/layer{place // 50}-Block/Conv2D-op{place}" for place in range(operators)]
+    order.write_text("\n".join(("NodeExecutionOrder-FullNameWithScope", *names, "")), encoding="utf-8")
+    for iteration in range(iterations):
+        path = root / f"rank_0/Net/0/{iteration}/statistic.csv"
+        path.parent.mkdir(parents=True)
+        lines = [HEAD]
+        for place, name in enumerate(names):
+            is_struck = iteration == iterations - 1 and place == operators // 2
+            high = "inf" if is_struck else f"{(place * 7919) % operators}.{iteration}"
+            time = 1_795_217_009_000_000 + iteration * operators + place
+            form = '24,float32,"(2,3)"'
+            lines.append(f"Conv2D,{name.replace('/', '_')},0,0,{time},output,0,{form},{high},-1,{place + 1}")
+        path.write_text("\n".join((*lines, "")), encoding="utf-8")
+    return root
