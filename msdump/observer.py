@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,13 @@ Array = np.ndarray | None
 
 Arrays = Sequence[Array]
 """The inputs or the outputs of an operator, one for each slot."""
+
+
+class Gathering(Protocol):
+    """What an observer may have as well: it puts off what it does about operators that have run together."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which those operators are shown; at its end all is done about them."""
 
 
 class Observer(Protocol):
@@ -76,3 +84,9 @@ class Observer(Protocol):
 
         A loop enters its body anew for every iteration.
         """
+
+
+def together(observer: Observer) -> AbstractContextManager[None]:
+    """Return the context in which an observer is shown operators that have run together."""
+    gathering: Callable[[], AbstractContextManager[None]] = getattr(observer, "together", nullcontext)
+    return gathering()

@@ -398,13 +398,3 @@ class DumpPlan:
     def writes_behind(self) -> bool:
         """Whether operators run on while files are written; vendor: CPU and GPU write at once."""
         return self.files.is_async and self.context.device_target is DeviceTarget.ASCEND
-
-    @property
-    def completes_operators(self) -> bool:
-        """Whether the files of an operator are complete before the next one starts.
-
-        Rows of statistics, and what waits for a hit of a rule, may come when operators behind it have run.
-        """
-        writes_files = self.files.keeps_tensors or self.what.saves_kernel_args
-        waits = self.watch.writes_hits_alone or self.watch.history > 0
-        return writes_files and not waits and not self.writes_behind

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 import numpy as np
 
 from msdump.capture.flight.graph_watch import GraphWatch
-from msdump.capture.pipeline import operator_records, pipeline
+from msdump.capture.pipeline import completes_operators, operator_records, pipeline
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
@@ -65,7 +66,7 @@ class Capture:
         on_failure = plan.when.trigger is Trigger.EXCEPTION
         # what runs well leaves no files under op_debug_mode 4: only ``failed`` is called
         self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
-        self.holds_up = self.watched if plan.completes_operators else ()
+        self.holds_up = self.watched if completes_operators(plan) else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._takes_failures = on_failure
@@ -104,6 +105,10 @@ class Capture:
         if self._trigger is None:  # else its results decide whether it is dumped
             self._write(position, inputs, ())
             self._started = position
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context for operators that have run together; their rows are there at its end."""
+        return self._pipeline.together()
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""

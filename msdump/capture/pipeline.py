@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from msdump.capture.flight.graph_watch import GraphWatch
@@ -63,6 +64,16 @@ def artifact_kind(plan: DumpPlan) -> ArtifactKind:
         if is_compiled and plan.files.file_format is FileFormat.BIN
         else ArtifactKind.TENSOR
     )
+
+
+def completes_operators(plan: DumpPlan) -> bool:
+    """Tell whether the files of an operator are complete before the next one starts.
+
+    Rows of statistics, and what waits for a hit of a rule, may come when operators behind it have run.
+    """
+    writes_files = plan.files.keeps_tensors or plan.what.saves_kernel_args
+    waits = plan.watch.writes_hits_alone or plan.watch.history > 0
+    return writes_files and not waits and not plan.writes_behind
 
 
 def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
@@ -141,6 +152,10 @@ class Pipeline:
         for _ in range(len(read) + len(written)):
             self.skip(Reason.NO_HIT)
         return True
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which the rows of operators may be put off until its end."""
+        return self._writer.together() if isinstance(self._writer, TensorWriter) else nullcontext()
 
     def take(
         self, directory: str, operator: OperatorRef, task: Task, records: Iterable[TensorRecord]

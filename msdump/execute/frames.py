@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,17 @@ class Frames:
         if not isinstance(value, values.Native):
             return value if isinstance(value, np.ndarray) else None
         return values.to_array(value) if value.is_tensor() else None
+
+    def shared_tensors(self) -> Callable[[str, Frame], Array]:
+        """Return ``tensor`` for the operators of a segment, to which a value of several is one array."""
+        arrays: dict[str, Array] = {}
+
+        def tensor(name: str, frame: Frame) -> Array:
+            if name not in arrays:
+                arrays[name] = self.tensor(name, frame)
+            return arrays[name]
+
+        return tensor
 
     def output(self, name: str, frame: Frame, *, is_fed: bool, is_foreign: bool) -> Any:
         """Return an output of the graph as an array, a list of arrays, or None.

@@ -23,7 +23,7 @@ from msdump.execute.segments.views import Views
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
-from msdump.observer import Observer
+from msdump.observer import Array, Observer, together
 from msdump.precision.optimization import Optimization
 from msdump.tracing import recording
 
@@ -275,9 +275,11 @@ class Program:
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
         if observer is not None:
-            for operator in segment.shown:
-                if observer.watched[operator.position]:
-                    self._show(operator, frame, observer)
+            tensor = self._frames.shared_tensors()
+            with together(observer):
+                for operator in segment.shown:
+                    if observer.watched[operator.position]:
+                        self._show(operator, frame, observer, tensor)
         for slot in segment.dead:
             frame[slot] = None
         return 1
@@ -295,7 +297,7 @@ class Program:
         for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
         if observer is not None and observer.watched[operator.position]:
-            self._show(operator, frame, observer)
+            self._show(operator, frame, observer, self._frames.tensor)
         for slot in operator.dead:
             frame[slot] = None
 
@@ -306,8 +308,14 @@ class Program:
             for name, slot in self._results
         ]
 
-    def _show(self, operator: ProgramOperator, frame: Frame, observer: Observer) -> None:
-        tensor, status = self._frames.tensor, frame[self._frames.status]
+    def _show(
+        self,
+        operator: ProgramOperator,
+        frame: Frame,
+        observer: Observer,
+        tensor: Callable[[str, Frame], Array],
+    ) -> None:
+        status = frame[self._frames.status]
         overwritten = observer.ran(
             operator.position,
             [tensor(name, frame) for name in operator.inputs] if observer.wants_inputs else (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -79,6 +79,37 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
         totals.join(part)
     return totals
+
+
+def measure_all(tensors: Sequence[tuple[np.ndarray, DType]], need: StatisticNeed) -> list[Totals]:
+    """Return what ``measure`` finds of several tensors, which threads share; the same array is read once.
+
+    Args:
+        tensors: Arrays with their types; see ``measure``.
+        need: What to find out.
+    """
+    if len(tensors) == 1:
+        return [measure(*tensors[0], need)]
+    distinct = {(id(array), dtype.name): (array, dtype) for array, dtype in tensors}
+    short = {key: pair for key, pair in distinct.items() if pair[0].size < 2 * _PART}
+    found = {key: measure(*pair, need) for key, pair in distinct.items() if key not in short}
+    shares = _shares([*short.values()])
+    measured = spread(lambda share: [measure(*pair, need) for pair in share], shares)
+    found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
+    return [found[id(array), dtype.name] for array, dtype in tensors]
+
+
+def _shares(tensors: Sequence[tuple[np.ndarray, DType]]) -> list[list[tuple[np.ndarray, DType]]]:
+    """Return consecutive tensors for each thread, about as many elements for one as for the other."""
+    total = sum(array.size for array, _ in tensors) or 1
+    count = max(1, min(thread_count(), total // _PART))
+    shares: list[list[tuple[np.ndarray, DType]]] = [[] for _ in range(count)]
+    before = 0
+    for array, dtype in tensors:
+        # by its middle, so that one which lies across a bound goes where more of it is
+        shares[min(count - 1, (2 * before + array.size) * count // (2 * total))].append((array, dtype))
+        before += array.size
+    return shares
 
 
 def rough_squares(array: np.ndarray) -> float | None:

@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 import msdump
+from msdump.capture.pipeline import completes_operators
 from msdump.config.mindspore import parse
 from msdump.errors import ExecutionError, WatchHitError
 from msdump.execute.kernels import KernelFactory
@@ -211,4 +212,4 @@ def test_operators_whose_files_are_promised_run_alone(changes, expected, tmp_pat
     blocks = config(tmp_path, **changes)
     context = Context(DeviceTarget.ASCEND, JitLevel.O0)
 
-    assert expected == parse(json.dumps(blocks).encode(), "data_dump.json", context).completes_operators
+    assert expected == completes_operators(parse(json.dumps(blocks).encode(), "data_dump.json", context))

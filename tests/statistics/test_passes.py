@@ -260,3 +260,27 @@ def test_parts_of_a_large_tensor_are_counted_together(monkeypatch, name, value, 
     counts = (found.negative, found.positive, found.nan, found.negative_inf, found.positive_inf)
     assert expected == counts
     assert array.size - len(parts) == found.zero
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_tensors_measured_together_are_those_measured_alone(monkeypatch, threads):
+    """Threads share tensors of any size and type, one that comes twice is the same twice."""
+    monkeypatch.setenv(env.THREADS, str(threads))
+    monkeypatch.setattr(passes, "_PART", 100)
+    rng = np.random.default_rng(5)
+    sizes = {
+        "float32": 1,
+        "float16": 90,
+        "bfloat16": 150,
+        "int8": 250,
+        "bool": 10,
+        "float64": 600,
+        "int4": 40,
+    }
+    arrays = [rng.normal(size=size).astype(dtypes.from_name(name).numpy) for name, size in sizes.items()]
+    pairs = [(array, dtypes.from_numpy(array.dtype)) for array in [*arrays, arrays[2]]]
+
+    together = passes.measure_all(pairs, ALL)
+
+    assert [measure(*pair, ALL) for pair in pairs] == together
+    assert [] == passes.measure_all([], ALL)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.capture.pipeline import Pipeline
+from msdump.capture.pipeline import Pipeline, completes_operators
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.steps.records import OperatorRecords, unwritten
 from msdump.capture.triggers import OverflowTrigger
@@ -62,7 +63,7 @@ class CompiledCapture:
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
         )
-        self.holds_up: Sequence[bool] = self.watched if plan.completes_operators else ()
+        self.holds_up: Sequence[bool] = self.watched if completes_operators(plan) else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._nodes = device.graph.nodes
@@ -108,6 +109,10 @@ class CompiledCapture:
         if task is not None and self._overflow is None:  # else its results decide whether it is dumped
             self._started = position
             self._write(position, task, inputs, None)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context for operators that have run together; their rows are there at its end."""
+        return self._pipeline.together()
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write an operator that has just run."""

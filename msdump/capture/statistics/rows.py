@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from msdump.plan import StatisticSpec
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics import passes
 from msdump.statistics.table import BY_CATEGORY, Cell, Nature, Statistic
-from msdump.statistics.totals import NOTHING
+from msdump.statistics.totals import NOTHING, Totals
 from msdump.store import names
 from msdump.store.names import Style
 
@@ -30,7 +31,7 @@ _MSPROBE_COLUMNS: Final = 13  # msprobe refuses files with fewer
 
 Cells = tuple[Cell, ...]
 Finish = Callable[[], Cells]
-Measure = Callable[[TensorRecord], Finish]
+Measure = Callable[[Sequence[TensorRecord]], list[Finish]]
 
 
 class Statistics:
@@ -68,7 +69,7 @@ class Statistics:
         statistics = chosen(spec)
         self.header = statistic_csv.header(statistic.title for statistic in statistics)
         self.has_hashes = has_hashes(spec)
-        self._begin = _on_device(statistics, spec) if spec.on_device else _on_host(statistics)
+        self._begin_all = _on_device(statistics, spec) if spec.on_device else _on_host(statistics)
         self._style = style
         self._names: dict[OperatorRef, tuple[str, str]] = {}
 
@@ -83,9 +84,13 @@ class Statistics:
         None where it gets no row: no elements, text, complex numbers. The hashes may be computed later and
         in another thread, while the elements stay as they are.
         """
-        if not record.array.size or not passes.is_measurable(record.dtype):
-            return None
-        return self._begin(record)
+        return self._begin_all((record,))[0] if _has_row(record) else None
+
+    def measure_all(self, records: Sequence[TensorRecord]) -> list[Cells | None]:
+        """Return what ``measure`` does for each of several tensors, in less time."""
+        measured = [record for record in records if _has_row(record)]
+        cells = iter(self._begin_all(measured))
+        return [next(cells)() if _has_row(record) else None for record in records]
 
     def row(self, record: TensorRecord, cells: Cells, task_id: int = 0, stream_id: int = 0) -> bytes:
         """Return the row of a tensor that was measured.
@@ -103,6 +108,10 @@ class Statistics:
             type_and_name = (names.sanitize(record.operator.op_type), op_name)
             self._names[record.operator] = type_and_name
         return statistic_csv.row(record, cells, *type_and_name, task_id, stream_id)
+
+
+def _has_row(record: TensorRecord) -> bool:
+    return bool(record.array.size) and passes.is_measurable(record.dtype)
 
 
 def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
@@ -140,14 +149,13 @@ def _on_host(statistics: tuple[Statistic, ...]) -> Measure:
     need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
     values = tuple(statistic.value for statistic in statistics)
 
-    def begin(record: TensorRecord) -> Finish:
-        totals = passes.measure(record.array, record.dtype, need)
+    def begin(records: Sequence[TensorRecord]) -> list[Finish]:
+        measured = passes.measure_all([(record.array, record.dtype) for record in records], need)
+        return [partial(cells, totals, record) for totals, record in zip(measured, records, strict=True)]
 
-        def finish() -> Cells:
-            octets = functools.partial(octets_of, record)
-            return tuple([value(totals, octets) for value in values])
-
-        return finish
+    def cells(totals: Totals, record: TensorRecord) -> Cells:
+        octets = partial(octets_of, record)
+        return tuple([value(totals, octets) for value in values])
 
     return begin
 
@@ -173,4 +181,4 @@ def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measur
         cells = tuple(cell(statistic, measured) for statistic in statistics)
         return lambda: cells
 
-    return begin
+    return lambda records: [begin(record) for record in records]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from msdump import dtypes
@@ -17,6 +18,8 @@ from msdump.store.names import NameTensor
 from msdump.store.write.sinks import Sink
 
 _FLOAT32: Final = dtypes.from_name("float32")
+_MOST_GATHERED: Final = 16 << 20
+"""Bytes of tensors that wait to be measured together: they, and what steps made of them, stay in memory."""
 
 
 class TensorWriter:
@@ -47,6 +50,23 @@ class TensorWriter:
         self._statistics = statistics
         self._keeps_tensors = keeps_tensors
         self._measures_saved = measures_saved
+        # rows alone may be put off: what is saved and what is hashed has an order of its own
+        self._may_gather = statistics is not None and not keeps_tensors and self._hashing is None
+        self._gathered: list[tuple[str, Task, TensorRecord]] | None = None
+        self._gathered_bytes = 0
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Measure the tensors that are written in this context together, and add their rows at once."""
+        if not self._may_gather:
+            yield
+            return
+        self._gathered, self._gathered_bytes = [], 0
+        try:
+            yield
+        finally:  # also where an operator raises: the rows of those before it are there
+            gathered, self._gathered = self._gathered, None
+            self._write_gathered(gathered)
 
     def write(
         self,
@@ -69,6 +89,13 @@ class TensorWriter:
                 self._write_row(self._statistics, rows, task, measured)
 
     def _write_row(self, statistics: Statistics, path: str, task: Task, record: TensorRecord) -> None:
+        if self._gathered is not None:
+            self._gathered.append((path, task, record))
+            self._gathered_bytes += record.array.nbytes
+            if self._gathered_bytes >= _MOST_GATHERED:
+                gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+                self._write_gathered(gathered)
+            return
         finish = statistics.begin(self._measured(record))
         if finish is None:
             return
@@ -81,6 +108,19 @@ class TensorWriter:
             return statistics.row(record, finish(), task.task_id, task.stream_id)
 
         self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
+
+    def _write_gathered(self, gathered: Sequence[tuple[str, Task, TensorRecord]]) -> None:
+        """Measure tensors together, and add the rows of one file at once."""
+        statistics = self._statistics
+        assert statistics is not None, "who gathers rows measures"
+        cells = statistics.measure_all([self._measured(record) for _, _, record in gathered])
+        rows: dict[str, list[bytes]] = {}
+        for (path, task, record), measured in zip(gathered, cells, strict=True):
+            if measured is not None:
+                row = statistics.row(record, measured, task.task_id, task.stream_id)
+                rows.setdefault(path, []).append(row)
+        for path, lines in rows.items():
+            self._sink.append(path, b"".join(lines), statistics.header)
 
     def _measured(self, record: TensorRecord) -> TensorRecord:
         # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.

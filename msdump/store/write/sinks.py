@@ -235,7 +235,12 @@ class SyncSink:
             try:
                 is_new = self._files.append(directory, name, rows, header)
             except OSError as error:
-                self._lose(path, error)
+                lines = rows.splitlines(keepends=True)
+                if len(lines) == 1:
+                    self._lose(path, error)
+                    return
+                for line in lines:  # those that fit are written
+                    SyncSink.append(self, path, line, header)
                 return
             self._count += is_new
             # a header that is written again, in the middle of a file, is not counted: the sink does not know

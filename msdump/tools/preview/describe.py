@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msdump.capture.pipeline import completes_operators
 from msdump.capture.writers.failures import EXCEPTIONS
 from msdump.plan import (
     DumpPlan,
@@ -122,7 +123,7 @@ def _statistics(plan: DumpPlan) -> str:
 
 
 def _writing(plan: DumpPlan) -> str:
-    if not plan.files.is_async and plan.completes_operators:
+    if not plan.files.is_async and completes_operators(plan):
         return "synchronous, an operator's files are complete before the next operator starts"
     if not plan.files.is_async:
         return "synchronous, complete when the step returns"

@@ -6,8 +6,10 @@ import os
 
 import pytest
 
+from msdump.plan import OnWriteError
 from msdump.store.write import place
 from msdump.store.write.files import DiskFiles
+from msdump.store.write.sinks import SyncSink
 from tests.store.memory import MemoryFiles
 
 
@@ -89,6 +91,17 @@ def test_a_row_that_does_not_fit_leaves_nothing(tmp_path, file_size_limit):
         add(path, b"2" * 50 + b"\n", b"title\n")
 
     assert path.read_bytes() == b"title\n1\n"
+
+
+def test_rows_of_a_group_that_fit_are_written(tmp_path, file_size_limit):
+    """Of several rows a sink writes those that fit, and counts the others."""
+    sink = SyncSink(OnWriteError.WARN)
+    file_size_limit(20)
+
+    sink.append(f"{tmp_path}/s.csv", b"1\n" + b"2" * 50 + b"\n3\n" + b"4" * 50 + b"\n", b"title\n")
+
+    assert b"title\n1\n3\n" == (tmp_path / "s.csv").read_bytes()
+    assert ({"File too large": 2}, 1, 10) == (sink.summary.lost, sink.summary.files, sink.summary.bytes)
 
 
 def test_a_group_is_one_call_of_the_system(tmp_path, monkeypatch):
