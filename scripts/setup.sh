@@ -4,6 +4,7 @@
 # scripts source this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one
 # is made again. MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with,
 # MSDUMP_CONSTRAINTS another file of versions than requirements.lock.
+set -euo pipefail
 
 MSDUMP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV_NAME=${MSDUMP_VENV:-.venv}
