@@ -1,14 +1,19 @@
-"""What holds for every test: Ctrl-C works, a busy machine breaks none, one that hangs fails by itself."""
+"""What holds for every test: Ctrl-C works, a busy machine breaks none, one that hangs fails by itself.
+
+None leaves a sink open whose threads other tests would count.
+"""
 
 import logging
 import os
 import resource
 import signal
 import sys
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from msdump.store.write.writer_queue import THREAD_NAME
 from tests import path_warnings
 
 _SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
@@ -53,6 +58,27 @@ def _place(tmp_path_factory):
     """Let no test see a warning that its folder alone brings about, as in a clone below ``my.models``."""
     with path_warnings.silenced(tmp_path_factory.getbasetemp()):
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _writers():
+    """Fail where threads that write files outlive a module; name the tests after which they were seen first.
+
+    Later than a test: what a module's tests share may keep its sink open until the last one.
+    """
+    before, seen = threading.enumerate(), {}
+    yield seen
+    left = {test for thread, test in seen.items() if thread.is_alive() and thread not in before}
+    assert set() == left, "an asynchronous sink was left open: close its network's process"
+
+
+@pytest.fixture(autouse=True)
+def _seen_writers(_writers, request):
+    """Note whose threads they are."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == THREAD_NAME:
+            _writers.setdefault(thread, request.node.nodeid)
 
 
 @pytest.fixture

@@ -231,8 +231,9 @@ def test_hashes_of_a_run_are_those_of_its_files(tmp_path, is_async, category):
         tmp_path, saved_data="full", input_output=0, statistic_category=["max", "l2norm", category]
     )
     plan = replace(plan, files=replace(plan.files, is_async=is_async))
-    network = Network(loader.load(model), plan, Process())
-    network.run(sides.inputs(model))
+    process = Process()
+    Network(loader.load(model), plan, process).run(sides.inputs(model))
+    process.close()
 
     folder = tmp_path / "rank_0" / "Net" / "0" / "0"
     rows = list(csv.DictReader((folder / "statistic.csv").read_text().splitlines()))
