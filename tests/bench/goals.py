@@ -134,6 +134,8 @@ ROWS: Final = (
     Row("compare", "msaccucmp compare of .npy files / reading both", "compare.accucmp_npy", NONE, TWO, 3.5),
     Row("compare", "msaccucmp compare of dump files / reading both", "compare.accucmp_dump_files",
         NONE, TWO, 3.5),
+    Row("cluster", "compare of 8 ranks, two processes / one", "cluster.processes", NONE, ONE, 0.6),
+    Row("cluster", "compare of 8 ranks, two Dask workers / two processes", "cluster.dask", NONE, ONE, 1.10),
     Row("rerun", "compare --model / compare + run", "rerun.of_compare", (*MOBILE, ("bert", 1)), TWO, 1.3),
     Row("diff", "diff / both runs", "diff.of_runs", (*RESNET, ("bert", 1)), TWO, 1.35),
     Row("diff", "diff: peak memory / one run's", "diff.memory", (*RESNET, ("bert", 1)), TWO, 1.6),

@@ -68,6 +68,7 @@ def each(
     elif not batches.holds(1):
         return
     workers = EXECUTORS[executor.kind](executor)
+    batches.workers = workers.count
     try:
         yield from _Mapping(work, batches, workers, name, tuple(paths)).results(progress)
     finally:

@@ -146,6 +146,14 @@ def test_units_hold_each_item_once(sizes, ahead, seconds):
     assert all(batch.items for batch in taken)
 
 
+def test_units_shrink_near_the_end():
+    """What is left is cut so that two workers come to the end at the same time."""
+    batches = Batches(range(200), lambda _: 1_000_000 - ITEM_COST, workers=2)
+    taken = [batches.next() for _ in range(4)]
+
+    assert [50, 38, 28, 21] == [len(batch.items) for batch in taken]
+
+
 def test_units_take_a_quarter_of_a_second():
     """The first unit is a guess; what it took tells how much goes into the next ones."""
     batches = Batches(range(100_000), lambda _: 1_000_000 - ITEM_COST)

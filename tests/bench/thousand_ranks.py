@@ -1,0 +1,125 @@
+"""What commands cost on a dump of very many ranks: ``python -m tests.bench.thousand_ranks --ranks 1000``.
+
+Two dumps of small tensors are made, in memory where the machine has such a place; every command is a program
+of its own. The table has its seconds, its CPU seconds and its largest process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench import rank_tree, work
+
+OPERATORS: Final = 100
+SHAPE: Final = (4, 16)
+
+COMMANDS: Final[Mapping[str, tuple[int | str, ...]]] = {
+    "query: tensors by rank": (0, "query", "mine", "select rank, count(*) from tensors group by all"),
+    "query --measure: the largest": (
+        *(0, "query", "mine", "--measure"),
+        "select op_name, max(max) from statistics group by all order by 2 desc limit 3",
+    ),
+    "pack --measure": (0, "pack", "mine", "--measure", "-out", "pack"),
+    "query of the pack": (
+        0,
+        "query",
+        "pack",
+        "select op_name, max(max) from statistics group by all limit 3",
+    ),
+    "compare, 1 job": (1, "compare", "mine", "golden", "-out", "out", "-j", "1"),
+    "compare, 2 jobs": (1, "compare", "mine", "golden", "-out", "out", "-j", "2"),
+    "baseline, 2 jobs": (0, "baseline", "mine", "-out", "baseline", "-j", "2"),
+    "compare with the baseline": (1, "compare", "golden", "baseline", "-out", "out"),
+}
+"""Exit code and arguments of each command by what it is called; they run in the folder of the dumps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a command took.
+
+    Attributes:
+        name: The command.
+        seconds: From its start to its end.
+        cpu: CPU seconds of all of its processes.
+        mib: Peak memory of its largest process.
+    """
+
+    name: str
+    seconds: float
+    cpu: float
+    mib: float
+
+
+def fill(folder: Path, ranks: int) -> None:
+    """Write two dumps of so many ranks, whose tensors differ a little."""
+    for side, scale in (("mine", 1.0), ("golden", 1.01)):
+        made = rank_tree.grow(
+            folder / f"of_{side}", ranks, operators=OPERATORS, shape=SHAPE, scale=scale, is_linked=True
+        )
+        made.rename(folder / side)
+
+
+def costs(folder: Path, names: Iterable[str] = COMMANDS) -> Iterator[Cost]:
+    """Run commands one after the other and yield what each took."""
+    for name in names:
+        expected, *arguments = COMMANDS[name]
+        yield _cost(folder, name, int(expected), [str(each) for each in arguments])
+
+
+def _cost(folder: Path, name: str, expected: int, arguments: Sequence[str]) -> Cost:
+    before, began = _used(), time.perf_counter()
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - began
+    if done.returncode != expected:
+        raise RuntimeError(f"{name}: exit code {done.returncode} instead of {expected}: {done.stderr}")
+    peak = float(done.stderr.rsplit("peak ", 1)[1])
+    return Cost(name, seconds, _used() - before, peak)
+
+
+_PROGRAM: Final = """
+import resource, sys
+from msdump.cli import main
+try:
+    main()
+finally:
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    print("peak", max(resource.getrusage(kind).ru_maxrss for kind in kinds) / 1024, file=sys.stderr)
+"""
+
+
+def _used() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Make the dumps, run the commands and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--ranks", type=int, default=1000)
+    parser.add_argument("--only", default="", help="commands whose names begin so")
+    given = parser.parse_args()
+    names = [name for name in COMMANDS if name.startswith(given.only)]
+    with tempfile.TemporaryDirectory(dir=work.scratch(), prefix="msdump-ranks-") as folder:
+        fill(Path(folder), given.ranks)
+        files = sum(len(names) for side in ("mine", "golden") for *_, names in os.walk(f"{folder}/{side}"))
+        sys.stdout.write(f"{given.ranks} ranks x {OPERATORS} operators, {files:,} files\n\n")
+        sys.stdout.write("| command | seconds | CPU seconds | MiB |\n|---|---|---|---|\n")
+        for cost in costs(Path(folder), names):
+            sys.stdout.write(f"| {cost.name} | {cost.seconds:.1f} | {cost.cpu:.1f} | {cost.mib:.0f} |\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
