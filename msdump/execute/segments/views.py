@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from msdump.execute.control import Frame
@@ -151,16 +152,14 @@ class Views:
         def waits(position: int) -> bool:
             return bool(view.holds_up) and view.holds_up[position]
 
-        def joins(position: int) -> bool:
-            return self._joins[position] and position not in view.entered
-
-        ranges = cut(positions, joins, shown, waits, self._packed.__getitem__)
+        ranges = cut(positions, partial(self._may_join, view), shown, waits, self._packed.__getitem__)
         return [self._segment(view, each) for each in ranges]
 
     def _segment(self, view: ProgramView, positions: range) -> Segment:
         operators = tuple(self._operators[positions.start : positions.stop])
         # control flow that nobody looks into runs as the runtime's own, also where it stands alone
-        if len(operators) == 1 and not self._is_whole(view, operators[0]):
+        is_whole = bool(operators[0].node.bodies) and self._may_join(view, positions.start)
+        if len(operators) == 1 and not is_whole:
             return Segment(operators, operators[0])
         seen = {name for operator in operators for name in view.names(operator)}
         made = [name for operator in operators for name in operator.node.outputs if name]
@@ -179,9 +178,8 @@ class Views:
             dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
         )
 
-    def _is_whole(self, view: ProgramView, operator: ProgramOperator) -> bool:
-        position = operator.position
-        return bool(operator.node.bodies) and self._joins[position] and position not in view.entered
+    def _may_join(self, view: ProgramView, position: int) -> bool:
+        return self._joins[position] and position not in view.entered
 
     def compile(self, view: ProgramView, index: int, frame: Frame) -> bool:
         """Make the session of a segment; return whether it is there.
