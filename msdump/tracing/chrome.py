@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from threading import Thread
 from typing import Any, Final
 
 from msdump.tracing.recording import Span, Trace
@@ -31,7 +32,7 @@ def pieces(trace: Trace, process_name: str) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _event(span: Span, began: int, pid: int, numbers: Mapping[int, int]) -> dict[str, Any]:
+def _event(span: Span, began: int, pid: int, numbers: Mapping[Thread, int]) -> dict[str, Any]:
     return {
         "name": span.name,
         "cat": span.category,

@@ -21,7 +21,7 @@ class Span(NamedTuple):
     Attributes:
         category: What it is: ``operator``, ``segment``, ``compile``, ``write``, ``iteration``.
         name: What is shown of it.
-        thread: Number of the thread.
+        thread: The thread; its number may be that of a later one, too.
         started: When it began, in nanoseconds of ``time.perf_counter_ns``.
         ended: When it ended.
         arguments: What is told of it besides.
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
     category: str
     name: str
-    thread: int
+    thread: threading.Thread
     started: int
     ended: int
     arguments: dict[str, Any]
@@ -41,14 +41,14 @@ class Trace:
     Attributes:
         began: When the trace began, as spans have it.
         spans: The spans, in the order in which they ended.
-        threads: Names of the threads that have spans, by number.
+        threads: Names of the threads that have spans.
     """
 
     def __init__(self) -> None:
         """Begin without any."""
         self.began = time.perf_counter_ns()
         self.spans: list[Span] = []
-        self.threads: dict[int, str] = {}
+        self.threads: dict[threading.Thread, str] = {}
 
     @contextmanager
     def span(self, category: str, name: str, **arguments: Any) -> Iterator[None]:
@@ -63,9 +63,9 @@ class Trace:
         try:
             yield
         finally:
-            ended, thread = time.perf_counter_ns(), threading.get_ident()
+            ended, thread = time.perf_counter_ns(), threading.current_thread()
             if thread not in self.threads:
-                self.threads[thread] = threading.current_thread().name
+                self.threads[thread] = thread.name
             self.spans.append(Span(category, name, thread, started, ended, arguments))
 
 

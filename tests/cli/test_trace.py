@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -127,6 +128,22 @@ def test_ranks_of_a_process_are_threads(traced):
     names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     ran = {names[event["tid"]] for event in spans(events, "iteration")}
     assert {"rank 0", "rank 1"} == ran
+
+
+def test_threads_one_after_the_other_keep_their_names():
+    """A thread that begins when another one has ended may have its number, but not its name."""
+    trace = recording.Trace()
+
+    def work():
+        with trace.span("operator", "Relu"):
+            pass
+
+    for name in ("first", "second"):
+        thread = threading.Thread(target=work, name=name)
+        thread.start()
+        thread.join()
+
+    assert ["first", "second"] == [trace.threads[span.thread] for span in trace.spans]
 
 
 def test_a_run_that_fails_leaves_its_trace(traced, tmp_path):
