@@ -58,7 +58,7 @@ def test_details_and_neighbours(trained):
     assert FAULTY in first
     assert trained.locator("#detail-charts svg").count() > 0
     assert trained.locator("#detail-histograms svg").count() == 1
-    assert f"{first}, wrong" == trained.get_attribute("#neighbours .node.self", "aria-label")
+    assert f"{first}, at fault" == trained.get_attribute("#neighbours .node.self", "aria-label")
 
     other = trained.locator("#neighbours .node:not(.self)").first
     name = other.locator("title").text_content()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
@@ -11,7 +10,7 @@ from msdump.cli import messages
 from msdump.cli import options as common
 from msdump.cli.compare import options as compare_options
 from msdump.cli.documents import output as documents
-from msdump.cli.report import options, shown
+from msdump.cli.report import follow, options, shown
 from msdump.cli.report.gathering import gather
 from msdump.cli.report.options import ReportOptions
 from msdump.tools.report import table
@@ -30,22 +29,29 @@ _MOST_FAULTS = 20  # that are told; -v tells all
 @click.option(
     "--csv", "is_csv", is_flag=True, help="Print the same as csv, a row for a tensor and iteration."
 )
+@click.option(
+    "--watch", "is_followed", is_flag=True, help="Follow a run that goes on: write the page again and again."
+)
 @click.option("--open", "is_opened", is_flag=True, help="Show the page in a browser.")
 @documents.option
-@common.context
+@messages.verbose
 def command(
-    *, dump: str, golden: str | None, asked: ReportOptions, is_csv: bool, is_opened: bool, **context: Any
+    *, dump: str, golden: str | None, asked: ReportOptions, is_csv: bool, is_opened: bool, is_followed: bool
 ) -> None:
     """Write one page on the dump DUMP: what is wrong, the run, all operators and their statistics.
 
     The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
     at fault are told first. --json and --csv print the same; the page is written beside them only with
-    --output. Exit codes: 0 the report is made, whatever it tells, 2 something given is wrong,
-    130 interrupted.
+    --output. --watch follows a run that goes on, until Ctrl-C. Exit codes: 0 the report is made,
+    whatever it tells, 2 something given is wrong, 130 interrupted.
     """
     if is_csv and documents.wanted():
         raise click.UsageError("--csv and --json exclude each other")
-    report = gather(dump, golden, asked, context)
+    if is_followed:
+        if is_csv or documents.wanted():
+            raise click.UsageError("--watch writes a page; --csv and --json print one report")
+        follow.follow(dump, golden, asked, is_opened=is_opened)
+    report = gather(dump, golden, asked)
     if documents.wanted():
         from msdump.cli.documents.report import document
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msdump.cli import messages
 from msdump.cli.compare import again
 from msdump.cli.report.options import ReportOptions
@@ -13,17 +11,20 @@ from msdump.store.read.reader import Dump, open_dump
 from msdump.tools.compare.verdict.comparison import DumpComparison
 from msdump.tools.report import collecting, comparing, redaction
 from msdump.tools.report.collecting import DumpReport, ReportQuestion
+from msdump.tools.report.measured import KnownDirectories
 from msdump.watch.rules import WatchRule
 
 
-def gather(dump: str, golden: str | None, asked: ReportOptions, context: dict[str, Any]) -> DumpReport:
+def gather(
+    dump: str, golden: str | None, asked: ReportOptions, known: KnownDirectories | None = None
+) -> DumpReport:
     """Return the report that the command line asks for.
 
     Args:
         dump: The dump.
         golden: The dump that it is compared with, None for no comparison.
         asked: The options.
-        context: Device and level that the options name.
+        known: What directories held before; one that has not changed since is not read again.
 
     Raises:
         DumpReadError: A dump cannot be opened, or the trace cannot be read.
@@ -31,7 +32,7 @@ def gather(dump: str, golden: str | None, asked: ReportOptions, context: dict[st
         ConfigError: The configuration or a file of rules is faulty.
     """
     opened = open_dump(dump)
-    plan = _plan(opened, asked, context)
+    plan = _plan(opened, asked)
     compared = None
     if golden is not None:
         compared = comparing.compare(
@@ -45,6 +46,7 @@ def gather(dump: str, golden: str | None, asked: ReportOptions, context: dict[st
             _rules(asked, plan),
             asked.histograms,
             asked.trace,
+            known,
             advance,
         )
         report = collecting.collect(opened, question)
@@ -62,7 +64,7 @@ def _explain(asked: ReportOptions) -> comparing.Explain | None:
     return explain
 
 
-def _plan(dump: Dump, asked: ReportOptions, context: dict[str, Any]) -> DumpPlan | None:
+def _plan(dump: Dump, asked: ReportOptions) -> DumpPlan | None:
     """Return the configuration as it was compiled, None where it is not known."""
     path = asked.config or next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
     if path is None:
@@ -70,7 +72,7 @@ def _plan(dump: Dump, asked: ReportOptions, context: dict[str, Any]) -> DumpPlan
     from msdump.cli.explain import configuration  # not above: most dumps of an Ascend keep none
 
     try:
-        return configuration.plan_of(path, configuration.context_of(dump, context), dump)
+        return configuration.plan_of(path, configuration.context_of(dump, {}), dump)
     except ConfigError as error:
         if asked.config is not None:
             raise

@@ -12,7 +12,14 @@ from msdump.tools.report.collecting import DumpReport
 from msdump.tools.report.page.rendering import page
 
 
-def write(report: DumpReport, output: str, *, is_opened: bool, is_told: bool = True) -> str:
+def write(
+    report: DumpReport,
+    output: str,
+    *,
+    is_opened: bool,
+    is_told: bool = True,
+    reload_seconds: float = 0.0,
+) -> str:
     """Write the page of a report and return its path.
 
     Args:
@@ -20,12 +27,13 @@ def write(report: DumpReport, output: str, *, is_opened: bool, is_told: bool = T
         output: The page's file, which is replaced.
         is_opened: Whether it is shown in a browser.
         is_told: Whether its path is printed.
+        reload_seconds: Seconds after which the page loads itself again, 0: never.
 
     Raises:
         ToolError: The file cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
-    path = reports.write(folder, name, page(report, folder))
+    path = reports.write(folder, name, page(report, folder, reload_seconds=reload_seconds))
     if is_told:
         print(f"written   {path}")
     if is_opened:

@@ -12,6 +12,7 @@ import numpy as np
 
 from msdump.errors import DumpReadError
 from msdump.plan import DumpPlan
+from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.reader import Dump
 from msdump.store.read.tensor_directories import Iteration
@@ -31,6 +32,7 @@ from msdump.tools.report import (
 from msdump.tools.report.comparing import ComparedDumps, OperatorVerdict
 from msdump.tools.report.facts import RunFact, UndumpedOperators
 from msdump.tools.report.histograms import TensorHistogram
+from msdump.tools.report.measured import KnownDirectories
 from msdump.tools.report.memory import MemoryCurve
 from msdump.tools.report.operators import OperatorList, ReportedOperator
 from msdump.tools.report.problems import ProblemKind, ReportedProblem
@@ -61,6 +63,7 @@ class ReportQuestion:
         rules: Watch rules that are checked.
         histograms: Names of operators whose tensors get a histogram; ``*`` and ``?`` stand for characters.
         trace: A trace in Chrome's format with the times of operators, None for none.
+        known: What directories held before, which are read again where they have changed; None: nothing.
         advance: Is called when a directory has been read.
     """
 
@@ -70,6 +73,7 @@ class ReportQuestion:
     rules: tuple[WatchRule, ...] = ()
     histograms: tuple[str, ...] = ()
     trace: str | None = None
+    known: KnownDirectories | None = None
     advance: Callable[[], None] = lambda: None
 
 
@@ -126,13 +130,14 @@ class DumpReport:
 class _Reading:
     """A dump as it is read: its operators, statistics, directories and overflow records."""
 
-    def __init__(self, advance: Callable[[], None]) -> None:
+    def __init__(self, known: KnownDirectories | None, advance: Callable[[], None]) -> None:
         self.faults: dict[str, None] = {}
         self.operators = OperatorList()
         self.series = SeriesTable()
         self.graphs: dict[tuple[int, str], OperatorGraph] = {}
         self.directories: dict[tuple[int, str, int], Iteration] = {}
         self._overflows: list[tuple[tuple[int, str], int, str, str]] = []
+        self._known = known
         self._advance = advance
 
     def fault(self, message: str) -> None:
@@ -149,7 +154,7 @@ class _Reading:
     def _add(self, folder: DumpedFolder) -> None:
         # a copy: what it lists is given back with it, however many there are
         directory = replace(folder.iteration)
-        tensors = measured.of_directory(directory, self.fault)
+        tensors = measured.of_directory(directory, self.fault, self._known)
         order = sorted(range(len(tensors.names)), key=tensors.times.__getitem__)
         self.operators.add(folder, dict.fromkeys(tensors.names[row][:2] for row in order))
         self.series.add(folder, tensors)
@@ -188,7 +193,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         DumpReadError: The trace cannot be read.
         ConfigValueError: Matching the regular expression of a rule takes too long.
     """
-    reading = _Reading(question.advance)
+    reading = _Reading(question.known, question.advance)
     reading.read(dump)
     operators = reading.operators.in_order()
     series = reading.series.of(operators)
@@ -208,7 +213,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         None if compared is None else comparing.distances(grouped, len(operators), series.iterations),
         tuple(training.curves(operators, series, reading.graphs)),
         tuple(_histograms(found, operators, question, reading)),
-        tuple(memory.curve(*place, graph) for place, graph in [*reading.graphs.items()][:_MOST_GRAPHS]),
+        tuple(_memory(reading, operators, series)),
         {} if question.trace is None else timing.microseconds(question.trace, operators),
         (*reading.faults, *(() if compared is None else compared.report.unreadable)),
         () if compared is None else compared.alone,
@@ -273,6 +278,19 @@ def _hits(
         for message in found.unreadable:
             reading.fault(message)
         yield from problems.of_hits(found.hits, operators, kind)
+
+
+def _memory(
+    reading: _Reading, operators: Sequence[ReportedOperator], series: StatisticSeries
+) -> Iterator[MemoryCurve]:
+    forms: dict[tuple[int, str], dict[tuple[str, int], tuple[str, str]]] = {}
+    for tensor in series.tensors:
+        operator = operators[tensor.operator]
+        if tensor.io is IO.OUTPUT:
+            of_graph = forms.setdefault((operator.rank, operator.place), {})
+            of_graph[operator.name, tensor.slot] = (tensor.dtype, tensor.shape)
+    for place, graph in [*reading.graphs.items()][:_MOST_GRAPHS]:
+        yield memory.curve(*place, graph, forms.get(place, {}))
 
 
 def _located(

@@ -21,8 +21,51 @@ _Row = tuple[MeasuredName, int, tuple[str, str], Mapping[str, Cell]]
 _DAMAGED: Final = "{}; what can be read of it is shown"
 
 
-def of_directory(directory: Iteration, fault: Fault) -> MeasuredColumns:
+Stamp = tuple[int, int, int]
+"""When a directory and its table of statistics changed last, and the size of the table."""
+
+KnownDirectories = dict[str, tuple[Stamp, MeasuredColumns, tuple[str, ...]]]
+"""What directories held when they were read, by path, and what could not be read."""
+
+
+def stamp(path: str) -> Stamp:
+    """Return what changes when something is written into a directory of tensors."""
+    try:
+        table = os.stat(f"{path}/{TABLE}")  # noqa: PTH116 - a text
+        size, written = table.st_size, table.st_mtime_ns
+    except OSError:
+        size = written = 0
+    try:
+        return os.stat(path).st_mtime_ns, written, size  # noqa: PTH116 - a text
+    except OSError:  # gone
+        return 0, 0, 0
+
+
+def of_directory(
+    directory: Iteration, fault: Fault, known: KnownDirectories | None = None
+) -> MeasuredColumns:
     """Return the tensors of a directory, of its last execution that is whole.
+
+    Args:
+        directory: The directory.
+        fault: Gets what cannot be read.
+        known: What directories held before: one that has not changed since is not read again.
+    """
+    if known is None:
+        return _read(directory, fault)
+    now = stamp(directory.path)
+    before = known.get(directory.path)
+    if before is None or before[0] != now:
+        faults: list[str] = []
+        before = known[directory.path] = (now, _read(directory, faults.append), tuple(faults))
+    _, table, told = before
+    for message in told:
+        fault(message)
+    return table
+
+
+def _read(directory: Iteration, fault: Fault) -> MeasuredColumns:
+    """Return the tensors of a directory.
 
     A table of statistics in which every tensor stands once is taken as it is. Where tensors come again,
     the reader tells passes of loops and executions apart.

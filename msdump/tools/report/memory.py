@@ -1,8 +1,8 @@
-"""Device memory over a step, as the shapes in a graph file tell it."""
+"""Device memory over a step, as the shapes in a graph file and in the dump tell it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from msdump.device.memory import DeviceMemory
@@ -30,8 +30,19 @@ class MemoryCurve:
     unknown: int
 
 
-def curve(rank: int, place: str, graph: OperatorGraph) -> MemoryCurve:
-    """Return the memory of a graph: results lie there from their operator to the last one that reads them."""
+DumpedForms = Mapping[tuple[str, int], tuple[str, str]]
+"""Element type and shape of outputs that were dumped, by operator and number."""
+
+
+def curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForms) -> MemoryCurve:
+    """Return the memory of a graph: results lie there from their operator to the last one that reads them.
+
+    Args:
+        rank: Number of the rank.
+        place: Network and graph.
+        graph: The graph.
+        dumped: What was dumped, which tells the sizes that the graph file leaves open.
+    """
     memory, unknown = DeviceMemory(), 0
     for name, form in (*graph.weights.items(), *graph.inputs.items()):
         unknown += not _reserve(memory, ("", name), form)
@@ -43,7 +54,9 @@ def curve(rank: int, place: str, graph: OperatorGraph) -> MemoryCurve:
     for number, (name, operator) in enumerate(graph.operators.items()):
         if not written_inputs(operator.op_type):  # results in the place of inputs take no memory
             for slot, form in enumerate(operator.device_outputs or operator.outputs):
-                is_known = _reserve(memory, (name, slot), form)
+                is_known = _reserve(memory, (name, slot), form) or _reserve(
+                    memory, (name, slot), _form(dumped.get((name, slot)))
+                )
                 unknown += not is_known
                 if is_known and name not in kept:
                     held.setdefault(last.get(name, number), []).append((name, slot))
@@ -51,6 +64,13 @@ def curve(rank: int, place: str, graph: OperatorGraph) -> MemoryCurve:
         for key in held.pop(number, ()):
             memory.release(key)
     return MemoryCurve(rank, place, weights, tuple(in_use), unknown)
+
+
+def _form(dumped: tuple[str, str] | None) -> ValueForm:
+    if dumped is None or not dumped[0]:
+        return ValueForm()
+    dtype, shape = dumped
+    return ValueForm(dtype, tuple(int(size) for size in shape.split("x") if size.isdigit()))
 
 
 def _read_names(graph: OperatorGraph) -> Iterator[list[str]]:

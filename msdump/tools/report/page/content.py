@@ -17,7 +17,6 @@ from msdump.tools.report.page.encoding import NumberTable
 _KEPT: Final = frozenset({DISTANCE, "max", "l2norm"})
 _IMPORTANCE: Final = (DISTANCE, "max", "l2norm", "min", "avg", "nan count", "positive inf count")
 _MOST_CURVES: Final = 64
-_SHOWN_VICTIMS: Final = 1000
 
 
 def columns(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def columns(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
             "form": _coded(f"{each.dtype} {each.shape or 'scalar'}" for each in tensors),
         },
         "problems": [
-            {"operator": each.operator, "text": each.text, "victims": [*each.victims[:_SHOWN_VICTIMS]]}
+            {"operator": each.operator, "text": each.text, "accused": each.is_accused}
             for each in report.problems
         ],
         "curves": [

@@ -101,6 +101,7 @@ class Report {
     content.problems.forEach((problem, number) => {
       if (problem.operator >= 0 && !this.problemOf.has(problem.operator)) this.problemOf.set(problem.operator, number);
     });
+    this.accused = new Set(content.problems.filter((problem) => problem.accused).map((problem) => problem.operator));
     this.tables = new Map();
     this.readerLists = null;
   }
@@ -135,6 +136,12 @@ class Report {
 
   isStruck(operator) {
     return this.statesOf(operator).some((state) => state & 6);
+  }
+
+  // Returns how an operator is marked: "accused" where a fault is in it, "touched" where one reaches it.
+  markOf(operator) {
+    if (this.accused.has(operator)) return "accused";
+    return this.problemOf.has(operator) || this.isStruck(operator) ? "touched" : null;
   }
 
   readersOf(operator) {
@@ -226,7 +233,7 @@ function lineChart(caption, values, labels, { format = text, isLog = false, seco
 }
 
 function scatter(caption, points, onPick) {
-  const svg = drawn("svg", { width: WIDTH * 1.6, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" });
+  const svg = drawn("svg", { width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}` });
   const scale = scaleOf(points.map((point) => point.value), true);
   axes(svg, scale.low, scale.high, "first operator", "last");
   const last = Math.max(1, points[points.length - 1]?.place ?? 1);
@@ -331,17 +338,18 @@ function neighbourhood(report, operator, onPick) {
 }
 
 function node(report, place, x, y, [wide, high], { isSelf, onPick }) {
-  const isStruck = report.isStruck(place) || report.problemOf.has(place);
+  const mark = report.markOf(place);
   const last = report.names[place].split("/").slice(-2).join("/");
   const group = drawn("g", {
-    class: `node${isSelf ? " self" : ""}${isStruck ? " struck" : ""}`, tabindex: "0", role: "button",
-    "aria-label": `${report.names[place]}${isStruck ? ", wrong" : ""}`, transform: `translate(${x} ${y})`,
+    class: `node${isSelf ? " self" : ""}${mark === "accused" ? " struck" : ""}${mark === "touched" ? " touched" : ""}`, tabindex: "0", role: "button",
+    "aria-label": `${report.names[place]}${mark === null ? "" : mark === "accused" ? ", at fault" : ", reached by a fault"}`, transform: `translate(${x} ${y})`,
   });
-  const shown = last.length > 27 ? `…${last.slice(-26)}` : last;
+  const shown = last.length > 25 ? `…${last.slice(-24)}` : last;
+  const type = report.types[place].length > 24 ? `${report.types[place].slice(0, 23)}…` : report.types[place];
   group.append(
     drawn("title", {}, report.names[place]),
     drawn("rect", { width: wide, height: high, rx: 4 }),
-    drawn("text", { x: 7, y: 15 }, `${report.types[place]}${isStruck ? " ●" : ""}`),
+    drawn("text", { x: 7, y: 15 }, `${type}${mark === null ? "" : mark === "accused" ? " ●" : " ○"}`),
     drawn("text", { x: 7, y: 30 }, shown),
   );
   group.addEventListener("click", () => onPick(place));
@@ -459,7 +467,7 @@ class OperatorTable {
       if (type && report.types[place] !== type) continue;
       if (rank !== "" && report.ranks[place] !== Number(rank)) continue;
       if (words.length && !words.every((word) => this.words[place].includes(word))) continue;
-      if (onlyWrong && !report.problemOf.has(place) && !report.isStruck(place)) continue;
+      if (onlyWrong && report.markOf(place) === null) continue;
       kept.push(place);
     }
     this.order = Int32Array.from(kept);
@@ -478,7 +486,7 @@ class OperatorTable {
         if (!at.scopes.has(part)) at.scopes.set(part, { path, part, scopes: new Map(), operators: [] });
         at = at.scopes.get(part);
         at.total = (at.total ?? 0) + 1;
-        at.wrong = (at.wrong ?? 0) + (this.report.problemOf.has(place) ? 1 : 0);
+        at.wrong = (at.wrong ?? 0) + (this.report.markOf(place) === null ? 0 : 1);
       }
       at.operators.push(place);
     }
@@ -571,7 +579,7 @@ class OperatorTable {
       const word = column.word(place) ?? "";
       return element("td", { class: column.isBad && word ? "bad" : null }, word);
     });
-    return element("tr", { class: report.problemOf.has(place) ? "accused" : null }, ...cells);
+    return element("tr", { class: report.markOf(place) }, ...cells);
   }
 
   #statisticCell(column, place) {
