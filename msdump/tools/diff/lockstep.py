@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msdump.execute.segments.cutting import MOST_BYTES
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays, Observer
+
+_MOST_BYTES: Final = 4 << 20
+"""Bytes of outputs that fill a block; each side holds them beyond what its run holds."""
 
 _MOST: Final = 256
 """Operators of one block."""
@@ -115,7 +117,7 @@ class Block:
         """Add an operator; return whether the block is full."""
         self._ran.append(ran)
         self._bytes += sum(array.nbytes for array in ran.outputs if array is not None)
-        return self._bytes >= MOST_BYTES or len(self._ran) >= _MOST
+        return self._bytes >= _MOST_BYTES or len(self._ran) >= _MOST
 
     def take(self) -> list[Ran]:
         """Return the operators, and begin anew."""
