@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,13 @@ from msdump.execute.program import Program
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.graph.graph import Graph
+from msdump.session import Network
 from tests.dump import o2
 from tests.dump.conftest import config
 from tests.faults.networks import Net
+
+MODEL = "net.onnx"
+"""Name of a model's file."""
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 O1 = {"device_target": "Ascend", "jit_level": "O1"}
@@ -41,8 +46,8 @@ class Mode:
     """
 
     name: str
-    context: dict[str, Any]
-    changes: dict[str, Any] = field(default_factory=dict)
+    context: dict[str, Any] = field(hash=False)
+    changes: dict[str, Any] = field(default_factory=dict, hash=False)
     computes: str = "float16"
 
     @property
@@ -91,6 +96,22 @@ class Dumped:
     graph: Graph
 
 
+def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
+    """Return the values that a dump shows of what each node of a sound network writes.
+
+    Of nodes inside of a fused kernel it shows what the kernel writes.
+    """
+    with tempfile.TemporaryDirectory() as folder, _fresh_process():
+        network = _load(net.model, mode, Path(folder))
+        graph = network.training.graph if net.trains else network.graph
+    return {
+        part.name: frozenset(name for name in node.declared_outputs if name)
+        for inner in graph.walk()
+        for node in inner.nodes
+        for part in node.members
+    }
+
+
 @contextmanager
 def _fresh_process():
     """Let networks begin as those of a new process; no variable of the machine reaches them."""
@@ -108,12 +129,9 @@ def _fresh_process():
 def dump(net: Net, model: onnx.ModelProto, mode: Mode, folder: Path) -> Dumped:
     """Run a model once and dump all of it below a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "net.onnx"
-    onnx.save(model, file)
-    (folder / "data_dump.json").write_text(json.dumps(mode.configuration(folder / "dump")))
     with _fresh_process():
         os.environ[env.GE_GRAPH_PATH] = str(folder / "ge")
-        network = msdump.load(file, config=str(folder / "data_dump.json"), context=mode.context)
+        network = _load(model, mode, folder)
         if net.trains:
             network.train_step(**net.feeds)
             graph = network.training.graph
@@ -121,7 +139,14 @@ def dump(net: Net, model: onnx.ModelProto, mode: Mode, folder: Path) -> Dumped:
             network.run(net.feeds)
             graph = network.graph
         os.environ.pop(env.GE_GRAPH_PATH)
-    return Dumped(folder / "dump", file, graph)
+    return Dumped(folder / "dump", folder / MODEL, graph)
+
+
+def _load(model: onnx.ModelProto, mode: Mode, folder: Path) -> Network:
+    """Return a network that is set up to dump below a folder, which gets its model and configuration."""
+    onnx.save(model, folder / MODEL)
+    (folder / "data_dump.json").write_text(json.dumps(mode.configuration(folder / "dump")))
+    return msdump.load(folder / MODEL, config=str(folder / "data_dump.json"), context=mode.context)
 
 
 @dataclass

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from tests.faults import dumps, kernels, lockstep, run, trials
+from tests.faults.dumps import CPU, MODES
+from tests.faults.faults import Fault
 from tests.faults.networks import NETWORKS, network
 from tests.faults.trials import Accused, Sides
 
@@ -30,6 +32,18 @@ def test_every_fault_moves_what_its_operators_write():
             faulty = trials.values_with(trial.net, (fault,))
             same = [name for name in sound if name in faulty and np.array_equal(sound[name], faulty[name])]
             assert len(same) < len(sound), str(trial)
+
+
+def test_a_fused_kernel_shows_what_it_writes():
+    """Inside of a fused kernel a fault matters by what the kernel writes; alone by what its operator does."""
+    decoder = network("decoder")
+    scaled = Fault("element", "", frozenset({"h/1/Mul_node_42"}), frozenset({"own"}))
+    compiled = next(mode for mode in MODES if mode.is_compiled)
+
+    assert ({"v_h.1.Mul_42"}, {"v_h.1.Add_43"}) == (
+        trials.shown(decoder, scaled, CPU),
+        trials.shown(decoder, scaled, compiled),
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)

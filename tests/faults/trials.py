@@ -90,6 +90,12 @@ def sound_values(name: str) -> Values:
     return dumps.values(net, net.model)
 
 
+@cache
+def kernel_outputs(name: str, mode: Mode) -> dict[str, frozenset[str]]:
+    """Return the values that a dump of a sound network shows of what each node writes."""
+    return dumps.kernel_outputs(network(name), mode)
+
+
 def draw(seed: int, modes: Sequence[Mode] = MODES, *, beside: Mode | None = None) -> Trial:
     """Return the trial of a seed; networks take turns, and modes.
 
@@ -163,7 +169,7 @@ def _but(faults: tuple[Fault, ...], left_out: Fault) -> tuple[Fault, ...]:
 
 def _moves(net: Net, fault: Fault, faulty: Values, sound: Values, mine: Mode, golden: Mode) -> bool:
     """Tell whether a fault makes the difference between two runs."""
-    moved = _moved(net, fault, faulty, sound)
+    moved = _moved(shown(net, fault, mine), faulty, sound)
     if fault.kind == "overflow":
         return math.isinf(moved)
     noise = SEEN if fault.weight else BEYOND * _noise(mine, golden)
@@ -183,8 +189,19 @@ def values_with(net: Net, faults: tuple[Fault, ...]) -> Values:
         return dumps.values(net, edited(net.model, faults))
 
 
-def _moved(net: Net, fault: Fault, faulty: Values, sound: Values) -> float:
-    written = {value for name in fault.nodes for value in site(net.model, name).node.output if value}
+def shown(net: Net, fault: Fault, mine: Mode) -> set[str]:
+    """Return the values that tell of a fault in a dump: of a part of a fused kernel what the kernel writes.
+
+    Weights are files themselves, and an overflow inside of a kernel is found by running it again.
+    """
+    own = {name: {*site(net.model, name).node.output} - {""} for name in fault.nodes}
+    if fault.weight or fault.kind == "overflow":
+        return set().union(*own.values())
+    written = kernel_outputs(net.name, mine)
+    return set().union(*(written.get(name, outputs) for name, outputs in own.items()))
+
+
+def _moved(written: set[str], faulty: Values, sound: Values) -> float:
     names = [name for name in written if name in faulty and name in sound] or [
         name for name in sound if name in faulty
     ]
