@@ -138,12 +138,13 @@ def test_threads_one_after_the_other_keep_their_names():
         with trace.span("operator", "Relu"):
             pass
 
-    for name in ("first", "second"):
+    names = [f"thread {number}" for number in range(20)]
+    for name in names:
         thread = threading.Thread(target=work, name=name)
         thread.start()
         thread.join()
 
-    assert ["first", "second"] == [trace.threads[span.thread] for span in trace.spans]
+    assert names == [trace.threads[span.thread] for span in trace.spans]
 
 
 def test_a_run_that_fails_leaves_its_trace(traced, tmp_path):
