@@ -34,19 +34,6 @@ def tree(tmp_path):
 
 
 @needs_compiler
-def test_a_compiler_makes_what_the_package_loads(compile_kernel, tree):
-    """The library that is compiled is one that measures."""
-    reasons = []
-
-    kernel = compiled.load(compile_kernel(tree, reasons.append))
-
-    assert kernel is not None
-    assert reasons == []
-    array = np.array([3, -4, 0], np.float32)
-    assert passes.Totals(3, 3.0, -4.0, 1, 1, 0, 0, 0, -1.0, 25.0) == kernel.totals(array, NEED)
-
-
-@needs_compiler
 def test_without_variants_for_newer_machines_it_measures_too(monkeypatch, compile_kernel, tree):
     """A C library that cannot choose between variants of a function gets one of each."""
     monkeypatch.setitem(compile_kernel.__globals__, "_ATTEMPTS", (("--no-such-flag",), ("-DPORTABLE",)))
@@ -86,11 +73,18 @@ def test_a_library_that_cannot_be_loaded_is_done_without(tmp_path, contents):
 
 
 @needs_compiler
-def test_a_library_of_another_version_is_done_without(monkeypatch, compile_kernel, tree):
-    """A library that an older source left is not used."""
-    library = compile_kernel(tree, print)
-    monkeypatch.setattr(compiled, "_VERSION", 0)
+def test_a_library_that_is_compiled_is_one_of_its_version(monkeypatch, compile_kernel, tree):
+    """The library that is compiled is one that measures, and is not used by a package of another version."""
+    reasons = []
 
+    library = compile_kernel(tree, reasons.append)
+
+    kernel = compiled.load(library)
+    assert kernel is not None
+    assert reasons == []
+    array = np.array([3, -4, 0], np.float32)
+    assert passes.Totals(3, 3.0, -4.0, 1, 1, 0, 0, 0, -1.0, 25.0) == kernel.totals(array, NEED)
+    monkeypatch.setattr(compiled, "_VERSION", 0)
     assert compiled.load(library) is None
 
 
