@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Write requirements.lock: the versions that pip chooses today for msdump, its samples, MPI and its tools, and the
-# version of PyTorch that the torchair door is tested with, in whichever build pip finds for the machine.
+# version of PyTorch that the torchair door is tested with, in whichever build pip finds for the machine, and that
+# of Model Explorer, of which tests need nothing but itself.
 set -euo pipefail
 
 torch=2.13.0
+model_explorer=0.1.34
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/setup.sh
@@ -17,7 +19,8 @@ python=$work/venv/bin/python
 
 cd "$root"
 "$python" -m pip install --quiet --dry-run --ignore-installed --report "$work/packages.json" \
-    --editable ".[samples,mpi,frames,query,cluster]" --group dev --group browser pip "hatchling>=1.27" editables
+    --editable ".[samples,mpi,frames,query,cluster,tensorboard]" --group dev --group browser \
+    pip "hatchling>=1.27" editables
 "$python" - "$work/packages.json" >"$work/requirements.lock" <<'PYTHON'
 import json
 import sys
@@ -28,5 +31,5 @@ print("# Versions of everything that msdump, its samples, tests and tools use; s
 for package in sorted(packages, key=lambda package: package["name"].lower()):
     print(f"{package['name']}=={package['version']}")
 PYTHON
-echo "torch==$torch" >>"$work/requirements.lock"
+printf '%s\n' "torch==$torch" "ai-edge-model-explorer==$model_explorer" >>"$work/requirements.lock"
 mv "$work/requirements.lock" "$root/requirements.lock"

@@ -59,7 +59,7 @@ pip_install() {
 
 # Make .venv ready: setup_venv [GROUP | +EXTRA]...
 setup_venv() {
-    local name group stamp extras=samples,mpi,frames,query,cluster options=()
+    local name group stamp extras=samples,mpi,frames,query,cluster,tensorboard options=()
     name=$(IFS=-; echo "ready${*:+-}$*")
     stamp=$VENV/$name
     if is_current "$stamp"; then

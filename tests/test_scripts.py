@@ -100,9 +100,8 @@ def test_first_setup_makes_an_environment(setup, clone):
     assert (done.returncode, done.stdout) == (0, "")
     assert f"python3: -m venv --clear {clone}/.venv" in calls
     assert pip.endswith(f"--constraint {clone}/requirements.lock --upgrade pip")
-    assert msdump.endswith(
-        f"--editable {clone}[samples,mpi,frames,query,cluster] --group {clone}/pyproject.toml:test"
-    )
+    extras = "samples,mpi,frames,query,cluster,tensorboard"
+    assert msdump.endswith(f"--editable {clone}[{extras}] --group {clone}/pyproject.toml:test")
     assert f"--constraint {clone}/requirements.lock" in msdump
 
 
@@ -498,7 +497,7 @@ def test_extra_is_installed_into_the_same_environment(setup, clone):
     _, calls = setup("+torch")
 
     (call,) = installs(calls)
-    assert call.endswith(f"--editable {clone}[samples,mpi,frames,query,cluster,torch]")
+    assert call.endswith(f"--editable {clone}[samples,mpi,frames,query,cluster,tensorboard,torch]")
 
 
 def test_watcher_demonstration_finds_the_faulty_kernel(demo, tmp_path):

@@ -10,7 +10,9 @@ from msdump.cli import messages
 from msdump.cli import options as common
 from msdump.cli.compare import options as compare_options
 from msdump.cli.documents import output as documents
+from msdump.cli.report import exports as export
 from msdump.cli.report import follow, options, shown
+from msdump.cli.report.exports import WantedExports
 from msdump.cli.report.gathering import gather
 from msdump.cli.report.options import ReportOptions
 from msdump.tools.report import table
@@ -26,6 +28,7 @@ _MOST_FAULTS = 20  # that are told; -v tells all
 @compare_options.limits
 @common.executor
 @options.asked
+@export.options
 @click.option(
     "--csv", "is_csv", is_flag=True, help="Print the same as csv, a row for a tensor and iteration."
 )
@@ -36,7 +39,14 @@ _MOST_FAULTS = 20  # that are told; -v tells all
 @documents.option
 @messages.verbose
 def command(
-    *, dump: str, golden: str | None, asked: ReportOptions, is_csv: bool, is_opened: bool, is_followed: bool
+    *,
+    dump: str,
+    golden: str | None,
+    asked: ReportOptions,
+    exports: WantedExports,
+    is_csv: bool,
+    is_opened: bool,
+    is_followed: bool,
 ) -> None:
     """Write one page on the dump DUMP: what is wrong, the run, all operators and their statistics.
 
@@ -50,6 +60,8 @@ def command(
     if is_followed:
         if is_csv or documents.wanted():
             raise click.UsageError("--watch writes a page; --csv and --json print one report")
+        if exports:
+            raise click.UsageError("--watch writes a page; files for other programs are of one report")
         follow.follow(dump, golden, asked, is_opened=is_opened)
     report = gather(dump, golden, asked)
     if documents.wanted():
@@ -63,7 +75,9 @@ def command(
     tell(report)
     source = click.get_current_context().get_parameter_source("output")
     is_page_asked = source is click.core.ParameterSource.COMMANDLINE
-    if is_page_asked or not (is_csv or documents.wanted()):
+    for line in export.write(report, exports):
+        messages.say(f"written {line}") if is_csv or documents.wanted() else print(f"written   {line}")
+    if is_page_asked or not (is_csv or documents.wanted() or (exports and not is_opened)):
         shown.write(report, asked.output, is_opened=is_opened, is_told=not is_csv)
 
 
