@@ -1,0 +1,44 @@
+"""Notebooks of the documentation run from their first cell to their last."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from msdump import env
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(notebook, tmp_path):
+    """Every cell runs, and runs again over what the first time left."""
+    shutil.copytree(ROOT / "graphs", tmp_path / "graphs", ignore=shutil.ignore_patterns("torch_export"))
+
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, notebook],
+            cwd=tmp_path,
+            env={**env.unset(), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == done.returncode, done.stderr
+    assert "Conv2D Default/conv1-Conv2d/Conv2D-op0 output 0" in done.stdout
+    assert (tmp_path / "out" / "first-look" / "conv.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_begin_as_notebooks_have_them(notebook):
+    """The script is in cells of the percent format; the first one is a text with a title."""
+    text = notebook.read_text(encoding="utf-8")
+
+    assert text.startswith("# %% [markdown]\n# # ")
+    assert len(re.findall(r"^# %%( \[markdown\])?$", text, re.MULTILINE)) > 10
