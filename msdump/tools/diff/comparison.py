@@ -12,7 +12,7 @@ from msdump.record import IO
 from msdump.store import names
 from msdump.tools.diff.again import GoldenOperators, OwnErrors
 from msdump.tools.diff.evidence import Observations
-from msdump.tools.diff.lockstep import Block, Follower, OperatorWatch, Ran, Scope
+from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.tools.diff.models import golden_inputs
 from msdump.tools.diff.pairing import Pairing
 from msdump.tools.diff.places import Places
@@ -106,7 +106,7 @@ class _Run:
             comparison.mine, comparison.golden, comparison.limits, comparison.pairing
         )
         self._follower = _following(comparison, inputs)
-        self._block = Block()
+        self._block = RanBlock()
         self._ran: Counter[str] = Counter()
         self._alone: Counter[str] = Counter()
         self._extra: Counter[str] = Counter()

@@ -105,7 +105,7 @@ class OperatorWatch:
         return OperatorWatch(body, self.show, (*self.scope, (body.index, number)))
 
 
-class Block:
+class RanBlock:
     """Operators that have run one after the other, until their tensors reach a bound."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Follower:
         self._run, self._graph, self._is_wanted = run, graph, is_wanted
         self._permits: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._shown: queue.SimpleQueue[tuple[list[Ran], bool]] = queue.SimpleQueue()
-        self._block = Block()
+        self._block = RanBlock()
         self._ready: deque[Ran] = deque()
         self._is_over = False
         self._thread = threading.Thread(target=self._work, name="msdump follower", daemon=True)
