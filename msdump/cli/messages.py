@@ -104,7 +104,7 @@ class Bar:
 class _ShownBar(Bar):
     def __init__(self, progress: Any, noun: str, total: int) -> None:
         self._progress = progress
-        self._task = progress.add_task(noun, total=total, rate="")
+        self._task = progress.add_task(noun, total=total or None, rate="")
         self._size = 0
         self._began = time.monotonic()
 
@@ -127,7 +127,7 @@ def bar(noun: str, total: int) -> Iterator[Bar]:
 
     Args:
         noun: Plural of what is counted.
-        total: Number of steps.
+        total: Number of steps, 0: not known (yet).
     """
     if not sys.stderr.isatty():
         yield Bar()
