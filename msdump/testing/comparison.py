@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump import env
+from msdump import dtypes, env
 from msdump.encode import npy
-from msdump.errors import DumpReadError, InputError
+from msdump.errors import DumpReadError, FormatError, InputError
 from msdump.store.read import texts
 from msdump.store.write.streams import write_stream
 from msdump.tools.preview import archives
@@ -180,7 +180,13 @@ class _Request:
 
     def _output(self, name: str, mine: Any, golden: Any) -> tuple[int, str]:
         for side, array in (("mine", mine), ("golden", golden)):
-            write_stream(str(self.folder), f"{side}.npy", npy.encode(np.asarray(array)))
+            try:
+                contents = npy.encode(_widened(np.asarray(array)))
+            except FormatError as error:
+                raise ComparisonError(
+                    f"output {name!r} of {self.model} cannot be compared: {error}"
+                ) from error
+            write_stream(str(self.folder), f"{side}.npy", contents)
         files = (str(self.folder / f"{side}.npy") for side in ("mine", "golden"))
         code, text = _call("compare", *files, *self.limits)
         return code, f"output {name!r}\n{text}"
@@ -189,6 +195,10 @@ class _Request:
         if code not in {_AGREES, _DIFFERS}:
             raise ComparisonError(f"{self.model} and {golden} cannot be compared:\n{text}")
         return ModelComparison(code == _AGREES, f"{self.model} compared with {golden}", text)
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    return dtypes.widen(array, dtypes.from_numpy(array.dtype))
 
 
 def _options(named: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[2]
 MINI = str(ROOT / "graphs" / "mini.onnx")
+STRINGS = str(ROOT / "graphs" / "strings.onnx")
 X = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
 
 MODEL = """
@@ -139,11 +140,21 @@ def test_outputs(model, tmp_path):
     assert "Verdict: differs" in wrong.text
 
 
+def test_kept_outputs_of_a_type_that_numpy_lacks(tmp_path):
+    """Outputs that --save-outputs kept are goldens, bfloat16 as float32."""
+    path = str(ROOT / "graphs" / "bfloat16.onnx")
+    done = CliRunner().invoke(main, ["run", path, "--save-outputs", str(tmp_path / "golden.npz")])
+
+    assert 0 == done.exit_code
+    assert compare(path, golden=tmp_path / "golden.npz").agrees
+
+
 FAULTS = {
     "no model": (("no.onnx",), {"golden": "float64"}, "no.onnx"),
     "no variant": ((MINI,), {"golden": "float46"}, "no variant 'float46'"),
     "no such output": ((MINI,), {"golden": {"z": X}}, "no outputs of"),
     "no outputs": ((MINI,), {"golden": {}}, "no outputs of"),
+    "texts": ((STRINGS,), {"golden": {"loud": np.array(["a", "b", "c"])}}, "cannot be compared"),
     "a broken file": ((MINI,), {"golden": "broken.npz"}, "broken.npz"),
     "wrong inputs": ((MINI, {"q": X}), {"golden": "float64"}, "q"),
     "no dump": ((MINI,), {"golden": "tests"}, "no dump that tells its configuration"),

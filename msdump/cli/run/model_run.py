@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from msdump import dtypes
+from msdump.cli import messages
 from msdump.communication.world import current
 from msdump.execute.feeds import bind
 from msdump.frontends import mindspore
@@ -104,8 +106,7 @@ class ModelRun:
         if self.request.save_state is not None and self.completed:
             archives.write(of_rank(self.request.save_state), self.network.state())
         if self.request.save_outputs is not None and self.completed:
-            tensors = {name: value for name, value in self.outputs.items() if isinstance(value, np.ndarray)}
-            archives.write(of_rank(self.request.save_outputs), tensors)
+            archives.write(of_rank(self.request.save_outputs), dict(_savable(self.outputs)))
 
 
 def load(request: RunRequest) -> ModelRun:
@@ -136,6 +137,18 @@ def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
     bound = {*graph.bindings.values()}
     names = [value.name for value in graph.outputs if value.name not in bound]
     return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+
+
+def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the outputs that an .npz file can hold, types that numpy lacks as dump files have them."""
+    for name, value in outputs.items():
+        if not isinstance(value, np.ndarray):
+            kind = "absent" if value is None else "a sequence, which an .npz file cannot hold"
+            messages.say_once(f"warning: output {name!r} is not saved: it is {kind}")
+        elif value.dtype.hasobject:
+            yield name, value.astype(np.str_)
+        else:
+            yield name, dtypes.widen(value, dtypes.from_numpy(value.dtype))
 
 
 def _losses(outputs: Any) -> list[float]:
