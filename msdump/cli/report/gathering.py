@@ -47,6 +47,7 @@ def gather(
             asked.histograms,
             asked.trace,
             known,
+            asked.executor,
             advance,
         )
         report = collecting.collect(opened, question)

@@ -17,6 +17,7 @@ from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.reader import Dump
 from msdump.store.read.tensor_directories import Iteration
 from msdump.tools.judge.findings import Finding
+from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.report import (
     comparing,
     excerpts,
@@ -64,6 +65,7 @@ class ReportQuestion:
         histograms: Names of operators whose tensors get a histogram; ``*`` and ``?`` stand for characters.
         trace: A trace in Chrome's format with the times of operators, None for none.
         known: What directories held before, which are read again where they have changed; None: nothing.
+        executor: Who looks at the tensors for watch rules.
         advance: Is called when a directory has been read.
     """
 
@@ -74,6 +76,7 @@ class ReportQuestion:
     histograms: tuple[str, ...] = ()
     trace: str | None = None
     known: KnownDirectories | None = None
+    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     advance: Callable[[], None] = lambda: None
 
 
@@ -274,7 +277,7 @@ def _hits(
 
         rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
     for each, kind in rules:
-        found = watching.watch(dump, each)
+        found = watching.watch(dump, each, executor=question.executor)
         for message in found.unreadable:
             reading.fault(message)
         yield from problems.of_hits(found.hits, operators, kind)

@@ -15,7 +15,7 @@ from msdump.record import IO
 from msdump.store.read.reader import Dump
 from msdump.tools.report.columns import Fault
 from msdump.tools.report.operators import ReportedOperator
-from msdump.tools.report.series import StatisticSeries
+from msdump.tools.report.series import StatisticSeries, spans
 
 _EXAMPLES: Final = 5
 _UNKNOWN: Final = "the dump does not tell why"
@@ -58,9 +58,9 @@ def of_run(
     yield RunFact("report", f"made by msdump {version}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
     ranks = sorted({operator.rank for operator in operators})
     networks = dict.fromkeys(operator.place for operator in operators)
-    yield RunFact("ranks", f"{len(ranks):,}: {_numbers(ranks)}" if ranks else "none")
+    yield RunFact("ranks", f"{len(ranks):,}: {spans(ranks)}" if ranks else "none")
     yield RunFact("networks", ", ".join(networks) or "none")
-    numbers = _numbers(series.iterations)
+    numbers = spans(series.iterations)
     yield RunFact("iterations", f"{len(series.iterations):,}: {numbers}" if numbers else "none")
     yield RunFact(
         "operators", f"{len(operators):,}, of which {sum(each.is_dumped for each in operators):,} dumped"
@@ -72,21 +72,6 @@ def of_run(
 
         for subject, words in describe.subjects(plan).items():
             yield RunFact(f"configured {subject}", words)
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    """Return sorted numbers in words.
-
-    >>> _numbers([0, 1, 2, 5])
-    '0-2, 5'
-    """
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def _metadata(dump: Dump, fault: Fault) -> Iterator[RunFact]:
@@ -103,7 +88,7 @@ def _metadata(dump: Dump, fault: Fault) -> Iterator[RunFact]:
                 told.setdefault(json.dumps(value, ensure_ascii=False), []).append(number)
     for title, told in (("device", devices), ("configuration in the dump", configs)):
         for text, ranks in told.items():
-            of_ranks = "" if len(told) == 1 else f" of rank {_numbers(ranks)}"
+            of_ranks = "" if len(told) == 1 else f" of rank {spans(ranks)}"
             yield RunFact(f"{title}{of_ranks}", text)
 
 

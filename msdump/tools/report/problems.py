@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,10 +15,11 @@ from msdump.tools.report.comparing import OperatorVerdict
 from msdump.tools.report.excerpts import SourceExcerpt
 from msdump.tools.report.operators import ReportedOperator, places_by_name
 from msdump.tools.report.outbreaks import Outbreak
-from msdump.tools.report.series import TensorState
+from msdump.tools.report.series import TensorState, spans
 from msdump.tools.watching.checks import DumpedHit
 
 _ABSENT: Final = -1
+_LISTED: Final = re.compile(r"\d+(?:, \d+){3,}")
 _HEIRS: Final = frozenset(
     {Verdict.INHERITED, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.HEALED, Verdict.NONFINITE}
 )
@@ -228,6 +230,15 @@ def of_hits(
             first.hit.subject.op_type,
             rank,
             tuple(sorted({each.hit.moment.iteration for each in group})),
-            f"{rule}: {io} {slot}: {first.note or first.hit}",
+            f"{rule}: {io} {slot}: {_shortened(first.note) or first.hit}",
             files=tuple(dict.fromkeys(each.path for each in group))[:1],
         )
+
+
+def _shortened(note: str) -> str:
+    """Return a text in which a long list of numbers is told by its stretches.
+
+    >>> _shortened("rank 2 holds something else than rank 0, 1, 3, 4, 5")
+    'rank 2 holds something else than rank 0-1, 3-5'
+    """
+    return _LISTED.sub(lambda listed: spans([int(number) for number in listed[0].split(", ")]), note)

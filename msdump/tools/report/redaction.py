@@ -12,7 +12,7 @@ from msdump.tools.report.facts import RunFact
 from msdump.tools.report.operators import ReportedOperator
 from msdump.tools.report.problems import ReportedProblem
 
-_PATH: Final = re.compile(r"(?<![\w.<>/:])/(?:[^\s/\"',;:()\[\]]+/)*([^\s/\"',;:()\[\]]*)/?")
+_PATH: Final = re.compile(r"(?<![\w.<>/:])/[^\s\"',;:()\[\]]+")
 
 
 def redacted(report: DumpReport) -> DumpReport:
@@ -59,7 +59,7 @@ def _without_paths(text: str) -> str:
     >>> _without_paths("into /home/you/dump/rank_0/, also MatMul/Mul-op0")
     'into rank_0, also MatMul/Mul-op0'
     """
-    return _PATH.sub(r"\1", text)
+    return _PATH.sub(lambda path: _last(path[0]), text)
 
 
 def _last(path: str) -> str:

@@ -89,6 +89,21 @@ class StatisticSeries:
         return states
 
 
+def spans(numbers: Sequence[int]) -> str:
+    """Return sorted numbers in words.
+
+    >>> spans([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    stretches: list[list[int]] = []
+    for number in numbers:
+        if stretches and number == stretches[-1][1] + 1:
+            stretches[-1][1] = number
+        else:
+            stretches.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in stretches)
+
+
 class SeriesTable:
     """Statistics as the directories of a dump give them, one after the other."""
 

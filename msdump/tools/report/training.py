@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from msdump.tools.report.series import StatisticSeries
 from msdump.tools.watching import dumped
 from msdump.watch.conditions import Role
 from msdump.watch.subjects import subject
+
+_MOST_INPUTS: Final = 16  # of an optimizer
 
 _Place = tuple[int, str]
 
@@ -90,13 +94,19 @@ def _gradient(
 ) -> int | None:
     """Return the row of the gradient that an optimizer reads: its input, or what wrote that."""
     operator = operators[place]
+    slot = _gradient_slot(operator.op_type)
+    if slot is None:
+        return None
+    row = rows.get((place, IO.INPUT, slot))
     sources = () if operator.described is None else operator.described.inputs
-    for slot in range(max(len(sources), 16)):
-        if Role.GRADIENT not in subject(operator.op_type, operator.name, IO.INPUT, slot).roles:
-            continue
-        row = rows.get((place, IO.INPUT, slot))
-        if row is None and slot < len(sources) and sources[slot].kind is SourceKind.OPERATOR:
-            writers = (each for each in operator.reads if operators[each].name == sources[slot].name)
-            row = next((rows.get((each, IO.OUTPUT, sources[slot].slot)) for each in writers), None)
-        return row
-    return None
+    if row is None and slot < len(sources) and sources[slot].kind is SourceKind.OPERATOR:
+        writers = (each for each in operator.reads if operators[each].name == sources[slot].name)
+        row = next((rows.get((each, IO.OUTPUT, sources[slot].slot)) for each in writers), None)
+    return row
+
+
+@functools.cache
+def _gradient_slot(op_type: str) -> int | None:
+    """Return the number of the input that is an optimizer's gradient, None of what is no optimizer."""
+    slots = range(_MOST_INPUTS)
+    return next((slot for slot in slots if Role.GRADIENT in subject(op_type, "", IO.INPUT, slot).roles), None)

@@ -6,15 +6,19 @@ import base64
 import json
 import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from msdump.cli import main
 from msdump.tools.report.page import encoding, texts
 from msdump.tools.report.page.encoding import NumberTable
 
+ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("Default_a_Add-op0", "Default_b_Mul-op0")
 
 
@@ -115,6 +119,26 @@ def test_no_source(put, page, run, tmp_path):
     assert str(tmp_path).encode() not in unpacked(chunks_of(text)["report"])
     assert str(tmp_path) not in run(root, "--no-source", "--json").stdout
     assert "rank_0/Net/0/0/statistic.csv" in text
+
+
+def test_no_source_of_a_graph(run, tmp_path, monkeypatch):
+    """Without sources the lines of a graph's operators stand without their code, with their files' names."""
+    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(tmp_path))
+    config = ROOT / "sample_nets/lenet/data_dump.json"
+    arguments = ["run", str(ROOT / "graphs/lenet.onnx"), "--config", str(config), "--device-target", "Ascend"]
+    assert 0 == CliRunner().invoke(main, arguments).exit_code
+
+    whole, without = (
+        json.loads(run(tmp_path / "debug_dump", *options, "--json").stdout)
+        for options in ((), ("--no-source",))
+    )
+
+    lines = [each["source"] for each in whole["operators"] if each["source"]]
+    assert lines
+    assert [line.partition(": ")[0] for line in lines] == [
+        each["source"] for each in without["operators"] if each["source"]
+    ]
+    assert str(tmp_path) not in json.dumps(without)
 
 
 def test_page_beside_document(put, run, tmp_path):

@@ -364,6 +364,7 @@ function node(report, place, x, y, [wide, high], { isSelf, onPick }) {
 
 // ---- table of operators
 
+const whenIdle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
 const BY_NAME = new Intl.Collator(undefined, { numeric: true });
 
 class OperatorTable {
@@ -375,6 +376,8 @@ class OperatorTable {
     this.page = 0;
     this.order = Int32Array.from({ length: report.count }, (_, place) => place);
     this.keys = new Map();
+    this.orders = new Map();
+    this.kept = null;
     this.words = null;
     this.opened = new Set();
     this.columns = this.#columns();
@@ -422,6 +425,7 @@ class OperatorTable {
     this.statistic = statistic;
     this.values = statistic ? await this.report.table(statistic) : null;
     this.keys.delete("value");
+    this.orders.delete("value");
     this.columns.find((column) => column.isStatistic).title = statistic || "Value";
   }
 
@@ -441,19 +445,53 @@ class OperatorTable {
     return keys;
   }
 
+  // Returns all operators in the order of a column: rising, equal ones in the order of execution, behind
+  // them those without a value; with the number of those that have one.
+  #orderOf(column) {
+    if (this.orders.has(column.key)) return this.orders.get(column.key);
+    const keys = this.#keysOf(column);
+    const known = [];
+    const unknown = [];
+    for (let place = 0; place < keys.length; place += 1) (Number.isNaN(keys[place]) ? unknown : known).push(place);
+    known.sort((one, other) => keys[one] - keys[other] || one - other);
+    const order = { all: Int32Array.from([...known, ...unknown]), count: known.length, keys };
+    this.orders.set(column.key, order);
+    return order;
+  }
+
+  // Finds the orders of all columns while the reader does nothing, so that a click need not wait for them.
+  prepare() {
+    const column = this.columns.find((each) => !this.orders.has(each.key));
+    if (!column) return;
+    this.#orderOf(column);
+    whenIdle(() => this.prepare());
+  }
+
   // Sorts what is shown; what has no value comes last, equal ones in the order of execution.
   sort(key, isDescending) {
     this.sortKey = key;
     this.isDescending = isDescending;
-    const keys = this.#keysOf(this.columns.find((column) => column.key === key));
-    const sign = isDescending ? -1 : 1;
-    this.order.sort((one, other) => {
-      const [first, second] = [keys[one], keys[other]];
-      if (first === second) return one - other;
-      if (Number.isNaN(first)) return Number.isNaN(second) ? one - other : 1;
-      if (Number.isNaN(second)) return -1;
-      return first < second ? -sign : sign;
-    });
+    const { all, count, keys } = this.#orderOf(this.columns.find((column) => column.key === key));
+    const sorted = new Int32Array(this.order.length);
+    let filled = 0;
+    const take = (from, to) => {
+      for (let at = from; at < to; at += 1) {
+        if (this.kept === null || this.kept[all[at]]) {
+          sorted[filled] = all[at];
+          filled += 1;
+        }
+      }
+    };
+    if (isDescending) {
+      for (let to = count; to > 0;) {
+        let from = to - 1;
+        while (from > 0 && keys[all[from - 1]] === keys[all[to - 1]]) from -= 1;
+        take(from, to);
+        to = from;
+      }
+    } else take(0, count);
+    take(count, all.length);
+    this.order = sorted;
     this.page = 0;
   }
 
@@ -462,15 +500,18 @@ class OperatorTable {
     if (words.length && this.words === null) {
       this.words = report.names.map((name, place) => `${name} ${report.types[place]} ${report.sources[place]} ${report.verdicts[place]}`.toLowerCase());
     }
-    const kept = [];
+    const kept = new Uint8Array(report.count);
+    let count = 0;
     for (let place = 0; place < report.count; place += 1) {
       if (type && report.types[place] !== type) continue;
       if (rank !== "" && report.ranks[place] !== Number(rank)) continue;
       if (words.length && !words.every((word) => this.words[place].includes(word))) continue;
       if (onlyWrong && report.markOf(place) === null) continue;
-      kept.push(place);
+      kept[place] = 1;
+      count += 1;
     }
-    this.order = Int32Array.from(kept);
+    this.kept = count === report.count ? null : kept;
+    this.order = new Int32Array(count);
     this.sort(this.sortKey, this.isDescending);
   }
 
@@ -976,6 +1017,7 @@ async function showTable(report, detail) {
   reveal("operators");
   await table.choose(byId("statistic").value);
   render();
+  whenIdle(() => table.prepare());
   if (statistics.length && report.tensorOperators.length) {
     reveal("map");
     await heat.show(statistics[0]);

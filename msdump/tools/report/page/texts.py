@@ -9,6 +9,8 @@ _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 
+_NUMBERS: Final = frozenset({int, float, bool, type(None)})
+
 
 def visible(text: str) -> str:
     r"""Return a text whose control characters, marks of direction and broken bytes stand as escapes.
@@ -26,5 +28,7 @@ def tree(value: object) -> object:
     if isinstance(value, dict):
         return {tree(key): tree(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [tree(each) for each in value]
+        # the columns of numbers are long, and there is nothing in them
+        is_plain = all(type(each) in _NUMBERS for each in value)
+        return [*value] if is_plain else [tree(each) for each in value]
     return value
