@@ -115,7 +115,7 @@ def _tell(
         report,
         output,
         lambda: origins.lines(report, folders),
-        pairs.alone,
+        [path for path in pairs.alone if path not in comparison.joined],
         view=view,
         code=INTERRUPTED if is_interrupted else None,
     )

@@ -91,7 +91,8 @@ def compare(
         comparison.measure(map(comparison.add, folders.pairs))
         if explain is not None:
             explain(comparison)
-        compared = ComparedDumps(comparison.report(), tuple(folders.alone))
+        alone = tuple(path for path in folders.alone if path not in comparison.joined)
+        compared = ComparedDumps(comparison.report(), alone)
     if not (compared.report.compared or compared.report.unreadable):
         message = f"nothing was compared: no operator of {dumped} has a counterpart in {golden}"
         raise ToolError(ReturnCode.PARAMETER, message)

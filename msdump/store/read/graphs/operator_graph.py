@@ -41,11 +41,14 @@ class ValueSource:
         name: Full name of the operator; plain name of the weight or graph input; a constant as the file
             shows it; "" for an optional input that is not there.
         slot: Number of the operator's output, 0 for everything else.
+        varies: Whether another pass of a loop reads another value: this one is that of the first pass, or
+            that of the last pass, which what follows reads.
     """
 
     kind: SourceKind
     name: str = ""
     slot: int = 0
+    varies: bool = field(default=False, compare=False, repr=False)
 
 
 ABSENT: Final = ValueSource(SourceKind.ABSENT)

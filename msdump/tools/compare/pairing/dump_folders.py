@@ -32,11 +32,15 @@ class FolderPair:
         label: Their path without the time of the dump, or their iteration; "" for the only pair.
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
+        dumped_inner: Directories of further graphs of the same iteration, which branches and loops may be.
+        golden_inner: The same of golden.
     """
 
     label: str
     dumped: str
     golden: str
+    dumped_inner: tuple[str, ...] = ()
+    golden_inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,12 @@ def _paired(
 ) -> FolderPairs:
     # Two single directories belong together even if one is iteration 3 and the other iteration 0.
     if len(dumped_by_label) == len(golden_by_label) == 1:
-        return FolderPairs((FolderPair("", *dumped_by_label.values(), *golden_by_label.values()),), ())
+        (mine,), (other,) = dumped_by_label.values(), golden_by_label.values()
+        return FolderPairs((FolderPair("", mine, other),), ())
     paths = [path for side in (dumped_by_label, golden_by_label) for _, path in sorted(side.items())]
+    inner: dict[str, tuple[str, ...]] = {}
     if not dumped_by_label.keys() & golden_by_label.keys():
+        inner = _inner(dumped_by_label) | _inner(golden_by_label)
         dumped_by_label, golden_by_label = _by_iteration(dumped_by_label), _by_iteration(golden_by_label)
     shared_labels = sorted(dumped_by_label.keys() & golden_by_label.keys(), key=_order)
     if not shared_labels:
@@ -104,8 +111,12 @@ def _paired(
         )
     used = {side[label] for side in (dumped_by_label, golden_by_label) for label in shared_labels}
     alone = [path for path in paths if path not in used]
+    sides = ((label, dumped_by_label[label], golden_by_label[label]) for label in shared_labels)
     return FolderPairs(
-        tuple(FolderPair(label, dumped_by_label[label], golden_by_label[label]) for label in shared_labels),
+        tuple(
+            FolderPair(label, mine, other, inner.get(mine, ()), inner.get(other, ()))
+            for label, mine, other in sides
+        ),
         tuple(alone),
     )
 
@@ -188,15 +199,27 @@ def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
     Of the graphs of one network the first is taken: a graph that was compiled as a whole holds its branches
     and loops, which have directories of their own elsewhere.
     """
+    mains = {place: labels[0] for place, labels in _by_network(labelled).items()}
+    counts = Counter(number for _, number in mains)
+    return {number: labelled[label] for (_, number), label in mains.items() if counts[number] == 1}
+
+
+def _inner(labelled: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the directories of the further graphs of each network and iteration by that of the first."""
+    networks = _by_network(labelled).values()
+    return {labelled[main]: tuple(labelled[label] for label in inner) for main, *inner in networks}
+
+
+def _by_network(labelled: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
+    """Return the labels of each network and number of an iteration, in the order of the graphs."""
     # The trees of MindSpore, acl and torchair differ above, but all end in the number of the iteration.
-    mains: dict[tuple[str, str], str] = {}
+    networks: dict[tuple[str, str], list[str]] = {}
     for label in sorted(labelled, key=_order):
         above, _, number = label.rpartition("/")
         network, _, graph = above.rpartition("/")
         if number.isdigit():
-            mains.setdefault((network if graph.isdigit() else above, number), label)
-    counts = Counter(number for _, number in mains)
-    return {number: labelled[label] for (_, number), label in mains.items() if counts[number] == 1}
+            networks.setdefault((network if graph.isdigit() else above, number), []).append(label)
+    return networks
 
 
 def _order(label: str) -> list[tuple[int, str]]:

@@ -164,15 +164,19 @@ class _Identified:
     def _add_weights(
         self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
     ) -> None:
-        """Pair the weights that a kernel and its parts read, by their order: a dump may not name them."""
+        """Pair the weights that a kernel and its parts read, and what varies by passes, by their order.
+
+        A dump may not name weights, and no single run of an operator wrote what varies.
+        """
         own, other = _read_from_outside(mine), _read_from_outside(golden)
         if len(own) != len(other):
             return
-        for place, ((tensor, kind), (golden_tensor, golden_kind)) in enumerate(zip(own, other, strict=True)):
+        unnamed = {SourceKind.WEIGHT, SourceKind.ABSENT}
+        for place, ((tensor, source), (golden_tensor, theirs)) in enumerate(zip(own, other, strict=True)):
             # without a graph file nothing tells of what the first operators read
-            is_weight = golden_kind is SourceKind.WEIGHT and kind in {SourceKind.WEIGHT, SourceKind.ABSENT}
+            is_weight = theirs.kind is SourceKind.WEIGHT and source.kind in unnamed
             names = self._tables[0].get(tensor), self._tables[1].get(golden_tensor)
-            if is_weight and (names[0] is None or names[0] != names[1]):
+            if (is_weight or source.varies or theirs.varies) and (names[0] is None or names[0] != names[1]):
                 identity: Identity = ("weight", str(number), str(place))
                 self._tables[0][tensor] = self._tables[1][golden_tensor] = identity
 
@@ -189,7 +193,8 @@ class _Identified:
         golden_slots = self._turned(mine, golden) or slots
         is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
         for slot, golden_slot in zip(slots, golden_slots, strict=True):
-            if is_sure:
+            known = [(own, slot), (other, golden_slot)]
+            if is_sure or any(place < len(inputs) and inputs[place].varies for inputs, place in known):
                 yield slot, golden_slot
             elif slot < len(own) and golden_slot < len(other):
                 sources = own[slot], other[golden_slot]
@@ -222,6 +227,8 @@ class _Identified:
         return [places[origin].pop(0) for origin in own]
 
     def _of_source(self, side: int, source: ValueSource) -> Identity | None:
+        if source.varies:
+            return None
         if source.kind is SourceKind.OPERATOR:
             known = self._tables[side].get((source.name, IO.OUTPUT, source.slot))
             operator = self._graphs[side].operators.get(source.name)
@@ -294,18 +301,18 @@ def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperat
     return own == other and 1 in {len(mine), len(golden)}
 
 
-def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, SourceKind]]:
+def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, ValueSource]]:
     """Return what operators read, once each and in order, but for what they read of each other."""
     inside = {each.full_name for each in operators}
-    read: dict[Hashable, tuple[_Tensor, SourceKind]] = {}
+    read: dict[Hashable, tuple[_Tensor, ValueSource]] = {}
     for each in operators:
         for slot, source in enumerate(each.inputs):
             is_unknown = source.kind is SourceKind.ABSENT
-            if is_unknown and len(operators) > 1:  # an optional input that is not there
+            if is_unknown and len(operators) > 1 and not source.varies:  # an optional input that is not there
                 continue
             if source.kind is not SourceKind.OPERATOR or source.name not in inside:
                 tensor = (each.full_name, IO.INPUT, slot)
-                read.setdefault(tensor if is_unknown else source, (tensor, source.kind))
+                read.setdefault(tensor if is_unknown else source, (tensor, source))
     return list(read.values())
 
 

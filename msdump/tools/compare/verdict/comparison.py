@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
-from msdump.tools.compare.pairing import content_graph, dump_folder, graph_matching, numbering
+from msdump.tools.compare.pairing import content_graph, dump_folder, graph_matching, inner_graphs, numbering
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
@@ -38,6 +38,7 @@ class DumpComparison:
         golden_execution: Number of the execution that it is compared with, None: the last whole one.
         executor: Who measures the tensors.
         folders: The directories that were measured.
+        joined: Directories of branches and loops that were compared with the one of the graph around them.
         explain: Adds to the evidence what is not in the files, such as what the operator gives when it runs
             again.
     """
@@ -50,6 +51,7 @@ class DumpComparison:
     golden_execution: int | None = None
     executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     folders: list[ComparedFolder] = field(default_factory=list)
+    joined: set[str] = field(default_factory=set)
     explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _mine: SurroundedDump = field(init=False)
@@ -66,10 +68,10 @@ class DumpComparison:
             ToolError: A directory or the graph file cannot be used.
             DumpReadError: A directory cannot be read, or lacks the execution.
         """
-        dumped = dump_folder.read(pair.dumped, execution=self.execution)
-        golden = dump_folder.read(pair.golden, execution=self.golden_execution)
-        mine = _numbered(self._mine.of(pair.dumped), dumped)
-        theirs = _numbered(self._theirs.of(pair.golden), golden)
+        own = self._read(self._mine, pair.dumped, self.execution)
+        other = self._read(self._theirs, pair.golden, self.golden_execution)
+        dumped, mine = self._with_inner(self._mine, own, pair.dumped_inner, beside=other[0])
+        golden, theirs = self._with_inner(self._theirs, other, pair.golden_inner, beside=own[0])
         if self.graph:
             identities = identity.read(self.graph, dumped.kind, golden.kind)
         else:
@@ -81,6 +83,34 @@ class DumpComparison:
         folder = ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)
         return folder
+
+    @staticmethod
+    def _read(dump: SurroundedDump, path: str, execution: int | None) -> _Side:
+        folder = dump_folder.read(path, execution=execution)
+        return folder, _numbered(dump.of(path), folder)
+
+    def _with_inner(
+        self, dump: SurroundedDump, side: _Side, paths: Iterable[str], *, beside: Folder
+    ) -> _Side:
+        """Return a directory with those of its branches and loops, where the other side's holds its own.
+
+        Args:
+            dump: The dump that it is of.
+            side: The directory.
+            paths: Those of further graphs of the same iteration.
+            beside: The other side's directory.
+        """
+        folder, known = side
+        if known.graph is None or folder.executions > 1 or not inner_graphs.are_inside(beside, folder):
+            return side
+        bodies = {path: self._read(dump, path, None) for path in paths}
+        graphs = {path: around.graph for path, (_, around) in bodies.items() if around.graph is not None}
+        inner = inner_graphs.run_by(known.graph, graphs)
+        if not inner:
+            return side
+        self.joined |= inner.keys()
+        whole = inner_graphs.joined(folder, [bodies[path][0] for path in inner])
+        return whole, known.with_graph(inner_graphs.inlined(known.graph, inner.values()))
 
     def measure(
         self, folders: Iterable[ComparedFolder], progress: Callable[[int], object] = lambda _: None
@@ -157,6 +187,10 @@ class DumpComparison:
         for folder in self.folders:
             runs.setdefault(folder.run, []).append(folder)
         yield from runs.values()
+
+
+_Side = tuple[Folder, FolderSurroundings]
+"""A directory, and what its dump tells around it."""
 
 
 def _numbered(known: FolderSurroundings, folder: Folder) -> FolderSurroundings:
