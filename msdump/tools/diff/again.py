@@ -11,7 +11,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import MsdumpError
 from msdump.execute.operators.float64.evaluator import Float64Runner
-from msdump.execute.operators.runner import OperatorRunner, is_repeatable
+from msdump.execute.operators.runner import is_repeatable
 from msdump.execute.training.state import Values
 from msdump.graph.graph import Node
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
@@ -20,8 +20,8 @@ from msdump.observer import Array
 from msdump.tools.diff.evidence import distance
 from msdump.tools.diff.lockstep import Ran
 from msdump.tools.diff.pairing import GraphPairing, Pairing
+from msdump.tools.diff.runners import GoldenRunners
 from msdump.tools.diff.sides import Side
-from msdump.tools.diff.variants import Engine
 from msdump.tools.judge.evidence import OwnError, TensorEvidence
 from msdump.tools.judge.limits import Limits
 from msdump.tools.rerun.hidden import overflowed_part
@@ -47,13 +47,13 @@ class GoldenOperators:
 
     Attributes:
         mine: The leading side.
-        golden: The side whose arithmetic and weights count.
+        runners: Run operators with the arithmetic and weights of the golden side, kept over the runs.
         limits: What counts as agreement.
         pairing: What belongs together in their graphs.
     """
 
     mine: Side
-    golden: Side
+    runners: GoldenRunners
     limits: Limits
     pairing: Pairing
     _before: Values = field(init=False)
@@ -77,7 +77,7 @@ class GoldenOperators:
         if given is None or not is_repeatable(ran.node):
             return OwnErrors()
         try:
-            results = dict(enumerate(self._results(ran, given)))
+            results = dict(enumerate(self.runners.outputs(ran.graph, ran.node, given)))
         except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
             return OwnErrors()
         own = tuple(
@@ -101,18 +101,6 @@ class GoldenOperators:
         found = ((inner, node) for inner in graph.walk() for node in inner.nodes if node.name == name)
         inner, node = next(found)
         return replace(golden, graph=inner, node=node), alike
-
-    def _results(self, ran: Ran, given: Mapping[str, np.ndarray]) -> tuple[Array, ...]:
-        """Run an operator in the golden side's arithmetic.
-
-        Raises:
-            MsdumpError: It refuses its inputs.
-        """
-        side, graph = self.golden, ran.graph
-        if side.variant.engine is Engine.FLOAT64:
-            return Float64Runner(graph).run(ran.node, given)
-        # few operators run again: what their kernels pack does not stay
-        return OperatorRunner(graph, side.arithmetic, side.copies, on=side.runtime).run(ran.node, given)
 
     def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> dict[str, np.ndarray] | None:
         """Return what the operator reads, by its own names of values; None where that is not known."""
@@ -150,7 +138,7 @@ class GoldenOperators:
             error = distance(own, again, allowed)
             floor = self.limits.floor((*types, self.limits.precision))
             is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
-            yield OwnError(tensor.slot, error, allowed, is_explained, self.golden.variant.text)
+            yield OwnError(tensor.slot, error, allowed, is_explained, self.runners.side.variant.text)
 
     def _with_overflow(self, mine: Ran, ran: Ran, given: Mapping[str, np.ndarray], own: OwnError) -> OwnError:
         """Return an own error with the part of a fused kernel that overflowed, where that explains it."""

@@ -16,6 +16,7 @@ from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, S
 from msdump.tools.diff.models import golden_inputs
 from msdump.tools.diff.pairing import Pairing
 from msdump.tools.diff.places import Places
+from msdump.tools.diff.runners import GoldenRunners
 from msdump.tools.diff.sides import Side
 from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
 from msdump.tools.judge.findings import Report, Uneven
@@ -55,6 +56,7 @@ class LockstepComparison:
         outputs: How far the outputs of the network are apart, run by run.
         failures: What ended a run of a side before its time, in words.
         runs: Number of runs so far.
+        runners: What runs golden operators again; they keep their kernels from run to run.
     """
 
     mine: Side
@@ -66,9 +68,11 @@ class LockstepComparison:
     outputs: list[OutputDifference] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     runs: int = 0
+    runners: GoldenRunners = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """List what one of two models lacks."""
+        self.runners = GoldenRunners(self.golden)
         places = Places(self.golden.graph, 0)
         self.report.missing += (places.of(node) for node in self.pairing.missing)
 
@@ -103,7 +107,7 @@ class _Run:
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
         self._again = GoldenOperators(
-            comparison.mine, comparison.golden, comparison.limits, comparison.pairing
+            comparison.mine, comparison.runners, comparison.limits, comparison.pairing
         )
         self._follower = _following(comparison, inputs)
         self._block = RanBlock()

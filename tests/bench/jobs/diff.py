@@ -1,4 +1,4 @@
-"""``msdump diff`` of two variants beside the two runs alone, and its peak memory beside that of one run."""
+"""A further step of ``msdump diff`` beside those of the two runs, and its peak memory beside one run's."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ def _alone(side: Side, fed: dict[str, Any]) -> None:
 
 
 def of_runs(case: Case) -> Figure:
-    """A diff against both runs, all warm."""
+    """One more step of a diff against the same step of both runs: each keeps its sessions over the steps."""
     mine, golden = _pair(case.path)
     fed = feeds.bind(mine.graph, (), sides.inputs(case.path))
     both = partial(_both, mine, golden, fed)
-    return measure.ratio(lambda: _comparison(mine, golden).run(fed), both, case)
+    comparison = _comparison(mine, golden)
+    return measure.ratio(lambda: comparison.run(fed), both, case)
 
 
 def _both(mine: Side, golden: Side, fed: dict[str, Any]) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from msdump.execute import feeds
+from msdump.execute.runtime import Runtime
 from msdump.record import IO
-from msdump.tools.diff import screening
+from msdump.tools.diff import runners, screening
 from msdump.tools.judge import errors
 from msdump.tools.judge.verdicts import Verdict
 from tests.tools.diff.conftest import comparison, load
@@ -302,3 +303,28 @@ def test_the_quick_look_leaves_odd_elements_to_the_full_measure(fault):
     golden[8_500] = fault
 
     assert screening.look(golden * np.float32(1.001), golden, 2**-8) is None
+
+
+PRODUCT = """
+net (float[2,3] x) => (float[2,3] y) <float[3,3] w = {0, 0, 0, 300, 300, 300, -300, -300, -300}>
+{
+  square = Mul(x, x)
+  y = MatMul(square, w)
+}
+"""
+
+
+@pytest.mark.parametrize(("most_bytes", "sessions"), [(runners._MOST_BYTES, 0), (0, 1)])
+def test_a_further_run_makes_no_sessions_of_what_ran_again(monkeypatch, most_bytes, sessions):
+    """Kernels of suspects stay up to a bound of the bytes that they read; the numbers are the same."""
+    monkeypatch.setattr(runners, "_MOST_BYTES", most_bytes)
+    both = comparison(load(PRODUCT), "Ascend:force_fp16", "float32")
+    fed = feeds.bind(both.mine.model, (), {"x": np.float32([[1.01, 1.03, 1.031]] * 2)})
+    both.run(fed)
+    made, create = [], Runtime._create
+    monkeypatch.setattr(Runtime, "_create", lambda *given: made.append(1) or create(*given))
+    both.run(fed)
+
+    first, second = (own for finding in both.report.findings for own in finding.own)
+    assert first == second
+    assert sessions == len(made)
