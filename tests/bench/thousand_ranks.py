@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, tuple[int | str, ...]]] = {
     ),
     "compare, 1 job": (1, "compare", "mine", "golden", "-out", "out", "-j", "1"),
     "compare, 2 jobs": (1, "compare", "mine", "golden", "-out", "out", "-j", "2"),
+    "report": (0, "report", "mine", "-o", "report.html"),
     "baseline, 2 jobs": (0, "baseline", "mine", "-out", "baseline", "-j", "2"),
     "compare with the baseline": (1, "compare", "golden", "baseline", "-out", "out"),
 }

@@ -19,7 +19,7 @@ CONNECTING: Final = 10
 """Seconds until a scheduler that does not answer is one that is not there."""
 
 WAITING: Final = 60
-"""Seconds that a scheduler may be without a worker: one that died is mostly started again."""
+"""Seconds that a scheduler may be without a worker: one that starts, or died and is started again."""
 
 _ASKING: Final = 2  # seconds between two looks at who is there
 
@@ -65,10 +65,10 @@ class DaskWorkers(Workers):
             fault = f"--scheduler {address}: no Dask scheduler answers: {error}"
             raise ToolError(ReturnCode.PARAMETER, fault) from error
         try:
-            self._client.wait_for_workers(1, timeout=CONNECTING)
+            self._client.wait_for_workers(1, timeout=WAITING)
         except TimeoutError as error:
             self._client.close()
-            raise ToolError(ReturnCode.PARAMETER, self._alone(CONNECTING)) from error
+            raise ToolError(ReturnCode.PARAMETER, self._alone(WAITING)) from error
         threads: int = sum(self._client.ncores().values())
         super().__init__(self._client.get_executor(pure=False), max(1, threads))
         self._seen = time.monotonic()

@@ -106,7 +106,7 @@ def test_scheduler_without_workers(monkeypatch):
     """A scheduler that nobody works for is an error after a while."""
     from distributed import LocalCluster
 
-    monkeypatch.setattr(cluster, "CONNECTING", 0.2)
+    monkeypatch.setattr(cluster, "WAITING", 0.2)
     with LocalCluster(n_workers=0, dashboard_address=":0") as alone:
         address = alone.scheduler_address
         with pytest.raises(ToolError, match=f"{address}: it has had no worker for 0.2 s; start dask worker"):

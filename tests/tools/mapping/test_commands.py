@@ -66,6 +66,7 @@ COMMANDS = {
     "watch --json": (1, '"count": ', "watch", "mine", "--rules", "rules.json", "--json"),
     "baseline": (1, "kept      29 tensors of 6 folders", "baseline", "mine", "-out", "out"),
     "query": (0, "ReLU-op3", "query", "mine", "--measure", "--csv", "select * from statistics order by all"),
+    "report": (0, "Default_ReLU-op3", "report", "mine", "golden", "--csv"),
     "convert": (1, "converted 5 dump files to 5 files", "convert", "files", "-out", "out"),
 }
 """Exit code, something of what is printed, and arguments of commands that read tensors."""
@@ -165,7 +166,7 @@ def test_jobs_under_mpi(tmp_path):
 
 def test_help_names_the_options():
     """Every command that reads tensors has both options."""
-    for name in ("baseline", "compare", "convert", "pack", "query", "watch"):
+    for name in ("baseline", "compare", "convert", "pack", "query", "report", "watch"):
         command = [sys.executable, "-m", "msdump", name, "--help"]
         told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
         assert "--jobs" in told
