@@ -442,6 +442,15 @@ def test_training_overflow_demonstration_finds_the_operators(demo, tmp_path):
     assert {"0", "1"} == {path.name for path in (tmp_path / "dump/debug_dump/rank_0/LeNet5/0").iterdir()}
 
 
+def test_report_demonstration_names_the_kernel(demo, tmp_path):
+    """It prints the path of a page alone; the first line of the page names the kernel that is wrong."""
+    done = demo(str(tmp_path / "report"), script="report.sh", STEPS="3", BATCH="8")
+
+    assert (0, f"{tmp_path}/report/report.html\n") == (done.returncode, done.stdout)
+    title = re.search("<title>(.*)</title>", (tmp_path / "report/report.html").read_text(encoding="utf-8"))
+    assert "ReluGrad-op0 (ReluGrad) in iteration 0: own: output 0 differs, its inputs agree" in title[1]
+
+
 def test_acl_demonstration_converts_what_it_dumps(demo, tmp_path):
     """Two executions through pyACL leave a file for each operator; each tensor in them becomes an array."""
     done = demo(str(tmp_path / "dump"), script="dump_acl.sh")
