@@ -36,6 +36,11 @@ COLUMNS: Final = (
 )
 """Titles of the columns that every file has; those of the statistics follow."""
 
+NUMBER: Final = "%.6g"
+WHOLE: Final = "%d"
+TEXT: Final = "%s"
+"""Conversions of ``%`` that write the cells of one column as ``text`` does."""
+
 NULL: Final = "null"
 """The cell of a statistic that the emulated device does not compute for a type."""
 
@@ -67,18 +72,43 @@ def row(  # noqa: PLR0917 - the fields of the line in their order
         task_id: Task of the operator; only Ascend O2 numbers tasks.
         stream_id: Stream of the emulated device, 0 elsewhere.
     """
-    size, dtype = data_size(record), record.dtype.name
-    behind_time = _constant_part(record.io, record.slot, size, dtype, record.array.shape)
+    behind_time = _behind_time(record)
     # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
     statistics = [f"{cell:.6g}" if type(cell) is float else text(cell) for cell in cells]
     before_time = f"{op_type},{op_name},{task_id},{stream_id}"
     return f"{before_time},{record.timestamp},{','.join([behind_time, *statistics])}\n".encode()
 
 
+def template(  # noqa: PLR0917 - as of ``row``
+    record: TensorRecord,
+    conversions: Iterable[str],
+    op_type: str,
+    op_name: str,
+    task_id: int = 0,
+    stream_id: int = 0,
+) -> str:
+    """Return what ``%`` makes the line of a tensor of, given its timestamp and its statistics.
+
+    Args:
+        record: The tensor; its timestamp and its elements do not matter.
+        conversions: How each statistic is written: ``NUMBER``, ``WHOLE`` or ``TEXT``.
+        op_type: Operator type as file names spell it.
+        op_name: Operator name as file names spell it.
+        task_id: Task of the operator.
+        stream_id: Stream of the emulated device.
+    """
+    before_time = f"{op_type},{op_name},{task_id},{stream_id}".replace("%", "%%")
+    return f"{before_time},%d,{','.join([_behind_time(record), *conversions])}\n"
+
+
+def _behind_time(record: TensorRecord) -> str:
+    """Return the cells between the timestamp and the statistics."""
+    return _constant_part(record.io, record.slot, data_size(record), record.dtype.name, record.array.shape)
+
+
 # The tensors of a slot have equal cells here, in every step of a run.
 @lru_cache(maxsize=4096)
 def _constant_part(io: IO, slot: int, size: int, dtype_name: str, shape: tuple[int, ...]) -> str:
-    """Return the cells between the timestamp and the statistics."""
     return f'{io},{slot},{size},{dtype_name},"({",".join(map(str, shape))})"'
 
 

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+import itertools
+from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -20,7 +22,7 @@ from msdump.statistics.totals import StatisticNeed, Totals
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 3  # a library of another one, left from an older source, is not used
+_VERSION: Final = 4  # a library of another one, left from an older source, is not used
 _TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((
@@ -31,12 +33,8 @@ _TYPES: Final = {
 _FOUND: Final = Struct("=2d5q2d")  # the fields of Totals behind its count
 
 
-class _Found(threading.local):
-    """What the kernel writes to, in each thread."""
-
-    def __init__(self) -> None:
-        self.memory = ctypes.create_string_buffer(_FOUND.size)
-        self.address = ctypes.addressof(self.memory)
+Span = tuple[int, int, int]
+"""Address, number and type of elements that lie one after the other, aligned; what holds them stays alive."""
 
 
 class CompiledPass:
@@ -45,28 +43,42 @@ class CompiledPass:
     def __init__(self, library: ctypes.CDLL) -> None:
         """Take a library that has the version."""
         self._measure = library.msdump_measure
-        self._measure.argtypes = (
-            *(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p),
-        )
+        self._measure.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
         self._measure.restype = None
-        self._found = _Found()
 
     def takes(self, dtype: np.dtype) -> bool:
         """Tell whether it knows an element type; it knows them in the byte order of the machine alone."""
         return dtype in _TYPES
 
+    def span(self, elements: np.ndarray) -> Span:
+        """Return where elements lie.
+
+        Args:
+            elements: At least one element, contiguous, aligned, of a type that it takes.
+        """
+        return _address(elements), elements.size, _TYPES[elements.dtype]
+
     def totals(self, elements: np.ndarray, need: StatisticNeed) -> Totals:
         """Measure elements; zero extremes have the sign of the first zero.
 
         Args:
-            elements: One dimension, at least one element, contiguous, of a type that it takes.
+            elements: At least one element, contiguous, of a type that it takes.
             need: What to find out.
         """
         data = elements if elements.flags.aligned else elements.copy()
-        found, size = self._found, data.size
+        (found,) = self.of_spans((self.span(data),), need)
+        return found
+
+    def of_spans(self, spans: Sequence[Span], need: StatisticNeed) -> list[Totals]:
+        """Measure several spans of elements in one call; see ``totals``."""
+        given = array("q", itertools.chain.from_iterable(spans))
+        found = array("q", bytes(_FOUND.size * len(spans)))
         wanted = need.counts | need.total << 1 | need.squares << 2
-        self._measure(_TYPES[data.dtype], _address(data), size, wanted, found.address)
-        return Totals(size, *_FOUND.unpack_from(found.memory))
+        self._measure(given.buffer_info()[0], len(spans), wanted, found.buffer_info()[0])
+        return [
+            Totals(size, *fields)
+            for (_, size, _), fields in zip(spans, _FOUND.iter_unpack(found), strict=True)
+        ]
 
 
 def _address(data: np.ndarray) -> int:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from msdump.dtypes import DType
 from msdump.statistics import compiled
-from msdump.statistics.compiled import CompiledPass
+from msdump.statistics.compiled import CompiledPass, Span
 from msdump.statistics.elements import (
     BLOCK,
     HALVES,
@@ -34,6 +34,11 @@ _PART: Final = 1 << 19  # elements that keep a thread busy for longer than it ta
 _MEASURABLE_KINDS: Final = "bifu"
 _ROUGH_RUN: Final = 1 << 13  # terms that BLAS adds up in one thread
 _ROUGH_KINDS: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+
+_Key = tuple[int, str]
+"""Tells arrays that are measured together apart, and what they are measured as."""
+
+_Item = TypeVar("_Item")
 
 
 def is_measurable(dtype: DType) -> bool:
@@ -74,11 +79,7 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
         return _of_booleans(flat)
     if len(flat) < 2 * _PART:
         return _totals(flat, dtype, need)
-    totals = Totals(len(flat))
-    # joined in the order of the parts, so that a sum does not depend on which thread is first
-    for part in spread(partial(_totals, dtype=dtype, need=need), _parts(flat)):
-        totals.join(part)
-    return totals
+    return _joined(spread(partial(_totals, dtype=dtype, need=need), _parts(flat)))
 
 
 def measure_all(tensors: Sequence[tuple[np.ndarray, DType]], need: StatisticNeed) -> list[Totals]:
@@ -88,27 +89,80 @@ def measure_all(tensors: Sequence[tuple[np.ndarray, DType]], need: StatisticNeed
         tensors: Arrays with their types; see ``measure``.
         need: What to find out.
     """
-    if len(tensors) == 1:
-        return [measure(*tensors[0], need)]
+    if len(tensors) == 1 or not (need.extremes or need.counts or need.total or need.squares):
+        return [measure(*tensor, need) for tensor in tensors]
     distinct = {(id(array), dtype.name): (array, dtype) for array, dtype in tensors}
-    short = {key: pair for key, pair in distinct.items() if pair[0].size < 2 * _PART}
-    found = {key: measure(*pair, need) for key, pair in distinct.items() if key not in short}
-    shares = _shares([*short.values()])
-    measured = spread(lambda share: [measure(*pair, need) for pair in share], shares)
-    found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
+    found = _in_place(distinct, need)
+    if len(found) < len(distinct):
+        found |= _one_by_one({key: tensor for key, tensor in distinct.items() if key not in found}, need)
     return [found[id(array), dtype.name] for array, dtype in tensors]
 
 
-def _shares(tensors: Sequence[tuple[np.ndarray, DType]]) -> list[list[tuple[np.ndarray, DType]]]:
-    """Return consecutive tensors for each thread, about as many elements for one as for the other."""
-    total = sum(array.size for array, _ in tensors) or 1
-    count = max(1, min(thread_count(), total // _PART))
-    shares: list[list[tuple[np.ndarray, DType]]] = [[] for _ in range(count)]
+def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
+    """Measure tensors each by itself; threads share long ones, and short ones are shared among them."""
+    short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * _PART}
+    found = {key: measure(*tensor, need) for key, tensor in tensors.items() if key not in short}
+    shares = _shares([*short.values()], lambda tensor: tensor[0].size)
+    measured = spread(lambda share: [measure(*tensor, need) for tensor in share], shares)
+    found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
+    return found
+
+
+def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
+    """Measure those tensors that the compiled pass reads where they lie: one call of it for each thread."""
+    kernel = compiled.KERNEL
+    if kernel is None:
+        return {}
+    keys: list[_Key] = []
+    spans: list[Span] = []
+    counts: list[int] = []  # of the spans of each tensor: threads share long ones
+    for key, (array, dtype) in tensors.items():
+        if not _lies_ready(kernel, array, _known_as(dtype)):
+            continue
+        before = len(spans)
+        if array.size < 2 * _PART:
+            spans.append(kernel.span(array))
+        else:
+            spans += map(kernel.span, _parts(array.reshape(-1)))
+        keys.append(key)
+        counts.append(len(spans) - before)
+    shares = _shares(spans, lambda span: span[1])
+    found = [*itertools.chain.from_iterable(spread(lambda share: kernel.of_spans(share, need), shares))]
+    if len(spans) == len(keys):
+        return dict(zip(keys, found, strict=True))
+    each = iter(found)
+    return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
+
+
+def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> bool:
+    """Tell whether the compiled pass reads an array where it lies, as the type that it is known as."""
+    flags = array.flags
+    return array.dtype == known_as and kernel.takes(known_as) and flags.c_contiguous and flags.aligned
+
+
+def _joined(parts: Sequence[Totals]) -> Totals:
+    """Return what is known of a tensor, in the order of its parts."""
+    if len(parts) == 1:
+        return parts[0]
+    # not in the order in which they are found, so that a sum does not depend on which thread is first
+    totals = Totals(sum(part.count for part in parts))
+    for part in parts:
+        totals.join(part)
+    return totals
+
+
+def _shares(items: Sequence[_Item], size: Callable[[_Item], int]) -> list[list[_Item]]:
+    """Return consecutive items for each thread, about as many elements for one as for the other."""
+    total = sum(map(size, items))
+    count = 1 if total < 2 * _PART else min(thread_count(), total // _PART)
+    if count == 1:
+        return [[*items]]
+    shares: list[list[_Item]] = [[] for _ in range(count)]
     before = 0
-    for array, dtype in tensors:
+    for item in items:
         # by its middle, so that one which lies across a bound goes where more of it is
-        shares[min(count - 1, (2 * before + array.size) * count // (2 * total))].append((array, dtype))
-        before += array.size
+        shares[min(count - 1, (2 * before + size(item)) * count // (2 * total))].append(item)
+        before += size(item)
     return shares
 
 
@@ -155,8 +209,7 @@ def _parts(flat: np.ndarray) -> list[np.ndarray]:
 
 def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     """Measure a part of a tensor."""
-    # numpy does not know every type: others are measured in the next larger one
-    known_as = dtype.numpy if dtype.name in HALVES else dtype.saved
+    known_as = _known_as(dtype)
     kernel = compiled.KERNEL
     if kernel is not None and kernel.takes(known_as):
         return _compiled_totals(kernel, part, known_as, need)
@@ -167,6 +220,11 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     if need.extremes and dtype.saved.kind == "f":
         _sign_zeros(part, known_as, totals)
     return totals
+
+
+def _known_as(dtype: DType) -> np.dtype:
+    """Return the type in which elements are measured: the next larger one where numpy lacks it."""
+    return dtype.numpy if dtype.name in HALVES else dtype.saved
 
 
 def _compiled_totals(

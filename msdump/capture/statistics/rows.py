@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import logging
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from msdump.capture.statistics.device import DeviceMeasure
-from msdump.dtypes import widen
+from msdump.device.tasks import Task
+from msdump.dtypes import DType, widen
 from msdump.encode import statistic_csv
 from msdump.encode.statistic_csv import COLUMNS
 from msdump.plan import StatisticSpec
-from msdump.record import OperatorRef, TensorRecord
+from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import passes
 from msdump.statistics.table import BY_CATEGORY, Cell, Nature, Statistic
 from msdump.statistics.totals import NOTHING, Totals
@@ -29,9 +30,20 @@ _PLATFORM: Final = "Ascend"  # the only one that computes statistics itself
 _SINGLE: Final = np.dtype(np.float32)
 _MSPROBE_COLUMNS: Final = 13  # msprobe refuses files with fewer
 
+_CONVERSIONS: Final = {
+    Nature.VALUE: statistic_csv.NUMBER,
+    Nature.AMOUNT: statistic_csv.NUMBER,
+    Nature.COUNT: statistic_csv.WHOLE,
+    Nature.SIGN_COUNT: statistic_csv.WHOLE,
+    Nature.DIGEST: statistic_csv.TEXT,
+}
+"""How the host's statistics are written: real numbers, whole ones and digits."""
+
+_Described = tuple[OperatorRef, DType, tuple[int, ...], int, Task]
+"""What a row tells of a tensor beside its slot and its statistics: operator, type, shape, bytes, task."""
+
 Cells = tuple[Cell, ...]
 Finish = Callable[[], Cells]
-Measure = Callable[[Sequence[TensorRecord]], list[Finish]]
 
 
 class Statistics:
@@ -69,9 +81,18 @@ class Statistics:
         statistics = chosen(spec)
         self.header = statistic_csv.header(statistic.title for statistic in statistics)
         self.has_hashes = has_hashes(spec)
-        self._begin_all = _on_device(statistics, spec) if spec.on_device else _on_host(statistics)
+        self._measure: _Measure = (
+            _OnDevice(statistics, high_precision=spec.high_precision)
+            if spec.on_device
+            else _OnHost(statistics)
+        )
         self._style = style
-        self._names: dict[OperatorRef, tuple[str, str]] = {}
+        self._conversions = tuple(
+            statistic_csv.TEXT if spec.on_device else _CONVERSIONS[statistic.nature]
+            for statistic in statistics
+        )
+        self._are_texts = spec.on_device
+        self._templates: dict[tuple[str, IO, int], tuple[_Described, str]] = {}
 
     def measure(self, record: TensorRecord) -> Cells | None:
         """Return the statistics of a tensor in the order of the header; None as for ``begin``."""
@@ -84,13 +105,16 @@ class Statistics:
         None where it gets no row: no elements, text, complex numbers. The hashes may be computed later and
         in another thread, while the elements stay as they are.
         """
-        return self._begin_all((record,))[0] if _has_row(record) else None
+        return self._measure.begin(record) if _has_row(record) else None
 
     def measure_all(self, records: Sequence[TensorRecord]) -> list[Cells | None]:
         """Return what ``measure`` does for each of several tensors, in less time."""
         measured = [record for record in records if _has_row(record)]
-        cells = iter(self._begin_all(measured))
-        return [next(cells)() if _has_row(record) else None for record in records]
+        cells = self._measure.all(measured)
+        if len(measured) == len(records):
+            return [*cells]
+        each = iter(cells)
+        return [next(each) if _has_row(record) else None for record in records]
 
     def row(self, record: TensorRecord, cells: Cells, task_id: int = 0, stream_id: int = 0) -> bytes:
         """Return the row of a tensor that was measured.
@@ -101,13 +125,33 @@ class Statistics:
             task_id: Task of the operator under Ascend O2.
             stream_id: Stream of the emulated device.
         """
-        # Names are spelled character by character: once for an operator, not for each of its tensors.
-        type_and_name = self._names.get(record.operator)
-        if type_and_name is None:
-            op_name = names.op_name(record.operator, self._style)
-            type_and_name = (names.sanitize(record.operator.op_type), op_name)
-            self._names[record.operator] = type_and_name
-        return statistic_csv.row(record, cells, *type_and_name, task_id, stream_id)
+        return self.rows(((record, cells, Task(task_id, stream_id)),))
+
+    def rows(self, measured: Iterable[tuple[TensorRecord, Cells, Task]]) -> bytes:
+        """Return the rows of several tensors, with what ``measure`` returned and the task of each."""
+        templates: list[str] = []
+        values: list[Cell] = []
+        for record, cells, task in measured:
+            templates.append(self._template(record, task))
+            values.append(record.timestamp)
+            values += map(statistic_csv.text, cells) if self._are_texts else cells
+        return ("".join(templates) % tuple(values)).encode()
+
+    def _template(self, record: TensorRecord, task: Task) -> str:
+        """Return the row of a tensor but for timestamp and statistics."""
+        # spelled once, character by character: the tensors of a slot have equal cells in every step of a run
+        operator_ref, array = record.operator, record.array
+        key = (operator_ref.full_name, record.io, record.slot)  # of an operator a hash would be computed
+        described = (operator_ref, record.dtype, array.shape, array.nbytes, task)
+        known = self._templates.get(key)
+        if known is not None and known[0] == described:
+            return known[1]
+        op_type, op_name = names.sanitize(operator_ref.op_type), names.op_name(operator_ref, self._style)
+        template = statistic_csv.template(
+            record, self._conversions, op_type, op_name, task.task_id, task.stream_id
+        )
+        self._templates[key] = described, template
+        return template
 
 
 def _has_row(record: TensorRecord) -> bool:
@@ -144,41 +188,59 @@ def octets_of(record: TensorRecord) -> memoryview:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
-def _on_host(statistics: tuple[Statistic, ...]) -> Measure:
-    """Return what finds out in one pass what all statistics need; hashes read the bytes again."""
-    need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
-    values = tuple(statistic.value for statistic in statistics)
+class _Measure(Protocol):
+    """Finds the statistics of tensors that have some."""
 
-    def begin(records: Sequence[TensorRecord]) -> list[Finish]:
-        measured = passes.measure_all([(record.array, record.dtype) for record in records], need)
-        return [partial(cells, totals, record) for totals, record in zip(measured, records, strict=True)]
+    def begin(self, record: TensorRecord) -> Finish:
+        """Find all statistics but the hashes; return what computes these and gives all cells."""
 
-    def cells(totals: Totals, record: TensorRecord) -> Cells:
+    def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
+        """Return the cells of several tensors."""
+
+
+class _OnHost:
+    """Finds out in one pass what all statistics need; hashes read the bytes again."""
+
+    def __init__(self, statistics: Sequence[Statistic]) -> None:
+        self._need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
+        self._values = tuple(statistic.value for statistic in statistics)
+
+    def begin(self, record: TensorRecord) -> Finish:
+        return partial(self._cells, passes.measure(record.array, record.dtype, self._need), record)
+
+    def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
+        measured = passes.measure_all([(record.array, record.dtype) for record in records], self._need)
+        return [*map(self._cells, measured, records)]
+
+    def _cells(self, totals: Totals, record: TensorRecord) -> Cells:
         octets = partial(octets_of, record)
-        return tuple([value(totals, octets) for value in values])
-
-    return begin
+        return tuple([value(totals, octets) for value in self._values])
 
 
-def _on_device(statistics: tuple[Statistic, ...], spec: StatisticSpec) -> Measure:
-    """Return what leaves a cell empty, and warns once, where the device lacks a type."""
-    warned: set[tuple[str, str]] = set()
+class _OnDevice:
+    """Leaves a cell empty, and warns once, where the emulated device lacks a type."""
 
-    def cell(statistic: Statistic, measured: DeviceMeasure) -> Cell:
+    def __init__(self, statistics: Sequence[Statistic], *, high_precision: bool) -> None:
+        self._statistics = statistics
+        self._high_precision = high_precision
+        self._warned: set[tuple[str, str]] = set()
+
+    def begin(self, record: TensorRecord) -> Finish:
+        measured = DeviceMeasure(record, _SINGLE if self._high_precision else record.dtype.numpy)
+        cells = tuple(self._cell(statistic, measured) for statistic in self._statistics)
+        return lambda: cells
+
+    def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
+        return [self.begin(record)() for record in records]
+
+    def _cell(self, statistic: Statistic, measured: DeviceMeasure) -> Cell:
         name, device = measured.record.dtype.name, statistic.device
-        if device is not None and name in (device.high if spec.high_precision else device.low):
+        if device is not None and name in (device.high if self._high_precision else device.low):
             return device.value(measured)
-        if (name, statistic.category) not in warned:
-            warned.add((name, statistic.category))
+        if (name, statistic.category) not in self._warned:
+            self._warned.add((name, statistic.category))
             _log.warning(
                 "in the '%s' platform, '%s' is not supported for '%s' statistic dump",
                 *(_PLATFORM, name, statistic.category),
             )
         return None
-
-    def begin(record: TensorRecord) -> Finish:
-        measured = DeviceMeasure(record, _SINGLE if spec.high_precision else record.dtype.numpy)
-        cells = tuple(cell(statistic, measured) for statistic in statistics)
-        return lambda: cells
-
-    return lambda records: [begin(record) for record in records]

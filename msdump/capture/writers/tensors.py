@@ -8,7 +8,7 @@ from typing import Final
 
 from msdump import dtypes
 from msdump.capture.statistics.hashing import HashingSink
-from msdump.capture.statistics.rows import Statistics
+from msdump.capture.statistics.rows import Cells, Statistics
 from msdump.device.tasks import Task
 from msdump.dtypes import widen
 from msdump.encode import npy
@@ -113,14 +113,16 @@ class TensorWriter:
         """Measure tensors together, and add the rows of one file at once."""
         statistics = self._statistics
         assert statistics is not None, "who gathers rows measures"
-        cells = statistics.measure_all([self._measured(record) for _, _, record in gathered])
-        rows: dict[str, list[bytes]] = {}
+        records = [record for _, _, record in gathered]
+        if self._measures_saved:
+            records = [*map(self._measured, records)]
+        cells = statistics.measure_all(records)
+        files: dict[str, list[tuple[TensorRecord, Cells, Task]]] = {}
         for (path, task, record), measured in zip(gathered, cells, strict=True):
             if measured is not None:
-                row = statistics.row(record, measured, task.task_id, task.stream_id)
-                rows.setdefault(path, []).append(row)
-        for path, lines in rows.items():
-            self._sink.append(path, b"".join(lines), statistics.header)
+                files.setdefault(path, []).append((record, measured, task))
+        for path, rows in files.items():
+            self._sink.append(path, statistics.rows(rows), statistics.header)
 
     def _measured(self, record: TensorRecord) -> TensorRecord:
         # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VERSION 3 /* of what is PUBLIC, as compiled.py knows it */
+#define VERSION 4 /* of what is PUBLIC, as compiled.py knows it */
 #define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)
@@ -175,7 +175,15 @@ static void (*const MEASURES[])(const void *, size_t, int, struct found *) = {
 
 PUBLIC int msdump_kernel_version(void) { return VERSION; }
 
-/* Measure at least one element; they lie one after the other, aligned. */
-PUBLIC void msdump_measure(int type, const void *data, size_t length, int need, struct found *found) {
-    MEASURES[type](data, length, need, found);
+/* Elements that lie one after the other, aligned: at least one, of a type. */
+struct span {
+    const void *data;
+    size_t length;
+    int64_t type;
+};
+
+/* Measure several spans, one after the other. */
+PUBLIC void msdump_measure(const struct span *spans, size_t count, int need, struct found *found) {
+    for (const struct span *end = spans + count; spans < end; spans++)
+        MEASURES[spans->type](spans->data, spans->length, need, found++);
 }

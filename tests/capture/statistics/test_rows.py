@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from msdump.capture.statistics.rows import Statistics
+from msdump.device.tasks import Task
+from msdump.encode import statistic_csv
 from msdump.plan import StatisticSpec
 from msdump.record import OperatorRef
+from msdump.statistics.table import ON_DEVICE
+from msdump.store import names
 from tests.capture.statistics.cases import HOST, STYLE, cells, record
 
 INF = np.inf
@@ -103,6 +107,50 @@ HASHES = {
 def test_cells_are_those_of_the_definitions(array, expected):
     """Every statistic of a tensor is the number that its definition gives by hand."""
     assert expected.split() == cells(array, *HOST)
+
+
+@pytest.mark.parametrize("spec", [StatisticSpec((*HOST, "md5")), StatisticSpec(ON_DEVICE, on_device=True)])
+def test_rows_of_many_tensors_are_those_of_each(spec):
+    """Rows that are written together have the text of single ones, a name with a percent sign included."""
+    statistics = Statistics(spec, STYLE)
+    tensors = [
+        record(array)._replace(operator=OperatorRef("Add", f"100%d/{name}"), slot=slot)
+        for name, (array, _) in TENSORS.items()
+        for slot in range(2)
+    ]
+    measured = statistics.measure_all(tensors)
+
+    for tasks in (Task(0, 0), Task(7, 2)):
+        together = statistics.rows(
+            (tensor, found, tasks) for tensor, found in zip(tensors, measured, strict=True)
+        )
+
+        single = [
+            statistic_csv.row(
+                tensor,
+                found,
+                "Add",
+                names.op_name(tensor.operator, STYLE),
+                tasks.task_id,
+                tasks.stream_id,
+            )
+            for tensor, found in zip(tensors, map(statistics.measure, tensors), strict=True)
+        ]
+        assert b"".join(single) == together
+
+
+def test_a_row_follows_the_shape_of_its_tensor():
+    """A slot whose tensor has another shape or type in a later step gets the cells of that one."""
+    statistics = Statistics(StatisticSpec(("count",)), STYLE)
+    shapes = ((2, 3), (3, 2), (2, 3))
+
+    rows = [statistics.row(record(np.ones(shape, np.float32)), (6,)) for shape in shapes]
+    other = statistics.row(record(np.ones(shapes[0], np.float16)), (6,))
+
+    assert [b'"(2,3)"', b'"(3,2)"', b'"(2,3)"'] == [
+        row.split(b",float32,")[1].removesuffix(b",6\n") for row in rows
+    ]
+    assert b'12,float16,"(2,3)",6\n' in other
 
 
 @pytest.mark.parametrize(("array", "expected"), HASHES.values(), ids=HASHES)
