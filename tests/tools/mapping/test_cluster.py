@@ -59,23 +59,6 @@ def test_error_and_messages_come_in_their_place(scheduler, caplog):
     assert 3 == len(sizes)
 
 
-def test_worker_that_dies_costs_its_unit(scheduler, tmp_path, in_processes):
-    """Where workers die, what they worked on runs again, and nothing else is lost."""
-    in_processes()
-
-    assert [*range(30)] == each(scheduler, partial(work.killed_once, tmp_path), range(30))
-
-    calls = [int(line) for line in (tmp_path / "calls").read_text().splitlines()]
-    assert {*range(30)} == {*calls}
-    assert calls.count(3) == 2
-
-
-def test_unit_that_kills_is_told(scheduler):
-    """Dask gives a unit up at its own limit, which is told with the unit's name."""
-    with pytest.raises(ToolError, match=r"Dask gave up item 1: .* 4 different workers.*allowed-failures"):
-        each(scheduler, work.killed, [1], name=lambda number: f"item {number}")
-
-
 def test_worker_of_another_version(scheduler, monkeypatch):
     """A worker that has another version is refused, and both are named."""
     mine = versions.here()
@@ -137,3 +120,20 @@ def test_without_dask(monkeypatch):
 
     with pytest.raises(NotAvailableError, match=r"pip install 'msdump\[cluster\]'"):
         each("tcp://127.0.0.1:1", work.placed, [1])
+
+
+def test_worker_that_dies_costs_its_unit(scheduler, tmp_path, in_processes):
+    """Where workers die, what they worked on runs again, and nothing else is lost."""
+    in_processes()
+
+    assert [*range(30)] == each(scheduler, partial(work.killed_once, tmp_path, {3}), range(30))
+
+    calls = [int(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    assert {*range(30)} == {*calls}
+    assert calls.count(3) == 2
+
+
+def test_unit_that_kills_is_told(scheduler):
+    """Dask gives a unit up at its own limit, which is told with the unit's name."""
+    with pytest.raises(ToolError, match=r"Dask gave up item 1: .* 4 different workers.*allowed-failures"):
+        each(scheduler, work.killed, [1], name=lambda number: f"item {number}")
