@@ -255,6 +255,8 @@ def _problems(
     yield from struck
     yield from problems.of_overflows(reading.overflows(operators), operators)
     yield from accused
+    if question.compared is not None:
+        yield from problems.of_absences(question.compared.report, operators)
     yield from _hits(dump, question, operators, reading)
 
 

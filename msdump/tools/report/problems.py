@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.tools.judge.findings import Finding
+from msdump.tools.judge.evidence import OperatorPlace
+from msdump.tools.judge.findings import Finding, Report
 from msdump.tools.judge.verdicts import Verdict
 from msdump.tools.report import comparing
 from msdump.tools.report.comparing import OperatorVerdict
@@ -208,6 +209,33 @@ def _of_finding(
 def _with_victims(problem: ReportedProblem, heirs: Sequence[int]) -> ReportedProblem:
     victims = tuple(sorted(each for each in heirs if each != problem.operator))
     return replace(problem, victims=victims)
+
+
+def of_absences(report: Report, operators: Sequence[ReportedOperator]) -> Iterator[ReportedProblem]:
+    """Yield golden operators that the dump lacks without being at fault, then loops that ran less or more."""
+    told = {each.place.name for each in report.findings if each.verdict is Verdict.MISSING}
+    missing: dict[str, list[OperatorPlace]] = {}
+    for place in report.missing:
+        if place.name not in told:
+            missing.setdefault(place.name, []).append(place)
+    for group in missing.values():
+        first = group[0]
+        yield ReportedProblem(
+            ProblemKind.VERDICT,
+            _ABSENT,
+            first.full_name or first.name,
+            first.op_type,
+            first.rank,
+            tuple(sorted({each.iteration for each in group if each.iteration is not None})),
+            comparing.words_of(Finding(first, Verdict.MISSING)),
+            is_accused=False,
+        )
+    places = places_by_name(operators)
+    for each in report.uneven:
+        number = places.get((None, each.name), _ABSENT)
+        name, op_type = (each.name, "") if number < 0 else (operators[number].name, operators[number].op_type)
+        text = f"it ran {each.dumped:,} times, in golden {each.golden:,}"
+        yield ReportedProblem(ProblemKind.VERDICT, number, name, op_type, None, (), text, is_accused=False)
 
 
 def of_hits(

@@ -84,6 +84,20 @@ def test_own_faults_are_ordered_by_error(put, document):
     assert sorted(errors, reverse=True) == errors
 
 
+def test_missing_operators_are_told(put, document):
+    """Golden operators that the dump lacks are told behind those at fault, and nobody is accused of them."""
+    for number in range(2):
+        golden = put(number, outputs(1, 2, 3), root="golden")
+        root = put(number, outputs(1, 2, 3)[:2])
+
+    (problem,) = document(root, golden)["problems"]
+
+    assert (FC, [0, 1], False, None) == tuple(
+        problem[key] for key in ("operator", "iterations", "is_accused", "index")
+    )
+    assert "missing: golden has it, this dump does not" == problem["text"]
+
+
 def test_tensors_are_measured(document, tmp_path, monkeypatch):
     """Of a dump of tensors the statistics are measured, and what begins in them is found."""
     folder = tmp_path / "dump/rank_0/Net/0/0"
