@@ -20,6 +20,11 @@
 #else
 #define CLONES
 #endif
+#if defined(__GNUC__) && !defined(__clang__)
+#define FUSING __attribute__((optimize("fp-contract=fast")))
+#else
+#define FUSING
+#endif
 #define INLINE static inline __attribute__((always_inline))
 #define PUBLIC __attribute__((visibility("default")))
 
@@ -50,9 +55,11 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #define JOINED(left, right) JOINED_(left, right)
 
 /* Each type: MEMORY in memory, VALUE in the loop, converted by LOAD, counted in COUNT, between LOWEST and
- * HIGHEST; INFINITE is its infinity as a VALUE, 0 where it has none. */
+ * HIGHEST; INFINITE is its infinity as a VALUE, 0 where it has none. SQUARING is FUSING where the square of a
+ * VALUE is exact in double, so that adding it in the same instruction changes no bit. */
 
 #define NAME float16
+#define SQUARING FUSING
 #define MEMORY uint16_t
 #define VALUE float
 #define COUNT int32_t
@@ -64,6 +71,7 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #include "loop.h"
 
 #define NAME bfloat16
+#define SQUARING FUSING
 #define MEMORY uint16_t
 #define VALUE float
 #define COUNT int32_t
@@ -75,6 +83,7 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #include "loop.h"
 
 #define NAME float32
+#define SQUARING FUSING
 #define MEMORY float
 #define VALUE float
 #define COUNT int32_t
@@ -86,6 +95,7 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #include "loop.h"
 
 #define NAME float64
+#define SQUARING
 #define MEMORY double
 #define VALUE double
 #define COUNT int64_t
@@ -99,6 +109,7 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #define LOAD
 #define INFINITE 0
 #define IS_NAN(value) 0
+#define SQUARING
 #define IS_INTEGER
 
 #define NAME int8

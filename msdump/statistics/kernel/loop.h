@@ -48,11 +48,11 @@ INLINE void JOINED(loop, NAME)(const MEMORY *data, size_t length, int need, stru
     };
 }
 
-CLONES static void JOINED(all, NAME)(const MEMORY *data, size_t length, struct found *found) {
+CLONES SQUARING static void JOINED(all, NAME)(const MEMORY *data, size_t length, struct found *found) {
     JOINED(loop, NAME)(data, length, COUNTS | TOTAL | SQUARES, found);
 }
 
-CLONES static void JOINED(extremes_and_squares, NAME)(const MEMORY *data, size_t length, struct found *found) {
+CLONES SQUARING static void JOINED(extremes_and_squares, NAME)(const MEMORY *data, size_t length, struct found *found) {
     JOINED(loop, NAME)(data, length, SQUARES, found);
 }
 
@@ -134,6 +134,7 @@ static void JOINED(measure, NAME)(const void *memory, size_t length, int need, s
 #undef LOAD
 #undef INFINITE
 #undef IS_NAN
+#undef SQUARING
 #endif
 #undef NAME
 #undef MEMORY
