@@ -202,7 +202,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
     series = reading.series.of(operators)
     operators, grouped = _compared(operators, question.compared)
     verdicts = {number: comparing.verdict_of(findings) for number, findings in grouped.items()}
-    found = [*_problems(dump, question, (operators, series), reading, grouped)]
+    found = [*_problems(dump, question, (operators, series), reading, (grouped, verdicts))]
     compared = question.compared
     return DumpReport(
         dump.path,
@@ -244,10 +244,10 @@ def _problems(
     question: ReportQuestion,
     known: tuple[Sequence[ReportedOperator], StatisticSeries],
     reading: _Reading,
-    grouped: Mapping[int, list[Finding]],
+    judged: tuple[Mapping[int, list[Finding]], Mapping[int, OperatorVerdict]],
 ) -> Iterator[ReportedProblem]:
     operators, series = known
-    verdicts = {number: comparing.verdict_of(findings) for number, findings in grouped.items()}
+    grouped, verdicts = judged
     accused = [*problems.of_verdicts(verdicts, grouped, operators)]
     struck = [*problems.of_outbreaks(outbreaks.find(operators, series), operators)]
     if accused and accused[0].is_accused and _is_before(accused[0], struck):

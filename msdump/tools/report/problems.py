@@ -175,14 +175,7 @@ def _of_verdict(
 ) -> tuple[int, ReportedProblem]:
     operator = operators[number]
     time, problem = _of_finding(number, verdict.worst, findings, verdict.own_error)
-    return time, ReportedProblem(
-        problem.kind,
-        number,
-        operator.name,
-        operator.op_type,
-        operator.rank,
-        *(problem.iterations, problem.text, problem.victims, problem.is_accused, problem.own_error),
-    )
+    return time, replace(problem, name=operator.name, op_type=operator.op_type, rank=operator.rank)
 
 
 def _of_finding(
