@@ -6,6 +6,7 @@ MindSpore has it: the new value in the input that is written, and the outputs th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -54,6 +55,7 @@ def update_of(op_type: str, domain: str) -> Update:
     return UPDATES.get(op_type, NO_UPDATE) if domain == MINDSPORE_DOMAIN else NO_UPDATE
 
 
+@functools.cache
 def written_inputs(primitive: str) -> frozenset[int]:
     """Return the slots of the inputs that a dumped operator shows as it has written them.
 

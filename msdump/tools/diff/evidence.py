@@ -230,8 +230,8 @@ def _unmeasured(array: np.ndarray, name: str, *, is_one_model: bool) -> TensorEv
 
 def _same(array: np.ndarray, name: str) -> TensorEvidence:
     """Return the evidence of an input that both sides share."""
-    evidence = _described(IO.INPUT, 0, name, array)
-    return replace(evidence, golden_dtype=evidence.dtype, error=_SAME)
+    dtype = dtypes.from_numpy(array.dtype).name
+    return TensorEvidence(IO.INPUT, 0, array.shape, dtype, dtype, error=_SAME, name=name)
 
 
 def _compared(
@@ -269,8 +269,13 @@ def distance(
     """
     if mine is golden or (mine.dtype == golden.dtype and _is_one_memory(mine, golden)):
         return _SAME
-    quick = None if limit is None else screening.quick(mine, golden, limit, look)
-    return quick or errors.measure(_numeric(mine), _numeric(golden))
+    if limit is None:
+        return errors.measure(_numeric(mine), _numeric(golden))
+    look = look or screening.first(mine, golden)
+    quick = None if look is None else screening.quick(mine, golden, limit, look)
+    # NaN tells nothing of bits, nor does 0: of equal numbers one may be -0
+    is_unlike = look is not None and look.differences > 0
+    return quick or errors.measure(_numeric(mine), _numeric(golden), is_unlike=is_unlike)
 
 
 def _is_one_memory(mine: np.ndarray, golden: np.ndarray) -> bool:
