@@ -78,6 +78,15 @@ def test_wrong_answers_are_seen(tmp_path):
     assert ["misnamed"] == told([Accused("it", "shape", guilty)])
 
 
+def test_a_second_fault_of_a_kernel_is_told_in_words():
+    """A kernel with a wrong weight has one verdict; what else is wrong with it stands in its note."""
+    notes = ["input 1 differs", "input 1 differs; in the place of Y", "input 1 differs; own error 0.1"]
+
+    assert [{"weight"}, {"weight", "replaced"}, {"weight", "own"}] == [
+        Accused("it", "weight", frozenset(), note=note).told for note in notes
+    ]
+
+
 def test_lockstep_names_a_changed_weight(tmp_path):
     """Two models that differ in a weight are run in lockstep, and the answer is held against the fault."""
     trial = next(
@@ -88,7 +97,7 @@ def test_lockstep_names_a_changed_weight(tmp_path):
     assert [] == lockstep.violations(sound, tmp_path)
 
 
-@pytest.mark.parametrize("seed", [58, 98])
+@pytest.mark.parametrize("seed", [58, 98, 411, 419])
 def test_faults_that_put_kernels_together_otherwise(tmp_path, seed):
     """Every fault is named, and nobody else, where it moves names and what the device inserts."""
     assert [("model", [])] == [*run.answers(trials.draw(seed), tmp_path, checks=("model",))]

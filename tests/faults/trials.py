@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -234,6 +234,10 @@ def _survives(net: Net, fault: Fault, mine: Mode, golden: Mode) -> bool:
 # --- comparing -------------------------------------------------------------------------------------------
 
 
+_WORDS = {"replaced": "; in the place of ", "own": "; own error ", "nonfinite": "; NaN or infinities "}
+"""What the note of a wrong weight says of another fault, by the verdict that this would have alone."""
+
+
 @dataclass(frozen=True)
 class Accused:
     """An operator that a report accuses."""
@@ -242,6 +246,14 @@ class Accused:
     verdict: str
     nodes: frozenset[str]
     order: int = 0
+    note: str = ""
+
+    @property
+    def told(self) -> set[str]:
+        """The verdicts that it tells: of a kernel with a wrong weight what else is wrong stands in words."""
+        if self.verdict != "weight":
+            return {self.verdict}
+        return {self.verdict, *(verdict for verdict, words in _WORDS.items() if words in self.note)}
 
 
 @dataclass(frozen=True)
@@ -312,7 +324,7 @@ def accused(document: dict, sides: Sides) -> list[Accused]:
     nodes = [sides.nodes(row["operator"], missing=row["verdict"] == "missing") for row in rows]
     places = [min((order[name] for name in names if name in order), default=len(order)) for names in nodes]
     return [
-        Accused(row["operator"], row["verdict"], names, place)
+        Accused(row["operator"], row["verdict"], names, place, row["note"] or "")
         for row, names, place in zip(rows, nodes, places, strict=True)
     ]
 
@@ -408,9 +420,24 @@ def violations(trial: Trial, found: list[Accused], sides: Sides, *, all_faults: 
         verdicts = set(trial.faults[number].verdicts)
         if trial.faults[number].kind == "dropped" and len(by_fault[number]) > 1:
             verdicts.add("own")  # the kernel that it was a part of
-        if rows and not verdicts & {each.verdict for each in rows}:
+        others = {each: nodes for each, nodes in by_fault.items() if each != number}
+        if rows and not any(verdicts & _verdicts_told(row, trial, others) for row in rows):
             told.append(f"misnamed: {_told(trial.faults[number])} as {listed(rows)}")
     return [*told, *([f"innocent accused: {listed(innocent)}"] if innocent else [])]
+
+
+def _verdicts_told(row: Accused, trial: Trial, others: Mapping[int, frozenset[str]]) -> set[str]:
+    """Return the verdicts that an answer tells of a fault: in words only beside one that names another fault.
+
+    Args:
+        row: Who is accused.
+        trial: What was done.
+        others: The nodes whose accusation names the other faults, by their numbers.
+    """
+    is_of_another = any(
+        row.verdict in trial.faults[number].verdicts and row.nodes & nodes for number, nodes in others.items()
+    )
+    return row.told if is_of_another else {row.verdict}
 
 
 def _first(trial: Trial, sides: Sides) -> int:

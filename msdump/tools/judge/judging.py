@@ -54,7 +54,10 @@ class Judge:
             )
         own, replaces = evidence.own, evidence.replaces
         finding = Finding(place, Verdict.UNCHECKED, results, own=own, replaces=replaces)
-        verdict, note = self._verdict(self._case(evidence, finding))
+        case = self._case(evidence, finding)
+        verdict, note = self._verdict(case)
+        if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # one verdict, two faults
+            note = f"{note}; {other[1]}"
         finding = Finding(place, verdict, results, note, own, replaces)
         self._findings[place.full_name or place.name] = finding
         self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in finding.outputs)

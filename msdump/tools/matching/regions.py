@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.labels import UNKNOWN
 from msdump.tools.matching.sides import IndexedGraph, Reader, asks, place_of
@@ -67,7 +68,9 @@ def region_pairs(evidence: PairEvidence) -> Iterator[RegionPair]:
     own = regions(evidence.mine, evidence.golden_of, evidence.golden_of)
     other = regions(evidence.golden, evidence.mine_of, range(len(evidence.golden.operators)))
     candidates = {
-        (pair.mine, pair.golden): pair for pair in _candidates(own, other) if _may_be_alike(pair, evidence)
+        (pair.mine, pair.golden): pair
+        for pair in _candidates(own, other)
+        if _may_be_alike(pair, evidence) and not _is_of_idle_transfers(pair, evidence)
     }
     taken: tuple[set[int], set[int]] = set(), set()
     for pair in sorted(candidates.values(), key=_order):
@@ -80,6 +83,19 @@ def region_pairs(evidence: PairEvidence) -> Iterator[RegionPair]:
 def _may_be_alike(pair: RegionPair, evidence: PairEvidence) -> bool:
     """Tell whether two regions may have written the same; what reads the same may have been wrong."""
     return pair.reads_same or all(evidence.may_be_alike(own, other) for (own, _), (other, _) in pair.results)
+
+
+def _is_of_idle_transfers(pair: RegionPair, evidence: PairEvidence) -> bool:
+    """Tell whether a region only brings values into other forms, and nothing says for whom.
+
+    Such operators compute nothing: without a reader in common they do the work of no other operator, though
+    they read the same.
+    """
+    sides = ((evidence.mine, pair.mine), (evidence.golden, pair.golden))
+    return not pair.results and any(
+        all(graph.operators[place].full_name.startswith(INSERTED_PREFIX) for place in places)
+        for graph, places in sides
+    )
 
 
 def single_pairs(evidence: PairEvidence) -> Iterator[tuple[int, int]]:

@@ -144,6 +144,29 @@ def test_weights(distance, known, is_state, is_continued, verdict):
 
 
 @pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({}, ""),
+        ({"wiring": "in the place of Y", "replaces": "Y"}, "; in the place of Y"),
+        (
+            {"own": own(FAR, is_explained=False)},
+            "; own error 0.01 in float32, rounding explains 1e-06",
+        ),
+        ({"own": own(1e-8, is_explained=True)}, ""),
+    ],
+    ids=["alone", "replaced", "own", "rounding"],
+)
+def test_what_else_is_wrong_where_a_weight_is(known, words):
+    """An operator with a wrong weight and another fault has the weight's verdict, and both in its note."""
+    weight = tensor(IO.INPUT, 1, FAR, is_weight=True, name="fc.weight")
+    evidence = operator(inputs=[0], outputs=[FAR], **known)
+
+    (finding,) = judged(replace(evidence, tensors=(*evidence.tensors, weight)))
+
+    assert ("weight", f"input 1 fc.weight differs (distance 0.01){words}") == (finding.verdict, finding.note)
+
+
+@pytest.mark.parametrize(
     ("reads", "golden_reads", "verdict", "words"),
     [
         ([of("A"), of("B")], [of("A"), of("B")], "own", "input 0 is not what A wrote: it changed in between"),

@@ -121,6 +121,27 @@ def test_dropped_operators(dropped, rename, has_elements):
     assert name_of == {pair.golden[0]: pair.mine[0] for pair in matching.pairs}
 
 
+@pytest.mark.parametrize(
+    ("name", "op_type", "partners"),
+    [("trans_TransData_0", "TransData", {}), ("Assign-op0", "Assign", {"Assign-op0": "Update-op0"})],
+)
+def test_transfers_that_nobody_reads(name, op_type, partners):
+    """What only brings a value into another form, for nobody known, stands in the place of no operator."""
+    source = ValueSource(SourceKind.OPERATOR, "Exp-op0")
+
+    def ending_in(last, kind):
+        operators = (
+            GraphOperator("Exp-op0", "Exp", (ValueSource(SourceKind.INPUT, "x"),)),
+            GraphOperator(last, kind, (source,)),
+        )
+        graph = OperatorGraph({each.full_name: each for each in operators})
+        return GraphSide(graph, lambda _name: None)
+
+    matching = match(ending_in(name, op_type), ending_in("Update-op0", "Update"))
+
+    assert {"Exp-op0": "Exp-op0"} | partners == {pair.mine[0]: pair.golden[0] for pair in matching.pairs}
+
+
 def test_equal_layers_without_a_name():
     """In a deep network of equal layers, whose names and weights tell nothing, the order tells."""
     layer = [("MatMul", 2), ("Add", 2), ("ReLU", 1), ("Transpose", 1), ("Softmax", 1)]
