@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from msdump import dtypes, env
+from msdump.cli.program import COMMANDS
 from msdump.config import mindspore
 from msdump.config.acl import plan as acl
 from msdump.config.reference import main, reference_text
 from msdump.graph.files import ir_proto
 from msdump.plan import Context, DeviceTarget
 from msdump.store import layouts, names
-from tests import path_warnings
+from tests import fork_server, path_warnings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -84,18 +85,48 @@ def to_run(*languages):
             yield pytest.param(block, marks=mark if needs_torch(block) else (), id=str(block))
 
 
+def commands_of(block):
+    """Return the commands of msdump that a block names."""
+    return {name for name in re.findall(r"\bmsdump ([a-z-]+)", block.text) if name in COMMANDS}
+
+
+def first_commands():
+    """Return, for each block that is run, the commands that no block before it names."""
+    before, first = set(), {}
+    for block in BLOCKS:
+        if block.language in ("bash", "console") and not block.reason and not needs_torch(block):
+            first[block] = commands_of(block) - before
+            before |= first[block]
+    return first
+
+
+FIRST = first_commands()
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    """Return a folder whose msdump starts as a fork; in the block that names a command first, really."""
+    with fork_server.programs(tmp_path_factory.mktemp("forks")) as folder:
+        yield folder
+
+
 @pytest.fixture
-def run(tmp_path):
-    """Return a function that runs a command in a folder that looks like the repository."""
+def run(tmp_path, forks):
+    """Return a function that runs a block by a program in a folder that looks like the repository."""
     for name in WANTED:
         (tmp_path / name).symlink_to(ROOT / name)
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    programs = f"{forks}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    def call(*command):
+    def call(block, *command):
         done = subprocess.run(
             command,
             cwd=tmp_path,
-            env={"PATH": programs, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+            env={
+                "PATH": programs,
+                "HOME": str(tmp_path),
+                "PYTHONPATH": str(ROOT),
+                fork_server.AFRESH: ",".join(sorted(FIRST.get(block, ()))),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -116,12 +147,22 @@ def test_every_block_is_known():
     assert {"README.md", "CONTRIBUTING.md"} >= {block.page.name for block in skipped}
 
 
+def test_every_command_starts_afresh_once():
+    """In some block each command that pages run is started without what others have imported."""
+    named = {
+        name for block in BLOCKS if block.language in RUN and not block.reason for name in commands_of(block)
+    }
+
+    assert len(named) > 15
+    assert sorted(named) == sorted(name for names_of in FIRST.values() for name in names_of)
+
+
 @pytest.mark.parametrize("block", list(to_run("bash", "python")))
 def test_block_runs(run, block):
     """The commands of a page run without an error in a fresh clone."""
     program = ("bash", "-euo", "pipefail", "-c") if block.language == "bash" else (sys.executable, "-c")
 
-    code, output = run(*program, block.text)
+    code, output = run(block, *program, block.text)
 
     assert code == 0, output
 
@@ -137,7 +178,7 @@ def test_output_is_real(run, block):
     lines = block.text.splitlines()
     script = "\n".join(f"echo {line!r}\n{line[2:]}" for line in lines if line.startswith("$ "))
 
-    code, output = run("bash", "-c", script)
+    code, output = run(block, "bash", "-c", script)
 
     assert code == 0, output
     assert same(block.text) == same(output)

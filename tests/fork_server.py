@@ -1,0 +1,119 @@
+"""Starts ``msdump`` in milliseconds: a process that has imported it forks for each command.
+
+Each command is a process of its own, with its own arguments, environment, working directory, streams and exit
+code, and ends as any program; what it does not prove is that it can import what it needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from msdump.cli.program import main
+
+AFRESH = "STARTED_AFRESH"
+"""Environment variable: the commands, with commas between them, that are started without the server."""
+
+# What takes long, but not onnxruntime: its threads do not outlive a fork, which waits for them at its end.
+_IMPORTED = (
+    *("onnx", "msdump.config.mindspore", "msdump.graph.loader", "msdump.capture.pipeline"),
+    *(f"msdump.cli.{name}" for name in ("compare", "convert", "query", "report", "show", "watch")),
+)
+_ROOT = Path(__file__).resolve().parents[1]
+_LONGEST = 1 << 17  # bytes of a command with its environment
+
+# What stands as "msdump" on the path: hands itself over to the server, and ends as the fork does.
+_CLIENT = """#!{python} -IS
+import json, os, signal, socket, sys
+if sys.argv[1:2] and sys.argv[1] in (os.environ.get({afresh!r}, "").split(",")):
+    os.execv({program!r}, [{program!r}, *sys.argv[1:]])
+door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+door.connect({address!r})
+wanted = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
+socket.send_fds(door, [wanted], [0, 1, 2])
+code = int(door.recv(64) or 255)
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
+@contextlib.contextmanager
+def programs(folder):
+    """Start a server; yield the folder, made to hold its ``msdump``, to put before the others on the path."""
+    address = str(folder / "door")
+    real = str(Path(sys.executable).parent / "msdump")
+    client = folder / "msdump"
+    client.write_text(_CLIENT.format(python=sys.executable, afresh=AFRESH, program=real, address=address))
+    client.chmod(0o755)
+    command = [sys.executable, "-P", __file__, address]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(_ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as server:
+        assert server.stdout.readline() == b"ready\n"
+        yield folder
+        server.stdin.close()  # at which it ends
+
+
+def _keep(connection, program):
+    """Tell a client how its program ended; end the program where the client is gone."""
+    ended = os.pidfd_open(program)
+    if ended not in select.select([ended, connection], [], [])[0]:
+        os.kill(program, signal.SIGKILL)
+    status = os.waitpid(program, 0)[1]
+    with contextlib.suppress(OSError):
+        connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _become(message, streams):
+    """Take over a client's arguments, environment, working directory and standard streams."""
+    sys.argv, environment, folder = json.loads(message)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+
+
+def _serve(address):
+    """Wait for clients until standard input ends; return in the fork that is to run a client's command."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.bind(address)
+        door.listen()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+        os.write(1, b"ready\n")
+        while door in select.select([door, 0], [], [])[0]:
+            connection = door.accept()[0]
+            if os.fork():
+                connection.close()
+                continue
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            message, streams, *_ = socket.recv_fds(connection, _LONGEST, 3)
+            if program := os.fork():
+                for stream in streams:
+                    os.close(stream)
+                _keep(connection, program)
+            connection.close()
+            _become(message, streams)
+            return
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    assert "onnxruntime" not in sys.modules
+    _serve(sys.argv[1])
+    main()
