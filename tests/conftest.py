@@ -13,6 +13,7 @@ import threading
 import pytest
 from hypothesis import HealthCheck, settings
 
+from msdump.cli import messages
 from msdump.store.write.writer_queue import THREAD_NAME
 from tests import path_warnings
 
@@ -58,6 +59,13 @@ def _place(tmp_path_factory):
     """Let no test see a warning that its folder alone brings about, as in a clone below ``my.models``."""
     with path_warnings.silenced(tmp_path_factory.getbasetemp()):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _messages():
+    """Let no command that a test runs in this process go on printing what later tests log."""
+    yield
+    logging.getLogger("msdump").removeHandler(messages._lines)
 
 
 @pytest.fixture(scope="module", autouse=True)

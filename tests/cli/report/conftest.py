@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 
 import pytest
 from click.testing import CliRunner
 
-from msdump.cli import main, messages
+from msdump.cli import main
 
 HEAD = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
@@ -18,10 +17,8 @@ HEAD = (
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
-    """Say what a command has to say anew in each test."""
-    yield
-    logging.getLogger("msdump").removeHandler(messages._lines)
+def _fresh(fresh):
+    """Let each test begin as a new process."""
 
 
 @pytest.fixture

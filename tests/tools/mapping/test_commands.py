@@ -79,11 +79,12 @@ def state(folder):
 
 
 def outcome(folder, arguments, monkeypatch):
-    """Run a command; return what it printed, its exit code and the files that it wrote."""
+    """Run a command; return what it printed, on each stream, its exit code and the files that it wrote."""
     monkeypatch.chdir(folder)
     shutil.rmtree(folder / "out", ignore_errors=True)
     done = CliRunner().invoke(main, [*arguments])
-    lines = [line for line in done.output.splitlines() if not line.startswith("written")]
+    printed = (*done.stdout.splitlines(), *done.stderr.splitlines())
+    lines = [line for line in printed if not line.startswith("written")]
     return lines, done.exit_code, state(folder)
 
 
