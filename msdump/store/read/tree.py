@@ -91,7 +91,7 @@ def locate_below(folder: str) -> tuple[str, None] | None:
     """
     level = [folder]
     for _ in range(_MOST_LEVELS):
-        below = (entry.path for path in level for entry in _entries(path) if entry.is_dir())
+        below = (entry.path for path in level for entry in _entries(path) if _is_directory(entry))
         level = list(itertools.islice(below, _MOST_FOLDERS))
         roots = sorted(path for path in level if _is_root(path))
         if len(roots) > 1:
@@ -106,7 +106,7 @@ def _is_root(folder: str) -> bool:
     """Tell whether a directory is the root of a dump, by the names in it."""
     steps = []
     for entry in _entries(folder):
-        key = parse(entry.name, is_directory=entry.is_dir())
+        key = parse(entry.name, is_directory=_is_directory(entry))
         if key is not None and key.kind in _ROOTED:
             return True
         if key is not None and key.kind is PathKind.STEP:
@@ -116,7 +116,7 @@ def _is_root(folder: str) -> bool:
 
 def _is_step(folder: str) -> bool:
     """Tell whether a directory whose name is a number holds times, as a step of Ascend O2 does."""
-    keys = (parse(entry.name, is_directory=True) for entry in _entries(folder) if entry.is_dir())
+    keys = (parse(entry.name, is_directory=True) for entry in _entries(folder) if _is_directory(entry))
     return any(key is not None and key.kind is PathKind.TIME for key in keys)
 
 
@@ -133,7 +133,7 @@ def scan(root: str, only: Key | None) -> TreeListing:
 
 def _scan(tree: TreeListing, folder: str, prefix: str, parent: Key | None, only: Key | None) -> None:
     for entry in _entries(folder):
-        is_directory = entry.is_dir()
+        is_directory = _is_directory(entry)
         key = parse(f"{prefix}{entry.name}", is_directory=is_directory)
         if key is None:
             tree.ignored.append(entry.path)
@@ -152,6 +152,14 @@ def _is_wanted(key: Key, only: Key | None) -> bool:
     if only.world is not None:
         return key.holds(only)
     return key.rank == only.rank if key.kind not in _TENSOR_PLACES else key.holds(only)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Tell whether an entry is a directory; a link is none whose target may not be looked at."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -367,6 +367,16 @@ FOREIGN = [
 ]
 
 
+def test_links_that_lead_nowhere_are_no_directories(root):
+    """A link that the system does not follow may stand beside a dump, or in place of a directory."""
+    for folder in (root.parent, root, root / "rank_0", root / "rank_0/Net/0"):
+        (folder / "rank_7").symlink_to("rank_7")
+    (root / "rank_0/Net/5").symlink_to("5")
+
+    assert [0, 1] == list(open_dump(root).ranks)
+    assert [0, 2] == list(open_dump(root.parent).ranks[0].networks["Net"].graphs)
+
+
 def test_foreign_files_are_listed(root):
     """What belongs to no dump is passed over and listed."""
     expected = []
