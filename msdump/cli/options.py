@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import click
@@ -14,6 +15,7 @@ from msdump.frontends.settings import MOST_DEVICES
 from msdump.plan import DeviceTarget, JitLevel
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Option = Callable[[Any], Any]
 
 _BIGGEST_SIZE: Final = (1 << 63) - 1
 _LONGEST_SHOWN: Final = 80  # characters of a value in a message
@@ -49,11 +51,37 @@ _EXECUTOR: Final = (
 )
 
 
+def applied(options: Sequence[_Option], command: _Command) -> _Command:
+    """Give a command options; ``--help`` lists them in the order of the sequence."""
+    for option in reversed(options):  # the one that is applied last comes first in --help
+        command = option(command)
+    return command
+
+
+def gathered(
+    argument: str, kind: type[Any], options: Sequence[_Option], command: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Give a command options whose values it gets as one object.
+
+    Args:
+        argument: Name of the command's parameter.
+        kind: A dataclass; each of its fields is called as an option.
+        options: The options.
+        command: The command.
+    """
+    names = [field.name for field in fields(kind)]
+
+    @functools.wraps(command)
+    def called(**values: Any) -> Any:
+        values[argument] = kind(**{name: values.pop(name) for name in names})
+        return command(**values)
+
+    return applied(options, called)
+
+
 def context(command: _Command) -> _Command:
     """Give a command the options that say where a network runs, and -v."""
-    for decorate in reversed(_DECORATORS):  # the one that is applied last comes first in --help
-        command = decorate(command)
-    return command
+    return applied(_DECORATORS, command)
 
 
 def executor(command: _Command) -> Callable[..., Any]:
@@ -68,9 +96,7 @@ def executor(command: _Command) -> Callable[..., Any]:
         choice.check()
         return command(executor=choice, **others)
 
-    for decorate in reversed(_EXECUTOR):
-        chosen = decorate(chosen)
-    return chosen
+    return applied(_EXECUTOR, chosen)
 
 
 def _parse_dimensions(

@@ -7,6 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from msdump.cli.options import applied
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _DECORATORS: Final = (
@@ -34,6 +36,4 @@ _DECORATORS: Final = (
 
 def advice(command: _Command) -> _Command:
     """Give a command the options of advice."""
-    for decorate in reversed(_DECORATORS):
-        command = decorate(command)
-    return command
+    return applied(_DECORATORS, command)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from msdump.cli.compare.listing import ComparisonView
+from msdump.cli.options import applied
 from msdump.statistics.table import STATISTICS
 from msdump.tools.judge import limits_files
 from msdump.tools.judge.grouping import Arrangement
@@ -42,7 +43,7 @@ def limits(command: _Command) -> Callable[..., Any]:
         )
         return command(limits=chosen, **others)
 
-    return _with(_LIMITS, limited)
+    return applied(_LIMITS, limited)
 
 
 def view(command: _Command) -> Callable[..., Any]:
@@ -53,13 +54,7 @@ def view(command: _Command) -> Callable[..., Any]:
         arrangement = None if by is None else Arrangement(by)
         return command(view=ComparisonView(arrangement, scope, top), **others)
 
-    return _with(_VIEW, viewed)
-
-
-def _with(options: tuple[Callable[[Any], Any], ...], command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(options):  # the one that is applied last comes first in --help
-        command = option(command)
-    return command
+    return applied(_VIEW, viewed)
 
 
 def _parse(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:

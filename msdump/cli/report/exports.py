@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
 import click
 
 from msdump.cli.counts import plural
+from msdump.cli.options import gathered
 from msdump.errors import ToolError
 from msdump.graph import annotation
 from msdump.tools import reports
@@ -18,8 +18,6 @@ from msdump.tools.export import event_files, netron
 from msdump.tools.export import model_explorer as explorer
 from msdump.tools.report.collecting import DumpReport
 from msdump.tools.return_codes import ReturnCode
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +41,9 @@ class WantedExports:
         return any((self.model_explorer, self.annotate, self.tensorboard))
 
 
-def options(command: _Command) -> Callable[..., Any]:
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of what is written for other programs; it gets them as ``exports``."""
-    names = [each.name for each in fields(WantedExports)]
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> Any:
-        return command(exports=WantedExports(**{name: given.pop(name) for name in names}), **given)
-
-    decorated: Callable[..., Any] = gathered
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return gathered("exports", WantedExports, _OPTIONS, command)
 
 
 _OPTIONS: Final = (

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
 import click
 
+from msdump.cli.options import gathered
 from msdump.tools.judge.limits import Limits
 from msdump.tools.mapping.executors import ExecutorChoice
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +44,9 @@ class ReportOptions:
     limits: Limits
 
 
-def asked(command: _Command) -> Callable[..., Any]:
+def asked(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of what is told; it gets them as ``asked``."""
-    names = {each.name for each in fields(ReportOptions)}
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> Any:
-        own = {name: given.pop(name) for name in names}
-        return command(asked=ReportOptions(**own), **given)
-
-    decorated: Callable[..., Any] = gathered
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return gathered("asked", ReportOptions, _OPTIONS, command)
 
 
 _OPTIONS: Final = (
