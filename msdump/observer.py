@@ -17,13 +17,6 @@ Arrays = Sequence[Array]
 """The inputs or the outputs of an operator, one for each slot."""
 
 
-class Gathering(Protocol):
-    """What an observer may have as well: it puts off what it does about operators that have run together."""
-
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context in which those operators are shown; at its end all is done about them."""
-
-
 class Observer(Protocol):
     """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row."""
 
@@ -87,6 +80,9 @@ class Observer(Protocol):
 
 
 def together(observer: Observer) -> AbstractContextManager[None]:
-    """Return the context in which an observer is shown operators that have run together."""
+    """Return the context in which an observer is shown operators that have run together.
+
+    An observer may have a method of this name: it puts off what it does about them to the context's end.
+    """
     gathering: Callable[[], AbstractContextManager[None]] = getattr(observer, "together", nullcontext)
     return gathering()

@@ -15,19 +15,18 @@ Numbers are what a C++ stream prints of a double: six significant digits.
     >>> relu = OperatorRef("ReLU", "Default/ReLU-op0")
     >>> array = np.ones((2, 3), np.float32)
     >>> record = TensorRecord(relu, IO.OUTPUT, 0, from_name("float32"), array, timestamp=1795217009720246)
-    >>> row(record, (1.0,), "ReLU", "Default_ReLU-op0").decode().strip()
+    >>> (template(record, [NUMBER], "ReLU", "Default_ReLU-op0") % (record.timestamp, 1.0)).rstrip()
     'ReLU,Default_ReLU-op0,0,0,1795217009720246,output,0,24,float32,"(2,3)",1'
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from msdump.record import IO, TensorRecord
+    from msdump.record import TensorRecord
     from msdump.statistics.table import Cell
 
 COLUMNS: Final = (
@@ -54,32 +53,7 @@ def header(titles: Iterable[str]) -> bytes:
     return f"{','.join((*COLUMNS, *titles))}\n".encode()
 
 
-def row(  # noqa: PLR0917 - the fields of the line in their order
-    record: TensorRecord,
-    cells: Iterable[Cell],
-    op_type: str,
-    op_name: str,
-    task_id: int = 0,
-    stream_id: int = 0,
-) -> bytes:
-    """Return the line of a tensor.
-
-    Args:
-        record: The tensor; of its elements only number, shape and type matter.
-        cells: Its statistics, in the order of the titles.
-        op_type: Operator type as file names spell it.
-        op_name: Operator name as file names spell it.
-        task_id: Task of the operator; only Ascend O2 numbers tasks.
-        stream_id: Stream of the emulated device, 0 elsewhere.
-    """
-    behind_time = _behind_time(record)
-    # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
-    statistics = [f"{cell:.6g}" if type(cell) is float else text(cell) for cell in cells]
-    before_time = f"{op_type},{op_name},{task_id},{stream_id}"
-    return f"{before_time},{record.timestamp},{','.join([behind_time, *statistics])}\n".encode()
-
-
-def template(  # noqa: PLR0917 - as of ``row``
+def template(  # noqa: PLR0917 - the fields of the line in their order
     record: TensorRecord,
     conversions: Iterable[str],
     op_type: str,
@@ -94,22 +68,18 @@ def template(  # noqa: PLR0917 - as of ``row``
         conversions: How each statistic is written: ``NUMBER``, ``WHOLE`` or ``TEXT``.
         op_type: Operator type as file names spell it.
         op_name: Operator name as file names spell it.
-        task_id: Task of the operator.
-        stream_id: Stream of the emulated device.
+        task_id: Task of the operator; only Ascend O2 numbers tasks.
+        stream_id: Stream of the emulated device, 0 elsewhere.
     """
+    # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
     before_time = f"{op_type},{op_name},{task_id},{stream_id}".replace("%", "%%")
     return f"{before_time},%d,{','.join([_behind_time(record), *conversions])}\n"
 
 
 def _behind_time(record: TensorRecord) -> str:
     """Return the cells between the timestamp and the statistics."""
-    return _constant_part(record.io, record.slot, data_size(record), record.dtype.name, record.array.shape)
-
-
-# The tensors of a slot have equal cells here, in every step of a run.
-@lru_cache(maxsize=4096)
-def _constant_part(io: IO, slot: int, size: int, dtype_name: str, shape: tuple[int, ...]) -> str:
-    return f'{io},{slot},{size},{dtype_name},"({",".join(map(str, shape))})"'
+    shape = ",".join(map(str, record.array.shape))
+    return f'{record.io},{record.slot},{data_size(record)},{record.dtype.name},"({shape})"'
 
 
 def data_size(record: TensorRecord) -> int:

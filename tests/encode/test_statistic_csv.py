@@ -59,6 +59,12 @@ def record(array, io=IO.INPUT, slot=0):
     return TensorRecord(ADD, io, slot, dtypes.from_numpy(array.dtype), array, 1795217009720246)
 
 
+def row(tensor, conversions, cells, **task):
+    """Return the line of a tensor."""
+    template = statistic_csv.template(tensor, conversions, "Add", "Default_Add-op0", **task)
+    return (template % (tensor.timestamp, *cells)).encode()
+
+
 def test_header():
     """The header has MindSpore's columns, then the statistics, and no comma at its end."""
     expected = (
@@ -83,9 +89,9 @@ def test_numbers_come_back(number):
 @pytest.mark.parametrize(("shape", "expected"), SHAPES.values(), ids=SHAPES)
 def test_shapes_are_quoted(shape, expected):
     """A shape stands in double quotes, without spaces."""
-    row = statistic_csv.row(record(np.zeros(shape, np.float32)), (), "Add", "Default_Add-op0")
+    line = row(record(np.zeros(shape, np.float32)), (), ())
 
-    assert row.endswith(f",float32,{expected}\n".encode())
+    assert line.endswith(f",float32,{expected}\n".encode())
 
 
 @pytest.mark.parametrize(("array", "expected"), SIZES.values(), ids=SIZES)
@@ -100,8 +106,8 @@ def test_the_reader_reads_what_is_written(tmp_path):
     output = record(np.zeros((2, 3), np.float16), IO.OUTPUT, 1)
     path.write_bytes(
         statistic_csv.header(["Max Value", "Count"])
-        + statistic_csv.row(output, (1e6, 6), "Add", "Default_Add-op0", stream_id=2)
-        + statistic_csv.row(record(np.array(True)), (None, 1), "Add", "Default_Add-op0")
+        + row(output, (statistic_csv.NUMBER, statistic_csv.WHOLE), (1e6, 6), stream_id=2)
+        + row(record(np.array(True)), (statistic_csv.NULL, statistic_csv.WHOLE), (1,))
     )
 
     first, second = texts.read_statistics(str(path))

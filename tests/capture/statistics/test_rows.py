@@ -109,6 +109,16 @@ def test_cells_are_those_of_the_definitions(array, expected):
     assert expected.split() == cells(array, *HOST)
 
 
+def line(tensor, found, task):
+    """Return the row of a tensor, cell by cell."""
+    texts = map(statistic_csv.text, found)
+    shape = ",".join(map(str, tensor.array.shape))
+    before_time = f"Add,{names.op_name(tensor.operator, STYLE)},{task.task_id},{task.stream_id}"
+    described = f'{statistic_csv.data_size(tensor)},{tensor.dtype.name},"({shape})"'
+    place = f"{tensor.timestamp},{tensor.io},{tensor.slot}"
+    return f"{before_time},{place},{described},{','.join(texts)}\n".encode()
+
+
 @pytest.mark.parametrize("spec", [StatisticSpec((*HOST, "md5")), StatisticSpec(ON_DEVICE, on_device=True)])
 def test_rows_of_many_tensors_are_those_of_each(spec):
     """Rows that are written together have the text of single ones, a name with a percent sign included."""
@@ -125,17 +135,7 @@ def test_rows_of_many_tensors_are_those_of_each(spec):
             (tensor, found, tasks) for tensor, found in zip(tensors, measured, strict=True)
         )
 
-        single = [
-            statistic_csv.row(
-                tensor,
-                found,
-                "Add",
-                names.op_name(tensor.operator, STYLE),
-                tasks.task_id,
-                tasks.stream_id,
-            )
-            for tensor, found in zip(tensors, map(statistics.measure, tensors), strict=True)
-        ]
+        single = [line(tensor, statistics.measure(tensor), tasks) for tensor in tensors]
         assert b"".join(single) == together
 
 
