@@ -138,7 +138,6 @@ class Follower:
     Attributes:
         outputs: What its run returned; None before its end, and where it failed.
         error: What its run ended with, None without an error.
-        has_ended: Whether its run is over.
     """
 
     def __init__(self, run: Run, graph: Graph, is_wanted: Callable[[Ran], bool]) -> None:
@@ -161,7 +160,6 @@ class Follower:
         self._given_up: set[tuple[Scope, int]] = set()
         self.outputs: Any = None
         self.error: Exception | None = None
-        self.has_ended = False
 
     def _work(self) -> None:
         try:
@@ -187,7 +185,6 @@ class Follower:
         """Return the operator that ran next, and let the network run on where it must; None at its end."""
         while not self._ready:
             if self._is_over:
-                self.has_ended = True
                 return None
             self._run_on()
         ran = self._ready.popleft()
@@ -248,7 +245,7 @@ class Follower:
             self._thread.join()
         self._held.clear()
         self._ready.clear()
-        self._is_over = self.has_ended = True
+        self._is_over = True
 
 
 def _lies_in(scope: Scope, bodies: set[tuple[Scope, int]]) -> bool:

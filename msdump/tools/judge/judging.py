@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -246,27 +246,19 @@ class Judge:
         """Judge inputs that differ though what wrote them does not; by the model it is known already."""
         if case.evidence.own:
             return None
-        reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
-        for each in case.bad_inputs:
-            source = reads[each.slot] if each.slot < len(reads) else ABSENT
-            golden = golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
-            if source.kind is not SourceKind.OPERATOR:
-                continue
+        for each, source, golden in _written_inputs(case):
             if golden.kind is SourceKind.ABSENT and golden.name:
                 return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
             if golden.kind is not SourceKind.ABSENT and golden != source:
-                return Verdict.OWN, _wrong_wiring(each.slot, reads, golden_reads)
+                return Verdict.OWN, _wrong_wiring(each.slot, case.evidence.reads, case.evidence.golden_reads)
         return None
 
     def _changed(self, case: Case) -> _Reason | None:
         """Judge inputs that differ though what wrote them, the same on both sides, does not."""
         if case.evidence.own:
             return None
-        reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
-        for each in case.bad_inputs:
-            source = reads[each.slot] if each.slot < len(reads) else ABSENT
-            golden = golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
-            if source.kind is not SourceKind.OPERATOR or golden not in {ABSENT, source}:
+        for each, source, golden in _written_inputs(case):
+            if golden not in {ABSENT, source}:
                 continue
             written = self.written(source.name, source.slot)
             if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
@@ -352,6 +344,15 @@ class Judge:
 
 def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
     return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
+
+
+def _written_inputs(case: Case) -> Iterator[tuple[TensorResult, ValueSource, ValueSource]]:
+    """Yield the inputs that differ and that an operator wrote: an input, its source, and golden's source."""
+    reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
+    for each in case.bad_inputs:
+        source = reads[each.slot] if each.slot < len(reads) else ABSENT
+        if source.kind is SourceKind.OPERATOR:
+            yield each, source, golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
 
 
 def _is_of_size(tensor: TensorResult, written: TensorResult) -> bool:

@@ -33,13 +33,9 @@ class TensorState(enum.IntFlag):
     INF = 4
     NEGATIVE_INF = 8
 
-    @property
-    def is_struck(self) -> bool:
-        """Whether it holds NaN or inf; -inf alone, with which attention is masked, does not count."""
-        return bool(self & (TensorState.NAN | TensorState.INF))
-
 
 STRUCK: Final = int(TensorState.NAN | TensorState.INF)
+"""The states of a tensor that counts as struck; -inf alone, with which attention is masked, does not."""
 
 
 @dataclass(frozen=True, slots=True)
