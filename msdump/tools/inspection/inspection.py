@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,11 @@ MOST_PLACES: Final = 5
 _BLOCK: Final = 1 << 20  # elements that are looked at at once
 _REAL_KINDS: Final = "biuf"
 _SLICE: Final = 6  # rows and columns of a slice
+
+NONFINITE: Final[Mapping[str, Callable[[np.ndarray], np.ndarray]]] = MappingProxyType(
+    {"nan": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
+)
+"""The kinds of elements that are not finite, and what tells of each element whether it is one."""
 
 Place = tuple[int, ...]
 """Indices of an element, one for each dimension."""
@@ -131,13 +137,13 @@ def _extremes(array: np.ndarray) -> tuple[Extreme | None, Extreme | None]:
 
 
 def _strangers(array: np.ndarray) -> dict[str, Strangers]:
-    counts = dict.fromkeys(("nan", "inf", "-inf"), 0)
+    counts = dict.fromkeys(NONFINITE, 0)
     places: dict[str, list[Place]] = {name: [] for name in counts}
     if array.dtype.kind == "f":
         for start, block in blocks(array):
             if np.isfinite(block).all():
                 continue
-            for name, is_such in (("nan", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf)):
+            for name, is_such in NONFINITE.items():
                 found = np.flatnonzero(is_such(block))
                 counts[name] += len(found)
                 room = MOST_PLACES - len(places[name])

@@ -10,6 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from msdump.tools.inspection.inspection import NONFINITE
+
 MOST_TILES: Final = 256
 """Matrices of a tensor that a picture shows, the first ones."""
 
@@ -120,6 +122,6 @@ def _coloured(tiles: np.ndarray) -> np.ndarray:
     stops = np.arange(len(_RAMP))
     channels = [np.interp(shares, stops, [colour[channel] for colour in _RAMP]) for channel in range(3)]
     colours = np.stack(channels, axis=-1).round().astype(np.uint8)
-    for name, is_such in (("nan", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf)):
+    for name, is_such in NONFINITE.items():
         colours[is_such(tiles)] = _STRANGERS[name]
     return colours
