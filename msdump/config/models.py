@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from msdump.config.described import Described
 from msdump.config.faults import choice
 from msdump.statistics.table import CATEGORIES, ON_DEVICE
 
@@ -52,12 +53,12 @@ else:
     Category = Literal[tuple(CATEGORIES)]  # type checkers read no computed one
 
 
-class Section(BaseModel):
+class Section(Described, BaseModel):
     """One object of the configuration; keys it does not know are left to the reader to report."""
 
     # strict: MindSpore refuses "1" and true for numbers. ignore: unknown keys only warn, with a suggestion.
     # defer_build: the validators are built at the first use, which a process without a dump never reaches.
-    model_config = ConfigDict(strict=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
 
 
 class CommonDumpSettings(Section):

@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 
 from msdump import env
 from msdump.config import grammar, rules, watch
-from msdump.config.models import BLOCKS, Allowed
+from msdump.config.described import descriptions
+from msdump.config.models import BLOCKS, Allowed, Section
 from msdump.statistics.table import STATISTICS
 from msdump.watch.conditions import CONDITIONS, Condition, Role
 
@@ -69,19 +70,25 @@ def reference_text() -> str:
 
 def _block(name: str) -> str:
     model = BLOCKS[name]
-    rows = ((f"`{key}`", *_field(field)) for key, field in model.model_fields.items())
     head = f"## {name}\n\n{model.__doc__}\n"
-    return f"{head}\n{table(('key', 'takes', 'default', 'meaning'), rows)}"
+    return f"{head}\n{table(('key', 'takes', 'default', 'meaning'), _keys(model))}"
 
 
-def _field(field: FieldInfo) -> tuple[str, str, str]:
-    """Return what a key takes, its default and its meaning."""
+def _keys(model: type[Section]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what each key takes, its default and its meaning."""
+    meanings = descriptions(model)
+    for key, field in model.model_fields.items():
+        yield f"`{key}`", *_field(field), " ".join(meanings.get(key, "").split())
+
+
+def _field(field: FieldInfo) -> tuple[str, str]:
+    """Return what a key takes, and its default."""
     allowed = next(note for note in field.metadata if isinstance(note, Allowed))
     takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
     default = (
         "required" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
     )
-    return takes, default, " ".join((field.description or "").split())
+    return takes, default
 
 
 def _statistics() -> str:
@@ -99,11 +106,10 @@ def _statistics() -> str:
 
 
 def _watch_rules() -> str:
-    keys = ((f"`{key}`", *_field(field)) for key, field in watch.RuleSettings.model_fields.items())
     return "\n".join(
         (
             _WATCH,
-            table(("key", "takes", "default", "meaning"), keys),
+            table(("key", "takes", "default", "meaning"), _keys(watch.RuleSettings)),
             _CONDITIONS,
             table(
                 ("condition", "looks at", "hits where", "parameters"), map(_condition, CONDITIONS.values())

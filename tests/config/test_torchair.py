@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from msdump import env
-from msdump.config import torchair
+from msdump.config.torchair import plan as torchair
 from msdump.errors import AclError, ConfigValueError, NotAvailableError
 from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, JitLevel, ModelItem, Scene, Tree, Trigger

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.config import torchair
 from msdump.config.faults import GrammarError
 from msdump.config.grammar import parse_iterations
+from msdump.config.torchair.plan import plan
 from msdump.device.tasks import Task
 from msdump.encode import dump_data, op_debug
 from msdump.plan import Context, DeviceTarget, JitLevel
@@ -69,7 +69,7 @@ def _overflows(path):
 def _options(path):
     lines = path.read_bytes().decode(errors="replace").split("\n")
     options = {key: value for key, _, value in (line.partition("=") for line in lines)}
-    torchair.plan(options, Context(DeviceTarget.ASCEND, JitLevel.O2))
+    plan(options, Context(DeviceTarget.ASCEND, JitLevel.O2))
 
 
 def _iterations(path):

@@ -13,6 +13,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
 
+from msdump.config.described import Described
+
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 _NONFINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -30,10 +32,10 @@ Number = Annotated[
 """A number that may be NaN or infinite."""
 
 
-class Part(BaseModel):
+class Part(Described, BaseModel):
     """An object inside a document."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class JsonDocument(Part):

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from msdump.capture.process import PROCESS
 from msdump.communication.world import current
-from msdump.config import torchair as options
+from msdump.config.torchair import plan as options
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.frontends.acl import dumps
 from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors

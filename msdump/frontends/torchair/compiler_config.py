@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from msdump.config import ge_options
+from msdump.config.torchair import ge_options
 from msdump.frontends.torchair import rank
 from msdump.frontends.torchair.options import (
     Callback,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump import torchair
-from msdump.config.torchair import plan
+from msdump.config.torchair.plan import plan
 from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, JitLevel, ModelItem
 

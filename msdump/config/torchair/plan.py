@@ -15,7 +15,8 @@ from typing import Final
 
 from msdump.config.acl import plan as acl
 from msdump.config.faults import GrammarError, did_you_mean
-from msdump.config.ge_options import (
+from msdump.config.grammar import parse_iterations
+from msdump.config.torchair.ge_options import (
     ACL_CONFIG,
     CAPTURE_ENABLE,
     DATA,
@@ -28,7 +29,6 @@ from msdump.config.ge_options import (
     QUANT,
     STEP,
 )
-from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError, Problem
 from msdump.iterations import IterationSet
 from msdump.plan import (
