@@ -11,6 +11,7 @@ import pytest
 from tests.dump.compared import accused
 from tests.dump.nets import model, node, value
 
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
 FEEDS = {"x": np.random.default_rng(0).standard_normal((3, 4)).astype("f4")}
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -54,6 +55,32 @@ def test_transposed_weight(door, width, is_with_model):
     for weight in [*mine.rglob("MatMul.*.input.1.*.npy"), *mine.rglob("Parameter.w.*.npy")]:
         np.save(weight, np.load(weight) * np.float32(1.5))
     assert "weight" == accused(mine, golden, *options)[0][0]
+
+
+def grouped(groups):
+    """Return a network of one convolution in groups."""
+    weight = np.random.default_rng(2).standard_normal((8, 8 // groups, 3, 3)).astype("f4")
+    convolution = node("Conv", "x w", "y", group=groups, pads=[1] * 4)
+    return model([convolution, node("Relu", "y", "z")], [value("x", [1, 8, 6, 6])], ["z"], {"w": weight})
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_weight_that_is_laid_out_by_group(door, groups):
+    """A weight in a device's format is read by the groups that the graph tells."""
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 8, 6, 6)).astype("f4")}
+    door.dump(grouped(groups), feeds)
+    golden = shutil.move(door.path, door.folder / "golden")
+    door.again()
+    door.dump(grouped(groups), feeds, context=O0, enable=True, trans_flag=False)
+    (held,) = door.path.rglob("*.input.1.FRACTAL_Z.*.npy")
+
+    assert [] == accused(door.path, golden)
+    assert {("unchecked", "x"), ("unchecked", "w")} == set(
+        accused(golden, door.path)
+    )  # files of the CPU alone
+
+    np.save(held, np.load(held) * np.float16(1.5))
+    assert ["weight"] == [verdict for verdict, _ in accused(door.path, golden)]
 
 
 def test_two_networks_and_one_model(door):

@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msdump.device.formats import FRACTAL_Z
 from msdump.device.tasks import is_collective
 from msdump.errors import DumpReadError, ToolError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS
 from msdump.store.read import texts, timeline
+from msdump.store.read.graphs import convolution_groups
 from msdump.store.read.graphs.operator_graph import (
     UNKNOWN_FORM,
     GraphOperator,
@@ -31,6 +33,7 @@ from msdump.store.read.graphs.operator_graph import (
 )
 from msdump.store.read.operator_files import side_of
 from msdump.store.read.reader import open_iteration
+from msdump.store.read.tensor_directories import Iteration
 from msdump.store.write.standins import parse_mapping
 from msdump.tools.convert.names import FAILED_LIST
 from msdump.tools.return_codes import ReturnCode
@@ -84,6 +87,7 @@ class NamedFile:
         pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
             that share a name count on.
         held: Element type and shape in which the device held the tensor, where a graph tells them.
+        groups: Groups that the device laid out a weight by, where a graph tells them.
     """
 
     path: str
@@ -100,6 +104,7 @@ class NamedFile:
     dtype: str | None = None
     pass_number: int = 0
     held: ValueForm = UNKNOWN_FORM
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +170,14 @@ def read(path: str, version: int = 2, execution: int | None = None) -> Folder:
         raise ToolError(
             ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
         )
-    kind = _kind(parsed[0][0], [file for _, file in parsed])
-    return _of_execution(Folder(path, kind, {}, version), [file for _, file in parsed], execution)
+    kind, files = parsed[0][0], [file for _, file in parsed]
+    iteration = None if kind in _ALONE else open_iteration(path)
+    folder = Folder(path, _kind(kind, files, iteration), {}, version)
+    return _of_execution(folder, iteration, files, execution)
 
 
 def with_forms(folder: Folder, graph: OperatorGraph | None) -> Folder:
-    """Return a directory whose files know in which type and shape the device held their tensors.
+    """Return a directory whose files know in which type, shape and layout the device held their tensors.
 
     Args:
         folder: The directory.
@@ -178,23 +185,27 @@ def with_forms(folder: Folder, graph: OperatorGraph | None) -> Folder:
     """
     if graph is None or folder.kind is not FolderKind.TENSORS:
         return folder
+    groups = convolution_groups.of_operators(graph)
     operators = {
-        name: tuple(replace(file, held=_form(graph.find(name), file)) for file in files)
+        name: tuple(_with_form(graph.find(name), file, groups) for file in files)
         for name, files in folder.operators.items()
     }
     return replace(folder, operators=operators)
 
 
-def _form(operator: GraphOperator | None, file: NamedFile) -> ValueForm:
+def _with_form(operator: GraphOperator | None, file: NamedFile, groups: Mapping[str, int]) -> NamedFile:
     if operator is None:
-        return file.held
+        return file
     forms = operator.device_inputs if file.io is IO.INPUT else operator.device_outputs
-    return forms[file.slot] if file.slot < len(forms) else file.held
+    held = forms[file.slot] if file.slot < len(forms) else file.held
+    number = groups.get(operator.full_name, 1) if file.format == FRACTAL_Z else 1
+    return replace(file, held=held, groups=number)
 
 
-def _of_execution(folder: Folder, files: list[NamedFile], execution: int | None) -> Folder:
+def _of_execution(
+    folder: Folder, iteration: Iteration | None, files: list[NamedFile], execution: int | None
+) -> Folder:
     """Return the files of one execution, each with the number of its pass."""
-    iteration = None if folder.kind in _ALONE else open_iteration(folder.path)
     if iteration is None:
         return replace(folder, operators=_by_operator(_with_passes(files)))
     number = iteration.timeline.last_whole if execution is None else execution
@@ -211,12 +222,15 @@ def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
     return [replace(file, pass_number=number) for file, number in zip(files, numbers, strict=True)]
 
 
-def _kind(kind: FolderKind, files: list[NamedFile]) -> FolderKind:
+def _kind(kind: FolderKind, files: list[NamedFile], iteration: Iteration | None) -> FolderKind:
     """Return the kind of files, with MindSpore's tensors of compiled graphs told from the others."""
+    if kind is not FolderKind.TENSORS:
+        return kind
+    if iteration is not None and iteration.key.net:  # it lies where MindSpore has those of no compiled graph
+        return kind
     # Both have the same grammar of names, but only a compiled graph knows the format of every tensor.
-    if kind is FolderKind.TENSORS and all(file.format != DEFAULT_FORMAT for file in files):
-        return FolderKind.COMPILED
-    return kind
+    is_compiled = all(file.format != DEFAULT_FORMAT for file in files)
+    return FolderKind.COMPILED if is_compiled else kind
 
 
 def _by_operator(files: list[NamedFile]) -> dict[str, tuple[NamedFile, ...]]:

@@ -163,7 +163,7 @@ def _from_npy(file: NamedFile) -> DumpedOperand:
         return npy.decode(view, file.path).reshape(shape)
 
     io = file.io or IO.OUTPUT
-    return DumpedOperand(io, file.slot, file.path, dtype, file.format, shape, _load=load)
+    return DumpedOperand(io, file.slot, file.path, dtype, file.format, shape, groups=file.groups, _load=load)
 
 
 def _is_cut(file: NamedFile, dtype: np.dtype) -> bool:
