@@ -58,9 +58,9 @@ class PairSums:
         products: Sum of ``x * y``.
         differences: Sum of ``(x - y)^2``.
         largest: Largest ``|x - y|``.
-        distances: Sum of ``|x - y|``.
         largest_ratio: Largest ``|x / y - 1|`` where ``|y|`` counts, else 0; in float32.
-        ratios: Sum of these ratios, in float32 and in numpy's order.
+        singles: Sums in float32 and in numpy's order: of ``x^2``, ``y^2``, ``(x - y)^2``, ``|x - y|`` and
+            of the ratios.
     """
 
     count: int
@@ -69,15 +69,44 @@ class PairSums:
     products: float
     differences: float
     largest: float
-    distances: float
     largest_ratio: float
-    ratios: float
+    singles: np.ndarray
 
 
-_PAIRS: Final = Struct("=16d")
+class Scale(NamedTuple):
+    """What the elements of a side are divided by: by the norm, or by the extent once ``low`` is taken off."""
+
+    norm: float
+    low: float
+    extent: float
+
+
+class Scales(NamedTuple):
+    """Those of two vectors of finite elements.
+
+    A unit is an element divided by the norm, a density how far it is in its range, at least ``least``.
+
+    Attributes:
+        x: That of the first, whose extent is not 0.
+        y: That of the second, too.
+        least: A float32 above zero.
+    """
+
+    x: Scale
+    y: Scale
+    least: float
+
+    def packed(self) -> bytes:
+        """Return them as the compiled passes read them."""
+        return _SCALES.pack(*self.x, *self.y, self.least)
+
+
+_PAIRS: Final = Struct("=14d")
+_OF_BOTH: Final = ("products", "differences", "largest", "largest_ratio")  # behind those of each side
 _DISTANCE: Final = Struct("=4d")
-_DENSITIES: Final = Struct("=3d")
-_RANGES: Final = Struct("=5f")
+_SCALES: Final = Struct("=7f")
+_SINGLES: Final = 5  # sums of pairs that are taken in float32
+_SCALED: Final = 3  # those of scaled elements
 _LANES: Final = Struct("=3f")
 _SHARED: Final = 1 << 18  # elements of pairs that threads share: fewer take no longer than a thread to wake
 
@@ -87,7 +116,6 @@ class _Found(threading.local):
 
     def __init__(self) -> None:
         self.memory = ctypes.create_string_buffer(_PAIRS.size)
-        self.ranges = ctypes.create_string_buffer(_RANGES.size)
 
 
 class PairKernel:
@@ -100,7 +128,7 @@ class PairKernel:
         """Take a library of the right version."""
         vectors = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
         self._sums = library.msdump_sum_pairs
-        self._sums.argtypes = (*vectors, ctypes.c_float, ctypes.c_void_p)
+        self._sums.argtypes = (*vectors, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p)
         self._sums.restype = None
         self._distance = library.msdump_find_distance
         self._distance.argtypes = (*vectors, ctypes.c_void_p)
@@ -111,9 +139,12 @@ class PairKernel:
         self._outside = library.msdump_find_outside
         self._outside.argtypes = (*vectors, ctypes.c_char_p, ctypes.c_void_p)
         self._outside.restype = ctypes.c_double
-        self._densities = library.msdump_sum_densities
-        self._densities.argtypes = (*vectors, ctypes.c_void_p, ctypes.c_void_p)
-        self._densities.restype = None
+        self._scaled = library.msdump_sum_scaled
+        self._scaled.argtypes = (*vectors, ctypes.c_char_p, ctypes.c_void_p)
+        self._scaled.restype = None
+        self._divided = library.msdump_divide_densities
+        self._divided.argtypes = (*vectors, ctypes.c_char_p, *[ctypes.c_void_p] * 3)
+        self._divided.restype = None
         self._units = library.msdump_most_units
         self._units.argtypes = (*vectors, ctypes.c_double)
         self._units.restype = ctypes.c_double
@@ -170,29 +201,40 @@ class PairKernel:
             y: As many.
             nothing: Up to this magnitude an element of ``y`` has no ratio.
         """
-        memory = self._found.memory
-        self._sums(x.ctypes.data, y.ctypes.data, x.size, nothing, memory)
+        memory, singles = self._found.memory, np.empty(_SINGLES, np.float32)
+        self._sums(x.ctypes.data, y.ctypes.data, x.size, nothing, memory, singles.ctypes.data)
         found = _PAIRS.unpack_from(memory)
-        sums = PairSums(x.size, SideSums(*found[:5]), SideSums(*found[5:10]), *found[10:])
+        both = dict(zip(_OF_BOTH, found[10:], strict=True))
+        sums = PairSums(x.size, SideSums(*found[:5]), SideSums(*found[5:10]), **both, singles=singles)
         is_finite = math.isfinite(sums.x.total) and math.isfinite(sums.y.total)
         return sums if is_finite else None
 
-    def densities(
-        self, x: np.ndarray, y: np.ndarray, ranges: tuple[float, float, float, float], least: float
-    ) -> tuple[float, float, float]:
-        """Return the sums of p, of q and of ``p * log(p / q)``.
+    def scaled(self, x: np.ndarray, y: np.ndarray, scales: Scales) -> np.ndarray:
+        """Return sums in float32 and in numpy's order: of products of units, and of the densities of each.
 
         Args:
-            x: Finite elements; p is how far they are in their range, at least ``least``.
-            y: As many, of which q is the same.
-            ranges: Least element of x and extent of x, which is not 0, and those of y.
-            least: A float32 above zero.
+            x: Elements.
+            y: As many.
+            scales: Of the whole vectors of which these are parts.
         """
-        found = self._found
-        _RANGES.pack_into(found.ranges, 0, *ranges, least)
-        self._densities(x.ctypes.data, y.ctypes.data, x.size, found.ranges, found.memory)
-        total_x, total_y, logarithms = _DENSITIES.unpack_from(found.memory)
-        return total_x, total_y, logarithms
+        totals = np.empty(_SCALED, np.float32)
+        self._scaled(x.ctypes.data, y.ctypes.data, x.size, scales.packed(), totals.ctypes.data)
+        return totals
+
+    def divided(
+        self, x: np.ndarray, y: np.ndarray, scales: Scales, totals: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Divide the densities by their totals, then those of ``x`` by those of ``y``.
+
+        Args:
+            x: Elements.
+            y: As many.
+            scales: Of the whole vectors.
+            totals: Two float32: that of the densities of x and that of y.
+            out: Gets the densities of x, and the quotients: two rows of as many float32.
+        """
+        written = (row.ctypes.data for row in out)
+        self._divided(x.ctypes.data, y.ctypes.data, x.size, scales.packed(), totals.ctypes.data, *written)
 
     def most_units(self, x: np.ndarray, y: np.ndarray, least: float) -> float:
         """Return the largest ``|x - y|`` in units of the power of two up to ``|y|``, at least ``least``."""

@@ -11,19 +11,20 @@ struct side {
 struct pairs {
     struct side x, y;
     double products, differences; /* sums of x * y and (x - y)^2 */
-    double largest, distances;    /* of |x - y| */
-    double largest_ratio, ratios; /* of |x / y - 1| where |y| is above nothing, else 0; a sum of floats */
+    double largest;               /* of |x - y| */
+    double largest_ratio;         /* of |x / y - 1| where |y| is above nothing, else 0 */
 };
 
-#define PART 8192 /* pairs whose ratios stay in a near cache */
+#define PART 512 /* pairs whose terms stay in the nearest cache */
 #define LEAF 128
 #define LANES 8
+#define MOST_TERMS 5
 
-/* The first of two halves of a sum of floats. vendor: CANN's tool adds ratios as numpy does, in halves down to
+/* The first of two halves of a sum of floats. vendor: CANN's tool adds floats as numpy does, in halves down to
  * leaves of eight sums; printed digits show the order. */
 INLINE size_t half_of(size_t length) { return length / 2 - length / 2 % LANES; }
 
-static float sum_floats(const float *values, size_t length) {
+CLONES static float sum_floats(const float *values, size_t length) {
     if (length > LEAF) {
         const size_t half = half_of(length);
         return sum_floats(values, half) + sum_floats(values + half, length - half);
@@ -48,16 +49,46 @@ INLINE uint32_t bits_of(float value) {
     return bits;
 }
 
-/* Adds what is found of at most PART pairs; the ratios are written. */
-CLONES static void sum_part(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums,
-                            float *ratios) {
+/* Adds what is found of at most PART pairs, and writes terms that are added as floats. */
+typedef void part_pass(const place *xs, const place *ys, size_t length, const void *given, void *sums,
+                       float (*terms)[PART]);
+
+/* Apart, so that the memory is not taken at every depth. */
+static __attribute__((noinline)) void pass_part(part_pass *pass, const place *xs, const place *ys, size_t length,
+                                                const void *given, void *sums, size_t count, float *totals) {
+    float terms[MOST_TERMS][PART];
+    pass(xs, ys, length, given, sums, terms);
+    for (size_t term = 0; term < count; term++)
+        totals[term] = sum_floats(terms[term], length);
+}
+
+/* Passes over all pairs, part by part; the totals of so many terms are written. */
+static void pass_parts(part_pass *pass, const place *xs, const place *ys, size_t length, const void *given,
+                       void *sums, size_t count, float *totals) {
+    if (length <= PART) {
+        pass_part(pass, xs, ys, length, given, sums, count, totals);
+        return;
+    }
+    const size_t half = half_of(length);
+    float behind[MOST_TERMS];
+    pass_parts(pass, xs, ys, half, given, sums, count, totals);
+    pass_parts(pass, xs + half, ys + half, length - half, given, sums, count, behind);
+    for (size_t term = 0; term < count; term++)
+        totals[term] += behind[term];
+}
+
+enum { X_SQUARES, Y_SQUARES, DIFFERENCES, DISTANCES, RATIOS, PAIR_TERMS };
+
+CLONES static void sum_part(const place *xs, const place *ys, size_t length, const void *given, void *found,
+                            float (*terms)[PART]) {
+    const float nothing = *(const float *)given;
+    struct pairs *const sums = found;
     float low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY, most = 0;
-    double total_x = 0, total_y = 0, squares_x = 0, squares_y = 0, products = 0, differences = 0;
-    double largest = 0, distances = 0;
+    double total_x = 0, total_y = 0, squares_x = 0, squares_y = 0, products = 0, differences = 0, largest = 0;
 #pragma omp simd reduction(min : low_x, low_y) reduction(max : high_x, high_y, most, largest) \
-    reduction(+ : total_x, total_y, squares_x, squares_y, products, differences, distances)
+    reduction(+ : total_x, total_y, squares_x, squares_y, products, differences)
     for (size_t at = 0; at < length; at++) {
-        const float x = xs[at], y = ys[at];
+        const float x = xs[at], y = ys[at], apart = x - y;
         const double wide_x = x, wide_y = y, difference = wide_x - wide_y, distance = fabs(difference);
         const float ratio = single(bits_of(fabsf(x / y - 1)) & -(uint32_t)(fabsf(y) > nothing));
         low_x = x < low_x ? x : low_x;
@@ -71,35 +102,20 @@ CLONES static void sum_part(const place *xs, const place *ys, size_t length, flo
         products += wide_x * wide_y;
         differences += difference * difference;
         largest = distance > largest ? distance : largest;
-        distances += distance;
         most = ratio > most ? ratio : most;
-        ratios[at] = ratio;
+        terms[X_SQUARES][at] = x * x;
+        terms[Y_SQUARES][at] = y * y;
+        terms[DIFFERENCES][at] = apart * apart;
+        terms[DISTANCES][at] = fabsf(apart);
+        terms[RATIOS][at] = ratio;
     }
     struct side *const x = &sums->x, *const y = &sums->y;
     x->low = fmin(x->low, low_x), x->high = fmax(x->high, high_x);
     y->low = fmin(y->low, low_y), y->high = fmax(y->high, high_y);
     x->total += total_x, x->squares += squares_x;
     y->total += total_y, y->squares += squares_y;
-    sums->products += products, sums->differences += differences, sums->distances += distances;
+    sums->products += products, sums->differences += differences;
     sums->largest = fmax(sums->largest, largest), sums->largest_ratio = fmax(sums->largest_ratio, most);
-}
-
-/* Apart, so that the memory is not taken at every depth. */
-static __attribute__((noinline)) float sum_one_part(const place *xs, const place *ys, size_t length, float nothing,
-                                                    struct pairs *sums) {
-    float ratios[PART];
-    sum_part(xs, ys, length, nothing, sums, ratios);
-    return sum_floats(ratios, length);
-}
-
-/* Adds what is found of all pairs but deviations; returns the sum of the ratios. */
-static float sum_parts(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums) {
-    if (length > PART) {
-        const size_t half = half_of(length);
-        const float first = sum_parts(xs, ys, half, nothing, sums);
-        return first + sum_parts(xs + half, ys + half, length - half, nothing, sums);
-    }
-    return sum_one_part(xs, ys, length, nothing, sums);
 }
 
 CLONES static void add_deviations(const place *xs, const place *ys, size_t length, struct pairs *sums) {
@@ -114,51 +130,55 @@ CLONES static void add_deviations(const place *xs, const place *ys, size_t lengt
     sums->x.deviations = deviations_x, sums->y.deviations = deviations_y;
 }
 
-static void sum_pairs(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums) {
+static void sum_pairs(const place *xs, const place *ys, size_t length, float nothing, struct pairs *sums,
+                      float *totals) {
     const struct side none = {INFINITY, -INFINITY, 0, 0, 0};
     *sums = (struct pairs){.x = none, .y = none};
-    sums->ratios = sum_parts(xs, ys, length, nothing, sums);
+    pass_parts(sum_part, xs, ys, length, &nothing, sums, PAIR_TERMS, totals);
     add_deviations(xs, ys, length, sums);
 }
 
-/* The natural logarithm of a normal number above zero, right to a unit of the last place: polynomial of
- * Cephes' logf (Moshier). */
-INLINE float logarithm(float value) {
-    const uint32_t bits = bits_of(value) - 0x3F3504F3; /* the root of one half */
-    const float exponent = (float)((int32_t)bits >> 23);
-    const float x = single((bits & 0x007FFFFF) + 0x3F3504F3) - 1, square = x * x;
-    float y = 7.0376836292e-2f;
-    y = y * x - 1.1514610310e-1f;
-    y = y * x + 1.1676998740e-1f;
-    y = y * x - 1.2420140846e-1f;
-    y = y * x + 1.4249322787e-1f;
-    y = y * x - 1.6668057665e-1f;
-    y = y * x + 2.0000714765e-1f;
-    y = y * x - 2.4999993993e-1f;
-    y = y * x + 3.3333331174e-1f;
-    y = y * x * square + exponent * -2.12194440e-4f - 0.5f * square;
-    return x + y + exponent * 0.693359375f;
-}
-
-/* Sums of the densities of both, and of those of x times the logarithms of their quotients. */
-struct densities {
-    double x, y, logarithms;
+/* What the elements of a side are divided by, and moved by: the side's norm, or its range to 0..1. */
+struct scale {
+    float norm, low, extent;
+};
+struct scales {
+    struct scale x, y;
+    float least; /* of what was moved */
 };
 
-CLONES static void sum_densities(const place *xs, const place *ys, size_t length, const float *ranges,
-                                 struct densities *sums) {
-    const float low_x = ranges[0], extent_x = ranges[1], low_y = ranges[2], extent_y = ranges[3];
-    const float least = ranges[4];
-    double total_x = 0, total_y = 0, logarithms = 0;
-#pragma omp simd reduction(+ : total_x, total_y, logarithms)
+INLINE float moved(float value, const struct scale *scale, float least) {
+    const float place = (value - scale->low) / scale->extent;
+    return place > least ? place : least;
+}
+
+enum { UNIT_PRODUCTS, X_DENSITIES, Y_DENSITIES, SCALED_TERMS };
+
+CLONES static void scale_part(const place *xs, const place *ys, size_t length, const void *given, void *sums,
+                              float (*terms)[PART]) {
+    (void)sums;
+    const struct scales scales = *(const struct scales *)given;
+#pragma omp simd
     for (size_t at = 0; at < length; at++) {
-        const float moved_x = (xs[at] - low_x) / extent_x, moved_y = (ys[at] - low_y) / extent_y;
-        const float x = moved_x > least ? moved_x : least, y = moved_y > least ? moved_y : least;
-        total_x += x;
-        total_y += y;
-        logarithms += x * logarithm(x / y);
+        const float x = xs[at], y = ys[at];
+        terms[UNIT_PRODUCTS][at] = x / scales.x.norm * (y / scales.y.norm);
+        terms[X_DENSITIES][at] = moved(x, &scales.x, scales.least);
+        terms[Y_DENSITIES][at] = moved(y, &scales.y, scales.least);
     }
-    *sums = (struct densities){total_x, total_y, logarithms};
+}
+
+/* Writes the densities of x, and what they are divided by those of y. */
+CLONES static void divide_densities(const place *xs, const place *ys, size_t length, const struct scales *given,
+                                    const float *totals, float *densities, float *quotients) {
+    const struct scales scales = *given;
+    const float total_x = totals[0], total_y = totals[1];
+#pragma omp simd
+    for (size_t at = 0; at < length; at++) {
+        const float x = moved(xs[at], &scales.x, scales.least) / total_x;
+        const float y = moved(ys[at], &scales.y, scales.least) / total_y;
+        densities[at] = x;
+        quotients[at] = x / y;
+    }
 }
 
 /* The largest |x - y| in units of the power of two at or below |y|, which are at least so large. */
@@ -246,13 +266,19 @@ PUBLIC double msdump_find_outside(const void *x, const void *y, size_t length, c
     return find_outside(x, y, length, lanes, found);
 }
 
-PUBLIC void msdump_sum_pairs(const void *x, const void *y, size_t length, float nothing, struct pairs *sums) {
-    sum_pairs(x, y, length, nothing, sums);
+PUBLIC void msdump_sum_pairs(const void *x, const void *y, size_t length, float nothing, struct pairs *sums,
+                             float *totals) {
+    sum_pairs(x, y, length, nothing, sums, totals);
 }
 
-PUBLIC void msdump_sum_densities(const void *x, const void *y, size_t length, const float *ranges,
-                                 struct densities *sums) {
-    sum_densities(x, y, length, ranges, sums);
+PUBLIC void msdump_sum_scaled(const void *x, const void *y, size_t length, const struct scales *scales,
+                              float *totals) {
+    pass_parts(scale_part, x, y, length, scales, NULL, SCALED_TERMS, totals);
+}
+
+PUBLIC void msdump_divide_densities(const void *x, const void *y, size_t length, const struct scales *scales,
+                                    const float *totals, float *densities, float *quotients) {
+    divide_densities(x, y, length, scales, totals, densities, quotients);
 }
 
 PUBLIC double msdump_most_units(const void *x, const void *y, size_t length, double least) {

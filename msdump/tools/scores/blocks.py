@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -70,8 +70,7 @@ class BlockPairs:
 
     def __init__(self, dumped: np.ndarray, golden: np.ndarray) -> None:
         """Take two arrays of as many elements, at least one."""
-        # the compiled passes take elements at any address; short tensors are looked at by numpy
-        self._takes_any_address = pairs.PAIRS is not None and dumped.size > BLOCK
+        self._takes_any_address = pairs.PAIRS is not None  # numpy is slow where elements are not aligned
         self._sides = (_vector(dumped), _vector(golden))
         self.count = len(self._sides[0])
         self._length = min(BLOCK, self.count)
@@ -95,8 +94,8 @@ class BlockPairs:
         return cast
 
 
-def total_of_blocks(totals: Iterable[float], count: int) -> np.float32:
-    """Return the sum of float32 elements as numpy takes it, from that of each block of ``BlockPairs``.
+def total_of_blocks(sums: Iterable[Any], count: int) -> Any:
+    """Return sums of float32 elements as numpy takes them, from those of each block of ``BlockPairs``.
 
     >>> elements = np.linspace(0, 1, 3 * BLOCK + 5, dtype=np.float32)
     >>> parts = np.split(elements, np.cumsum([*_lengths(len(elements))])[:-1])
@@ -104,18 +103,18 @@ def total_of_blocks(totals: Iterable[float], count: int) -> np.float32:
     True
 
     Args:
-        totals: The sums of the blocks, as float32.
+        sums: Those of each block, a float32 or an array of some.
         count: Number of all elements.
     """
-    return _total_of_blocks(iter(totals), count)
+    return _total_of_blocks(iter(sums), count)
 
 
-def _total_of_blocks(totals: Iterator[float], count: int) -> np.float32:
+def _total_of_blocks(sums: Iterator[Any], count: int) -> Any:
     if count <= BLOCK:
-        return np.float32(next(totals))
+        return next(sums)
     half = _half(count)
-    first = _total_of_blocks(totals, half)
-    return np.float32(first + _total_of_blocks(totals, count - half))
+    first = _total_of_blocks(sums, half)
+    return first + _total_of_blocks(sums, count - half)
 
 
 def _lengths(count: int) -> Iterator[int]:

@@ -1,21 +1,22 @@
 """Passes over two tensors, block by block, that take the sums from which scores are computed.
 
-The elements are cast to float32, as CANN's comparison tool defines it. Of tensors of one block all
-arithmetic is that tool's, operation by operation, so that each digit is. So are the ratios of longer ones,
-whose sum prints all digits that float32 has. Other sums of those are float64 where that is as fast, and two
-passes suffice, the second of which needs the ranges: of cosine similarities and divergences the last printed
-digit may be another one than that tool's, whose float32 sums are off by as much.
+The elements are cast to float32, as CANN's comparison tool defines it, and all arithmetic of which a printed
+digit shows the rounding is that tool's, operation by operation: sums are float32, in the order in which numpy
+adds. Means and deviations, of which three decimals are printed, are float64. The second pass needs norms and
+ranges, the third the sums of the densities.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from msdump.statistics import pairs
-from msdump.statistics.elements import total, total_of_products, total_of_squares
+from msdump.statistics.elements import total_of_products, total_of_squares
+from msdump.statistics.pairs import PairKernel, Scale, Scales
 from msdump.tools.scores.blocks import BLOCK, FLOOR, BlockPair, BlockPairs, total_of_blocks
 from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts
 
@@ -24,6 +25,7 @@ ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
 
 _OF_DOUBLES: Final = ScoreNeed.NORMS | ScoreNeed.DIFFERENCES | ScoreNeed.DEVIATIONS | ScoreNeed.PRODUCT
 _OF_FIRST_PASS: Final = _OF_DOUBLES | ScoreNeed.DISTANCES | ScoreNeed.RATIOS | ScoreNeed.RANGES
+_SCALED: Final = ScoreNeed.PRODUCT | ScoreNeed.DENSITIES
 
 
 def examine(
@@ -44,57 +46,61 @@ def examine(
     """
     all_blocks = BlockPairs(dumped, golden)
     findings = Findings(all_blocks.count)
-    is_long = all_blocks.count > BLOCK
-    blocks = all_blocks if is_long else tuple(all_blocks)  # cast once
+    blocks = all_blocks if all_blocks.count > BLOCK else tuple(all_blocks)  # cast once
     # NaN and infinities are results here, no reason for warnings.
     with np.errstate(all="ignore"):
         if need & _OF_FIRST_PASS:
-            for block in blocks:
-                if not (is_long and _joined(block, findings)):
-                    _add_first_pass(block, need, findings)
-        _round_sums(findings)
-        if not is_long:
-            for block in blocks:
-                _add_as_vendor(block, need, findings)
+            _take_first_pass(blocks, need, findings)
         if further is not None and not further.has_pass(findings):
             further = None
-        has_densities = is_long and ScoreNeed.DENSITIES in need
-        if further is not None or has_densities:  # else left out: each pass reads both tensors again
-            for block in blocks:
-                _add_second_pass(block, findings, further, has_densities=has_densities)
-        if has_densities:
-            findings.divergence = _divergence(findings)
+        if further is not None or need & _SCALED:  # else left out: each pass reads both tensors again
+            _take_second_pass(blocks, need, findings, further)
     return findings
+
+
+def _take_first_pass(blocks: Iterable[BlockPair], need: ScoreNeed, findings: Findings) -> None:
+    """Take all that needs nothing but the elements."""
+    for block in blocks:
+        if not _joined(block, findings):
+            _add_first_pass(block, need, findings)
+    totals = total_of_blocks(findings.single_sums, findings.count)
+    findings.dumped.rounded_squares, findings.golden.rounded_squares, findings.rounded_squares = totals[:3]
+    findings.distances, findings.ratios = totals[3:].tolist()
 
 
 def _joined(block: BlockPair, findings: Findings) -> bool:
     """Add all sums of a block that the compiled pass takes; tell whether it does."""
-    kernel = pairs.PAIRS
-    sums = kernel.sums(block.x, block.y, ALMOST_ZERO) if kernel is not None and block.is_plain else None
+    kernel = _kernel(block)
+    sums = kernel.sums(block.x, block.y, ALMOST_ZERO) if kernel is not None else None
     if sums is not None:
         findings.join(sums)
     return sums is not None
 
 
 def _add_first_pass(block: BlockPair, need: ScoreNeed, findings: Findings) -> None:
-    """Add ranges, distances, ratios and all float64 sums of a block."""
+    """Add ranges, float64 sums, and those in float32 of a block."""
     if ScoreNeed.RANGES in need:
         for side, values in ((findings.dumped, block.x), (findings.golden, block.y)):
             side.low = np.minimum(side.low, values.min())
             side.high = np.maximum(side.high, values.max())
-    if ScoreNeed.DISTANCES in need:
-        _add_distances(block, findings)
-    if ScoreNeed.RATIOS in need:
-        _add_ratios(block, findings)
     if need & _OF_DOUBLES:
         for x, y, spare in block.doubles():
             findings.dumped.add(x, spare)
             findings.golden.add(y, spare)
             findings.products += total_of_products(x, y)
             findings.squares += total_of_squares(np.subtract(x, y, out=x))
+    singles = np.zeros(5, np.float32)
+    if ScoreNeed.NORMS in need:
+        singles[:2] = [_total(np.multiply(side, side, out=block.s)) for side in (block.x, block.y)]
+    if need & (ScoreNeed.DIFFERENCES | ScoreNeed.DISTANCES):
+        singles[2:4] = _distances(block, findings)
+    if ScoreNeed.RATIOS in need:
+        singles[4] = _ratios(block, findings)
+    findings.single_sums.append(singles)
 
 
-def _add_distances(block: BlockPair, findings: Findings) -> None:
+def _distances(block: BlockPair, findings: Findings) -> tuple[np.float32, np.float32]:
+    """Return the sums of squared distances and of distances, and find the largest."""
     distances = np.subtract(block.x, block.y, out=block.s)
     np.abs(distances, out=distances)
     largest = distances[distances.argmax()]
@@ -103,10 +109,11 @@ def _add_distances(block: BlockPair, findings: Findings) -> None:
     places = np.flatnonzero(distances == largest)
     farthest = np.abs(np.subtract(block.x[places], block.y[places], dtype=np.float64)).max(initial=0)
     findings.farthest = max(findings.farthest, float(farthest))
-    findings.distances += _total(distances)
+    return _total(np.multiply(distances, distances, out=block.t)), _total(distances)
 
 
-def _add_ratios(block: BlockPair, findings: Findings) -> None:
+def _ratios(block: BlockPair, findings: Findings) -> np.float32:
+    """Return the sum of the relative errors, and find the largest."""
     ratios = np.divide(block.x, block.y, out=block.s)
     np.subtract(ratios, np.float32(1), out=ratios)
     np.abs(ratios, out=ratios)
@@ -116,80 +123,73 @@ def _add_ratios(block: BlockPair, findings: Findings) -> None:
     bits = np.negative(counts.view(np.int8), out=block.t.view(np.int32))
     np.bitwise_and(ratios.view(np.int32), bits, out=ratios.view(np.int32))
     findings.largest_ratio = np.maximum(findings.largest_ratio, ratios.max())
-    findings.block_ratios.append(_total(ratios))
+    return _total(ratios)
 
 
-def _add_as_vendor(block: BlockPair, need: ScoreNeed, findings: Findings) -> None:
-    """Take the sums of a short tensor whose digits depend on rounding as the vendor's tool takes them."""
+def _take_second_pass(
+    blocks: Iterable[BlockPair], need: ScoreNeed, findings: Findings, further: FurtherSums | None
+) -> None:
+    """Take what needs norms and ranges, and the divergence, which needs the sums of densities too."""
+    scales = _scales(findings)
+    sums = []
+    for block in blocks:
+        if further is not None:
+            further.add(block.x, block.y, block.both)
+        sums.append(_scaled(block, need, findings, scales))
+    cosine, *densities = total_of_blocks(sums, findings.count)
+    findings.cosine = float(cosine)
+    if ScoreNeed.DENSITIES in need:
+        totals = np.array(densities)
+        parts = [_divergence(block, findings, scales, totals) for block in blocks]
+        findings.divergence = float(total_of_blocks(parts, findings.count))
+
+
+def _scales(findings: Findings) -> Scales | None:
+    """Return what the compiled passes divide by, None where they cannot do so."""
+    scales = Scales(_scale(findings.dumped), _scale(findings.golden), float(FLOOR))
+    return scales if scales.x.extent < math.inf and scales.y.extent < math.inf else None
+
+
+def _scale(side: TensorFacts) -> Scale:
+    # equal elements are not moved, see _raised
+    low, extent = (side.low, side.extent) if side.extent else (0, 1)
+    return Scale(float(side.norm), float(low), float(extent))
+
+
+def _kernel(block: BlockPair) -> PairKernel | None:
+    return pairs.PAIRS if block.is_plain else None
+
+
+def _scaled(block: BlockPair, need: ScoreNeed, findings: Findings, scales: Scales | None) -> np.ndarray:
+    """Return the sums of products of elements divided by their norms, and of the densities of each side."""
+    kernel = _kernel(block)
+    if kernel is not None and scales is not None:
+        return kernel.scaled(block.x, block.y, scales)
+    sums = np.zeros(3, np.float32)
     sides = ((findings.dumped, block.x, block.s), (findings.golden, block.y, block.t))
-    if ScoreNeed.NORMS in need:
-        for side, values, out in sides:
-            side.rounded_squares = np.add.reduce(np.multiply(values, values, out=out))
-    if ScoreNeed.DIFFERENCES in need:
-        distances = np.subtract(block.x, block.y, out=block.s)
-        findings.rounded_squares = np.add.reduce(np.multiply(distances, distances, out=distances))
     if ScoreNeed.PRODUCT in need:
         # vendor: each element is divided by its norm before the products are added, not their sum at the end.
         units, others = (np.divide(values, side.norm, out=out) for side, values, out in sides)
-        findings.cosine = _total(np.multiply(units, others, out=units))
+        sums[0] = _total(np.multiply(units, others, out=units))
     if ScoreNeed.DENSITIES in need:
-        for side, values, out in sides:
-            raised = _raised(values, side, block.floors, out)
-            np.divide(raised, np.add.reduce(raised), out=out)
-        p, logarithms = block.s, np.divide(block.s, block.t, out=block.t)
-        np.log(logarithms, out=logarithms)
-        findings.divergence = _total(np.multiply(p, logarithms, out=p))
+        sums[1:] = [_total(_raised(values, side, block.floors, out)) for side, values, out in sides]
+    return sums
 
 
-def _round_sums(findings: Findings) -> None:
-    """Take what the vendor's tool has as float32: from the float64 sums, and the ratios in its order."""
-    if findings.block_ratios:
-        findings.ratios = float(total_of_blocks(findings.block_ratios, findings.count))
-    for side in (findings.dumped, findings.golden, findings):
-        side.rounded_squares = np.float32(side.squares)
-    findings.cosine = np.float64(findings.products) / (
-        np.float64(findings.dumped.norm) * np.float64(findings.golden.norm)
-    )
-
-
-def _add_second_pass(
-    block: BlockPair, findings: Findings, further: FurtherSums | None, *, has_densities: bool
-) -> None:
-    """Add what needs the ranges of both tensors."""
-    if has_densities:
-        p, q, logarithms = _compiled_densities(block, findings) or _densities(block, findings)
-        findings.dumped.densities += p
-        findings.golden.densities += q
-        findings.logarithms += logarithms
-    if further is not None:
-        further.add(block.x, block.y, block.both)
-
-
-def _compiled_densities(block: BlockPair, findings: Findings) -> tuple[float, float, float] | None:
-    """Return the sums of ``_densities`` by the compiled pass, None where it does not take the block."""
-    kernel = pairs.PAIRS
-    if kernel is None or not block.is_plain:
-        return None
-    sides = [(float(side.low), float(side.high - side.low)) for side in (findings.dumped, findings.golden)]
-    if not all(0 < extent < math.inf for _, extent in sides):
-        return None
-    return kernel.densities(block.x, block.y, (*sides[0], *sides[1]), float(FLOOR))
-
-
-def _densities(block: BlockPair, findings: Findings) -> tuple[float, float, float]:
-    """Return the sums of p, of q and of ``p * log(p / q)`` over elements that were raised."""
-    p = _raised(block.x, findings.dumped, block.floors, block.s)
-    q = _raised(block.y, findings.golden, block.floors, block.t)
-    total_p, total_q = total(p), total(q)
-    logarithms = np.log(np.divide(p, q, out=q), out=q)
-    return total_p, total_q, total_of_products(p, logarithms)
-
-
-def _divergence(findings: Findings) -> float:
-    """Return ``sum(p * log(p / q))`` from the sum before p and q were divided by their own sums."""
-    # float64 of float32: the sums are rounded as the vendor's, what follows is not
-    dumped, golden = (np.float64(np.float32(side.densities)) for side in (findings.dumped, findings.golden))
-    return float((findings.logarithms + findings.dumped.densities * np.log(golden / dumped)) / dumped)
+def _divergence(
+    block: BlockPair, findings: Findings, scales: Scales | None, totals: np.ndarray
+) -> np.float32:
+    """Return the sum of ``p * log(p / q)`` of a block, whose densities have these totals in all blocks."""
+    kernel = _kernel(block)
+    if kernel is not None and scales is not None:
+        kernel.divided(block.x, block.y, scales, totals, block.both)
+    else:
+        sides = ((findings.dumped, block.x, block.s), (findings.golden, block.y, block.t))
+        for (side, values, out), total in zip(sides, totals, strict=True):
+            np.divide(_raised(values, side, block.floors, out), total, out=out)
+        np.divide(block.s, block.t, out=block.t)
+    logarithms = np.log(block.t, out=block.t)
+    return _total(np.multiply(block.s, logarithms, out=logarithms))
 
 
 def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -200,7 +200,7 @@ def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.n
     >>> _raised(np.array([1, 2, 3], np.float32), side, floors, np.empty(3, np.float32)).round(3)
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    extent = side.high - side.low
+    extent = side.extent
     if extent != 0:  # vendor: a tensor of equal elements keeps them instead of becoming all zeros
         if side.low != 0:  # activations often begin at zero
             values = np.subtract(values, side.low, out=out)
@@ -209,5 +209,6 @@ def _raised(values: np.ndarray, side: TensorFacts, floors: np.ndarray, out: np.n
     return out
 
 
-def _total(values: np.ndarray) -> float:
-    return float(np.add.reduce(values))
+def _total(values: np.ndarray) -> np.float32:
+    total: np.float32 = np.add.reduce(values)
+    return total

@@ -36,11 +36,10 @@ class TensorFacts:
 
     Attributes:
         squares: Sum of the squares.
-        rounded_squares: The same as float32.
+        rounded_squares: The same as the vendor's tool adds it up, in float32.
         low: Smallest element.
         high: Largest element.
         total: Sum of the elements.
-        densities: Sum of the elements moved to 0..1 and raised to ``FLOOR``.
         deviations: Sum of the squared distances from the mean.
         counted: Number of elements whose squares, total and deviations were added.
     """
@@ -50,7 +49,6 @@ class TensorFacts:
     low: np.float32 = field(default_factory=lambda: np.float32(math.inf))
     high: np.float32 = field(default_factory=lambda: np.float32(-math.inf))
     total: float = 0.0
-    densities: float = 0.0
     deviations: float = 0.0
     counted: int = 0
 
@@ -85,6 +83,11 @@ class TensorFacts:
         self.join(count, sums.total, sums.squares, sums.deviations)
 
     @property
+    def extent(self) -> np.float32:
+        """Distance of the largest element from the smallest."""
+        return np.float32(self.high - self.low)
+
+    @property
     def norm(self) -> np.float32:
         """Euclidean norm."""
         return np.float32(math.sqrt(self.rounded_squares))
@@ -101,16 +104,15 @@ class Findings:
         golden: Numbers of the tensor that it is compared with.
         largest: Largest distance of two elements, as float32.
         farthest: The same, not rounded.
-        distances: Sum of the distances.
         squares: Sum of the squared distances.
-        rounded_squares: The same as float32.
         largest_ratio: Largest ``|dumped / golden - 1|``, 0 where golden is almost zero.
-        block_ratios: Sums of these ratios, of each block.
-        ratios: The sum of these, in the order in which the vendor's tool adds ratios.
         products: Sum of the products of the elements.
-        cosine: The same of the elements divided by their tensor's norm.
-        logarithms: Sum of ``p * log(p / q)`` over the elements moved to 0..1.
-        divergence: The same over the densities.
+        single_sums: Of each block, float32 sums in the vendor's order, as ``PairSums.singles`` has them.
+        rounded_squares: Sum of the squared distances, of these sums.
+        distances: That of the distances.
+        ratios: That of the ratios.
+        cosine: Sum of the products of elements that are divided by their tensor's norm, in the same order.
+        divergence: Sum of ``p * log(p / q)`` over the densities, in the same order.
     """
 
     count: int
@@ -119,15 +121,14 @@ class Findings:
     golden: TensorFacts = field(default_factory=TensorFacts)
     largest: np.float32 = field(default_factory=lambda: np.float32(0))
     farthest: float = 0.0
-    distances: float = 0.0
     squares: float = 0.0
-    rounded_squares: np.float32 = field(default_factory=lambda: np.float32(0))
     largest_ratio: np.float32 = field(default_factory=lambda: np.float32(0))
-    block_ratios: list[float] = field(default_factory=list)
-    ratios: float = 0.0
     products: float = 0.0
+    single_sums: list[np.ndarray] = field(default_factory=list)
+    rounded_squares: np.float32 = field(default_factory=lambda: np.float32(0))
+    distances: float = 0.0
+    ratios: float = 0.0
     cosine: float = 0.0
-    logarithms: float = 0.0
     divergence: float = 0.0
 
     def join(self, sums: PairSums) -> None:
@@ -136,11 +137,10 @@ class Findings:
         self.golden.join_sums(sums.count, sums.y)
         self.largest = np.maximum(self.largest, np.float32(sums.largest))
         self.farthest = max(self.farthest, sums.largest)
-        self.distances += sums.distances
         self.squares += sums.differences
         self.largest_ratio = np.maximum(self.largest_ratio, np.float32(sums.largest_ratio))
-        self.block_ratios.append(sums.ratios)
         self.products += sums.products
+        self.single_sums.append(sums.singles)
 
 
 class FurtherSums(Protocol):
