@@ -120,9 +120,9 @@ class Capture:
                 return
         if self._has_useless[position]:
             outputs = self._useful(operator, outputs)
-        self._write(position, inputs, outputs)
+        self._write(position, inputs, outputs, saturated=saturated)
 
-    def _write(self, position: int, inputs: Arrays, outputs: Arrays) -> None:
+    def _write(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         operator = self._operators[position]
         if self._started == position:  # what comes before the outputs is written
             self._started, inputs = None, ()
@@ -131,10 +131,10 @@ class Capture:
                 self._write_args(position)
             for _ in range(self._no_tensors[position]):
                 self._pipeline.skip(Reason.NO_TENSOR)
-        if self._pipeline.passes_over(operator, inputs, outputs):
+        if not saturated and self._pipeline.passes_over(operator, inputs, outputs):
             return
         records = self._records.of_both(operator, position, inputs, outputs, self._now)
-        self._pipeline.take(self._directory, operator, _NO_TASK, records)
+        self._pipeline.take(self._directory, operator, _NO_TASK, records, saturated=saturated)
 
     def _useful(self, operator: OperatorRef, outputs: Arrays) -> Arrays:
         """Return the outputs of an operator without those that it declares useless."""

@@ -158,7 +158,13 @@ class Pipeline:
         return self._writer.together() if isinstance(self._writer, TensorWriter) else nullcontext()
 
     def take(
-        self, directory: str, operator: OperatorRef, task: Task, records: Iterable[TensorRecord]
+        self,
+        directory: str,
+        operator: OperatorRef,
+        task: Task,
+        records: Iterable[TensorRecord],
+        *,
+        saturated: bool = False,
     ) -> None:
         """Let the tensors of an operator walk through the steps into files and rows.
 
@@ -167,12 +173,13 @@ class Pipeline:
             operator: The operator.
             task: The task that runs it.
             records: Its tensors, inputs first.
+            saturated: The device's overflow status after the operator.
         """
         if self._watch is None:
             self._writer.write(directory, operator, task, self._kept(records))
             return
         tensors = [*records]
-        if self._watch.keeps(tensors):
+        if self._watch.keeps(tensors, saturated=saturated):
             self._writer.write(directory, operator, task, self._kept(tensors))
         else:
             for _ in tensors:

@@ -76,6 +76,7 @@ class Recorder:
         self._faults = None if device is None else self._faulty_memory(device, plan)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
         self._flight: Flight | None = None  # that of the last run which was dumped
+        self._number = 0 if plan is None else next(process.flight(plan).networks)
 
     def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
         """Return the memory that faulty kernels write to; None without any, or with a watcher."""
@@ -124,6 +125,7 @@ class Recorder:
         Raises:
             DumpWriteError: A file could not be written.
             DeviceMemoryError: The run does not fit into the device.
+            WatchHitError: A watch rule hit, and a hit is to end the run.
         """
         marked = self.marks.take()
         if marked is not None and self._dump is not None:
@@ -152,6 +154,7 @@ class Recorder:
             raise
         try:
             dump.end()
+            flight.compare_ranks(self._number, run.iteration)
         except BaseException as error:
             flight.broken_off(run.iteration, error)
             raise

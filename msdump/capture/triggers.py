@@ -129,6 +129,11 @@ class OverflowTrigger:
             _log.warning("overflow detection does not support %s (%s)", dtype, operator.full_name)
 
 
+def overflows(array: np.ndarray) -> bool:
+    """Tell whether an output shows that its operator overflowed: an infinity or a NaN of a checked type."""
+    return array.size > 0 and dtypes.from_numpy(array.dtype).name in CHECKED and not is_finite(array)
+
+
 def is_finite(array: np.ndarray) -> bool:
     """Tell whether an array of floating-point or complex numbers has neither infinities nor NaN.
 

@@ -75,8 +75,7 @@ def _line(each: DumpedHit) -> str:
     place = f"iteration {moment.iteration}, rank {moment.rank}"
     if moment.pass_number:
         place += f", pass {moment.pass_number}"
-    told = each.note or str(hit)
     source = f"  [{each.source}]" if each.source else ""
     return (
-        f"{hit.rule.name}: {place}: {tensor.op_type} {tensor.name} {tensor.io}.{tensor.slot}: {told}{source}"
+        f"{hit.rule.name}: {place}: {tensor.op_type} {tensor.name} {tensor.io}.{tensor.slot}: {hit}{source}"
     )

@@ -26,6 +26,7 @@ from msdump.plan import (
     DeviceTarget,
     DumpPlan,
     JitLevel,
+    OnHit,
 )
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.watch.rules import WatchRule
@@ -35,6 +36,7 @@ _log = logging.getLogger("msdump.config")
 _E2E: Final = "e2e_dump_settings"
 _TOP_KEYS: Final = (*BLOCKS, "$schema")
 _BLOCK_OF: Final = {key: name for name, model in BLOCKS.items() for key in model.model_fields}
+_INPUTS_ALONE: Final = 1  # input_output
 _DIAGNOSTIC_SUBDIRECTORY: Final = "/debug_dump"
 
 
@@ -200,9 +202,13 @@ def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ..
     path = settings.path("watch")
     watch_rules = watch.parse(settings.items("watch"), path, report)
     for index, rule in enumerate(watch_rules):
-        if rule.needs_dump:
-            what = "compares ranks" if rule.compares_ranks else "reads the device's records"
-            message = f"{what}, which only a finished dump shows: msdump watch checks it there"
+        if rule.reads_overflows and settings["input_output"] == _INPUTS_ALONE:
+            report.error((*path, index), "tells by outputs, which input_output = 1 leaves out")
+        if rule.compares_ranks and settings["on_hit"] == OnHit.DUMP and not settings["history"]:
+            message = (
+                "compares ranks at the end of a step, when only a history still has its tensors: give "
+                "history, or 'on_hit': 'log' or 'stop'"
+            )
             report.error((*path, index), message)
     return watch_rules
 

@@ -50,7 +50,7 @@ def emulated(
         precision=precision,
         operator_dtypes=dtypes,
         overflow=context.overflow_mode,
-        reports=(plan is not None and plan.when.trigger is Trigger.OVERFLOW) or has_float_status(graph),
+        reports=(plan is not None and _asks_for_overflows(plan)) or has_float_status(graph),
     )
     if context.jit_level is not JitLevel.O2:
         return device(fuse_elementwise(graph) if context.jit_level is JitLevel.O1 else graph)
@@ -67,3 +67,7 @@ def emulated(
         for stage in (INSERTED, BUILT, ENDED):
             note(stage, built)
     return built
+
+
+def _asks_for_overflows(plan: DumpPlan) -> bool:
+    return plan.when.trigger is Trigger.OVERFLOW or any(rule.reads_overflows for rule in plan.watch.rules)

@@ -184,7 +184,7 @@ _RELU: Final = frozenset({"ReLU", "Relu", "ReLU6", "ReLUV2"})
 _CONDITIONS: Final = (
     Condition(
         "operator_overflow",
-        "The device recorded that the operator overflowed when it wrote the tensor (`op_debug_mode`).",
+        "The device says that the operator overflowed when it wrote the tensor, as `op_debug_mode` 3 has it.",
         fixed=(quantities.OVERFLOWS, Comparison.ABOVE, 0.0),
     ),
     Condition("tensor_overflow", "An element is NaN or infinite.", fixed=_OVERFLOW),

@@ -102,9 +102,9 @@ class WatchRule:
         return any(limit.quantity is RANKS_APART for limit in self.limits)
 
     @property
-    def needs_dump(self) -> bool:
-        """Whether a finished dump alone shows what it checks."""
-        return any(limit.quantity in {RANKS_APART, OVERFLOWS} for limit in self.limits)
+    def reads_overflows(self) -> bool:
+        """Whether it asks what the device says of the operator, beyond what the tensor holds."""
+        return any(limit.quantity is OVERFLOWS for limit in self.limits)
 
     @property
     def keeps_elements(self) -> bool:

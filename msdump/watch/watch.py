@@ -46,6 +46,7 @@ class Hit:
         subject: The tensor.
         moment: When.
         measured: What was measured, bounds where statistics alone told that the limit was passed.
+        note: A sentence that says more than the numbers do, "" for none.
     """
 
     rule: WatchRule
@@ -53,9 +54,12 @@ class Hit:
     subject: WatchedTensor
     moment: Sighting
     measured: Bounds
+    note: str = ""
 
     def __str__(self) -> str:
-        """Return what was measured, and the limit: ``the largest element is 7, above max_gt 5``."""
+        """Return the note, or what was measured, and the limit: ``the largest element is 7 (> max_gt 5)``."""
+        if self.note:
+            return self.note
         limit, value = self.limit, f"{self.limit.value:g}"
         name = f"{limit.parameter} " if limit.parameter else ""
         return f"{limit.quantity.text} is {self.measured} ({limit.comparison.value} {name}{value})"

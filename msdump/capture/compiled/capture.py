@@ -132,14 +132,22 @@ class CompiledCapture:
             op_debug.write(self._directory, task, CLOCK.now())
         # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
         if not is_collective(operator.op_type):
-            self._write(position, task, inputs, outputs)
+            self._write(position, task, inputs, outputs, saturated=saturated)
             return
         if self._started != position:
             self._write(position, task, inputs, None)
         self._started = None
-        self._write(position, task, None, outputs)
+        self._write(position, task, None, outputs, saturated=saturated)
 
-    def _write(self, position: int, task: Task, inputs: Arrays | None, outputs: Arrays | None) -> None:
+    def _write(
+        self,
+        position: int,
+        task: Task,
+        inputs: Arrays | None,
+        outputs: Arrays | None,
+        *,
+        saturated: bool = False,
+    ) -> None:
         """Write a file of an operator's tensors; None: those have a file of their own."""
         for name in self._data.get(position, ()):
             self._write_data(name)
@@ -151,7 +159,7 @@ class CompiledCapture:
             () if outputs is None else self._unblocked(position, IO.OUTPUT, outputs),
             CLOCK.now(),
         )
-        self._pipeline.take(self._directory, operator, task, records)
+        self._pipeline.take(self._directory, operator, task, records, saturated=saturated)
 
     def looks_into(self, body: Graph) -> bool:
         """Tell whether an operator in a branch or loop body, or deeper, is watched."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
 import sys
 from collections.abc import Iterable
 
 from msdump.capture.flight.elements import KeptElements
 from msdump.capture.flight.graph_watch import GraphWatch
 from msdump.capture.flight.history import HistorySink
-from msdump.capture.flight.hits import HitLog
+from msdump.capture.flight.hits import HitLog, stop_error
 from msdump.capture.flight.note import HistoryNote
+from msdump.capture.flight.shared import RankComparison
 from msdump.communication.world import current
-from msdump.errors import DumpWriteError
+from msdump.errors import DumpWriteError, RankError
 from msdump.graph.graph import Graph
 from msdump.iterations import IterationSet
-from msdump.plan import DumpPlan
+from msdump.plan import DumpPlan, OnHit
 from msdump.store.write import exits
 from msdump.store.write.sinks import Sink
+
+_log = logging.getLogger("msdump.capture")
 
 
 class Flight:
@@ -25,6 +30,7 @@ class Flight:
 
     Attributes:
         sink: Where the files of its networks go.
+        networks: Gives each of its networks a number, from 0.
     """
 
     def __init__(self, plan: DumpPlan, sink: Sink) -> None:
@@ -40,6 +46,9 @@ class Flight:
         self._history: HistorySink | None = None
         self._note: HistoryNote | None = None
         self.sink = sink
+        self.networks = itertools.count()
+        compares_ranks = any(rule.compares_ranks for rule in watch.rules)
+        self._ranks = RankComparison() if compares_ranks else None
         if watch.history:
             self.sink = self._history = HistorySink(sink, watch.history, watch.history_bytes)
             limits = (watch.history, watch.history_bytes)
@@ -59,13 +68,46 @@ class Flight:
 
     def graph_watch(self, graphs: Iterable[Graph]) -> GraphWatch | None:
         """Return what checks the rules on some graphs, None without rules."""
-        return GraphWatch(graphs, self._plan, self._hits, self._kept) if self._plan.rules else None
+        if not self._plan.rules:
+            return None
+        return GraphWatch(graphs, self._plan, self._hits, self._kept, self._ranks)
 
     def begin(self, iteration: int) -> None:
         """Begin a step of this thread."""
         if self._history is not None:
             self._history.begin(iteration)
             exits.activate(self)
+        if self._ranks is not None:
+            self._ranks.begin()
+
+    def compare_ranks(self, network: int, iteration: int) -> None:
+        """Check the rules that compare what ranks hold at the end of a step of this thread.
+
+        A hit is told on the rank that holds something else than most; the kept steps are written on all.
+
+        Args:
+            network: Number of the network.
+            iteration: Number of the iteration.
+
+        Raises:
+            WatchHitError: This rank holds something else than most, and a hit is to end the run.
+            RankError: Others cannot be asked, and a hit is to end the run.
+            DumpWriteError: The steps that a hit releases could not be written.
+        """
+        if self._ranks is None:
+            return
+        try:
+            findings, elsewhere = self._ranks.findings(network, iteration)
+        except RankError as error:
+            if self._plan.on_hit is OnHit.STOP:
+                raise
+            _log.warning("watch rules compare ranks no more: %s", error)
+            return
+        hit = self._hits.take(findings)
+        if hit is not None and self._plan.on_hit is OnHit.STOP:
+            raise stop_error(hit)
+        if hit is None and elsewhere and self._plan.on_hit is not OnHit.LOG:
+            self._release(elsewhere, iteration)
 
     def end(self) -> None:
         """End the step of this thread."""
@@ -74,6 +116,8 @@ class Flight:
 
     def broken_off(self, iteration: int, error: BaseException) -> None:
         """Write the kept steps and what the one that failed has dumped; what goes wrong is only logged."""
+        if self._ranks is not None:  # the others would wait for what it holds
+            current().fail(f"{type(error).__name__}: {error}")
         if self._history is None:
             return
         with contextlib.suppress(DumpWriteError):

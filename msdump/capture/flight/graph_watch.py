@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.capture.flight.elements import KeptElements
-from msdump.capture.flight.hits import HitLog
+from msdump.capture.flight.hits import HitLog, stop_error
+from msdump.capture.flight.shared import RankComparison
 from msdump.capture.steps.device import held_elements, held_in
+from msdump.capture.triggers import overflows
 from msdump.communication.world import current
 from msdump.dtypes import STRING
-from msdump.errors import WatchHitError
 from msdump.graph.graph import Graph, Node
 from msdump.plan import OnHit, WatchPlan
 from msdump.record import IO, OperatorRef, TensorRecord
@@ -28,20 +30,23 @@ from msdump.watch.watch import Finding, Hit, RuleWatch, Sighting
 class _Watched:
     """A tensor with the rules that look at it, and how often it was seen in this iteration."""
 
-    __slots__ = ("_iteration", "_runs", "need", "rules", "screen", "subject")
+    __slots__ = ("_iteration", "_runs", "need", "rank_rules", "rules", "screen", "subject")
 
     def __init__(self, tensor: WatchedTensor, rules: Sequence[WatchRule]) -> None:
         self.subject = tensor
-        self.rules = tuple(rules)
-        self.screen = Screen(rules)
-        self.need = need_of(rules)
+        self.rules = tuple(rule for rule in rules if not rule.compares_ranks)
+        self.rank_rules = tuple(rule for rule in rules if rule.compares_ranks)
+        self.screen = Screen(self.rules)
+        self.need = need_of(self.rules)
         self._iteration = -1
         self._runs = 0
 
     @property
     def is_screened(self) -> bool:
-        """Whether its screen decides all of its rules."""
-        return self.screen.decides and not self.screen.others
+        """Whether it has no rules, or its screen decides all of them."""
+        if self.rank_rules:
+            return False
+        return not self.rules or (self.screen.decides and not self.screen.others)
 
     def clears(self, array: np.ndarray) -> bool:
         """Tell whether its screen shows that the rules it decides do not hit."""
@@ -59,7 +64,14 @@ class _Watched:
 class GraphWatch:
     """The rules on the tensors of one graph, or of a compiled one with its branches and loops."""
 
-    def __init__(self, graphs: Iterable[Graph], plan: WatchPlan, hits: HitLog, kept: KeptElements) -> None:
+    def __init__(
+        self,
+        graphs: Iterable[Graph],
+        plan: WatchPlan,
+        hits: HitLog,
+        kept: KeptElements,
+        ranks: RankComparison | None,
+    ) -> None:
         """Look at nothing yet.
 
         Args:
@@ -67,11 +79,15 @@ class GraphWatch:
             plan: The rules.
             hits: Takes what is found.
             kept: Keeps elements for the next step.
+            ranks: Takes what ranks should share, None where no rule compares them.
         """
         self._plan = plan
         self._hits = hits
+        self._reads_overflows = any(rule.reads_overflows for rule in plan.rules)
+        self._ranks = ranks
         self._watch = RuleWatch(plan.rules, kept.remember)
         watched = tuple(graphs)
+        self._place = watched[0].index
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
         self._weights = {graph.index: _weights(graph) for graph in watched}
         self._watched: dict[OperatorRef, dict[tuple[bool, int], _Watched]] = {}
@@ -112,8 +128,12 @@ class GraphWatch:
             watched.run_number(self._iteration)
         return True
 
-    def keeps(self, tensors: Sequence[TensorRecord]) -> bool:
+    def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
         """Check the tensors of an operator; return whether they are dumped: hits alone may be.
+
+        Args:
+            tensors: Its tensors, or those of one side.
+            saturated: The device's overflow status after the operator.
 
         Raises:
             DumpWriteError: The steps that a hit releases could not be written.
@@ -123,10 +143,13 @@ class GraphWatch:
         watched: dict[tuple[bool, int], _Watched] = {}
         if tensors:  # all of one operator
             watched = self._watched.setdefault(tensors[0].operator, watched)
+        count: Callable[[], int] = _no_overflow
+        if self._reads_overflows:
+            count = functools.cache(lambda: int(saturated or any(map(_overflowed, tensors))))
         for record in tensors:
             key = (record.io is IO.INPUT, record.slot)
             findings += self._check(
-                record, watched.get(key) or watched.setdefault(key, self._look_up(record))
+                record, watched.get(key) or watched.setdefault(key, self._look_up(record)), count
             )
         if self._plan.writes_hits_alone and tensors:
             self._screen(tensors, watched)
@@ -142,25 +165,28 @@ class GraphWatch:
         hit = self._hit
         if hit is not None and self._plan.on_hit is OnHit.STOP:
             self._hit = None
-            tensor = hit.subject
-            message = f"{tensor.io}.{tensor.slot}: {hit}"
-            raise WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
+            raise stop_error(hit)
 
-    def _check(self, record: TensorRecord, watched: _Watched) -> Sequence[Finding]:
-        if not watched.rules:
+    def _check(
+        self, record: TensorRecord, watched: _Watched, overflows: Callable[[], int]
+    ) -> Sequence[Finding]:
+        rules = watched.rules
+        if not rules and not watched.rank_rules:
             return ()
         number = watched.run_number(self._iteration)
         if record.dtype is STRING or not record.array.size or not is_measurable(record.dtype):
             return ()
         array, dtype = held_elements(record)
-        rules = watched.rules
+        sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
+        if watched.rank_rules and self._ranks is not None:
+            self._ranks.add(self._place, watched.subject, sighting, watched.rank_rules, array)
         if watched.screen.decides and watched.clears(array):
             rules = watched.screen.others
         if not rules:
             return ()
         known = Known.of(measure(array, dtype, watched.need), watched.need)
-        seen = Seen(dtype.name, known, lambda: array)
-        sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
+        is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
+        seen = Seen(dtype.name, known, lambda: array, overflows if is_written else _no_overflow)
         return self._watch.check(rules, watched.subject, sighting, seen)
 
     def _screen(self, tensors: Sequence[TensorRecord], watched: Mapping[tuple[bool, int], _Watched]) -> None:
@@ -170,7 +196,7 @@ class GraphWatch:
             return
         in_order = tuple(watched[each.io is IO.INPUT, each.slot] for each in tensors)
         is_host_type = all(held_in(each) is each.dtype for each in tensors)
-        if is_host_type and all(not each.rules or each.is_screened for each in in_order):
+        if is_host_type and all(each.is_screened for each in in_order):
             self._screened[key] = in_order
 
     def _look_up(self, record: TensorRecord) -> _Watched:
@@ -192,6 +218,15 @@ class GraphWatch:
         return subject(
             operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
         )
+
+
+def _overflowed(record: TensorRecord) -> bool:
+    """Tell whether a tensor shows that its operator overflowed, as ``op_debug_mode`` 3 looks at it."""
+    return record.io is IO.OUTPUT and overflows(record.array)
+
+
+def _no_overflow() -> int:
+    return 0
 
 
 def _weights(graph: Graph) -> frozenset[str]:

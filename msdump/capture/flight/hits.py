@@ -10,6 +10,7 @@ from typing import Final
 
 from msdump.capture.flight.history import HistorySink
 from msdump.capture.flight.note import HistoryNote
+from msdump.errors import WatchHitError
 from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, OnHit
 from msdump.watch.watch import Finding, Hit, Undecided
@@ -17,6 +18,13 @@ from msdump.watch.watch import Finding, Hit, Undecided
 _log = logging.getLogger("msdump.capture")
 
 _MOST_LINES: Final = 1000  # warnings of one process about hits; the rest is counted
+
+
+def stop_error(hit: Hit) -> WatchHitError:
+    """Return the error that ends a run at a hit."""
+    tensor = hit.subject
+    message = f"{tensor.io}.{tensor.slot}: {hit}"
+    return WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
 
 
 class HitLog:

@@ -152,7 +152,7 @@ def _hit(each: DumpedHit) -> WatchHit:
         measured=hit.measured.low if hit.measured.is_exact else None,
         at_least=hit.measured.low,
         at_most=hit.measured.high,
-        note=each.note or None,
+        note=hit.note or None,
         operator=hit.subject.name,
         op_type=hit.subject.op_type,
         tensor=f"{hit.subject.io}:{hit.subject.slot}",

@@ -251,7 +251,7 @@ def of_hits(
             first.hit.subject.op_type,
             rank,
             tuple(sorted({each.hit.moment.iteration for each in group})),
-            f"{rule}: {io} {slot}: {_shortened(first.note) or first.hit}",
+            f"{rule}: {io} {slot}: {_shortened(first.hit.note) or first.hit}",
             files=tuple(dict.fromkeys(each.path for each in group))[:1],
         )
 

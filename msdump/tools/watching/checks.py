@@ -25,13 +25,11 @@ class DumpedHit:
         hit: The hit.
         source: The line of the program that made the operator, "" where the dump does not tell.
         path: File of the tensor, or directory of the table with its statistics.
-        note: What the numbers do not tell, "" for nothing.
     """
 
     hit: Hit
     source: str
     path: str
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import logging
 import math
@@ -36,6 +35,7 @@ from msdump.tools.mapping.sizes import directory_size
 from msdump.tools.overflow.records import Task, overflowed_tasks
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
+from msdump.watch.ranks import digest
 from msdump.watch.subjects import GRADIENTS, PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Sighting
 
@@ -348,6 +348,4 @@ def digest_of(tensor: WatchedFile) -> str:
     seen = tensor.see(StatisticNeed())
     if seen.elements is None:
         return seen.known.digest or repr(seen.known)
-    array = np.ascontiguousarray(seen.elements())
-    octets = array.reshape(-1).view(np.uint8).data
-    return f"{array.shape} {array.dtype} {hashlib.blake2b(octets, digest_size=16).hexdigest()}"
+    return digest(seen.elements()).hex()

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
 from msdump.store.read.reader import Dump
 from msdump.tools.mapping import mapper
@@ -16,11 +15,10 @@ from msdump.tools.watching import checks, dumped
 from msdump.tools.watching.checks import CheckedRank, DumpedHit, SharedTensor
 from msdump.tools.watching.dumped import DumpedFolder, WatchedFile
 from msdump.watch.known import exactly
+from msdump.watch.ranks import ALONE, disagreeing
 from msdump.watch.rules import WatchRule
 from msdump.watch.subjects import WatchedTensor
 from msdump.watch.watch import Hit
-
-_ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,23 +150,18 @@ class _RankTable:
     def alone(self) -> list[tuple[str, str, WatchedTensor]]:
         """Return rule, reason and tensor where one rank alone holds it."""
         lone = [each for held in self._held.values() if len(held) == 1 for each in held.values()]
-        return [(rule.name, _ALONE, each.tensor.subject) for each in lone for rule in each.rules]
+        return [(rule.name, ALONE, each.tensor.subject) for each in lone for rule in each.rules]
 
     def hits(self) -> list[DumpedHit]:
         """Return the ranks that hold something else than most."""
         hits = []
         for held in self._held.values():
-            counts = Counter(each.digest for each in held.values())
-            # of two ranks that disagree nobody can say which is right: the later one is told
-            common = counts.most_common(1)[0][0]
-            apart = {rank: each for rank, each in held.items() if each.digest != common}
-            for rank, each in apart.items():
-                others = ", ".join(str(other) for other, same in held.items() if same.digest == common)
-                note = f"rank {rank} holds something else than rank {others}"
-                hits += [_rank_hit(rule, each.tensor, len(apart), note) for rule in each.rules]
+            apart = disagreeing({rank: each.digest for rank, each in held.items()})
+            for rank, note in apart.items():
+                hits += [_rank_hit(rule, held[rank].tensor, len(apart), note) for rule in held[rank].rules]
         return sorted(hits, key=lambda each: (each.hit.moment.rank, each.hit.moment.time))
 
 
 def _rank_hit(rule: WatchRule, tensor: WatchedFile, count: int, note: str) -> DumpedHit:
-    hit = Hit(rule, rule.limits[0], tensor.subject, tensor.sighting, exactly(count))
-    return DumpedHit(hit, tensor.source, tensor.path, note)
+    hit = Hit(rule, rule.limits[0], tensor.subject, tensor.sighting, exactly(count), note)
+    return DumpedHit(hit, tensor.source, tensor.path)
