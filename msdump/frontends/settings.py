@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from msdump import env
 from msdump.communication.world import current, own
 from msdump.config.dtypes.files import CUSTOMIZE_DTYPES, KEYS, MODIFY_MIXLIST, operator_dtypes
 from msdump.errors import InputError
-from msdump.plan import DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
+from msdump.plan import Context, DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES
 
 _log = logging.getLogger("msdump.frontends")
@@ -60,6 +61,19 @@ def from_environment() -> Fields:
     # each rank of a machine has a device of its own; DEVICE_ID says which, unless ranks share the environment
     own_device = {"device_id": current().identity.local_rank}
     return own_device | fields if own() is None else fields | own_device
+
+
+def context_of(options: Mapping[str, Any]) -> Context:
+    """Return the context of a process with options of a command line; they beat the environment.
+
+    Args:
+        options: Settings of ``set_context``; those that are None are not given.
+
+    Raises:
+        InputError: One of them, or a variable, has a value that it cannot have.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    return replace(Context(), **(from_environment() | checked(given)))
 
 
 def _choice(field: str, choices: type[StrEnum]) -> Parse:

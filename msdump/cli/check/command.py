@@ -15,7 +15,7 @@ from msdump.cli.documents import output
 from msdump.config import mindspore as config_reader
 from msdump.config import source
 from msdump.execute.compilation import emulated
-from msdump.frontends import mindspore
+from msdump.frontends import settings
 from msdump.graph import loader
 from msdump.graph.graph import Node
 from msdump.plan import DumpPlan
@@ -51,8 +51,7 @@ def command(
     """
     if find is not None and model is None:
         raise click.UsageError("--find needs --model")
-    mindspore.set_options(**context)
-    where = mindspore.current_context()
+    where = settings.context_of(context)
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
     _tell_plan(plan)
     if model is None:

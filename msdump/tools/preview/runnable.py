@@ -15,7 +15,7 @@ from msdump.dtypes import STRING
 from msdump.errors import UnsupportedOpError
 from msdump.execute import values
 from msdump.execute.kernels import KernelFactory, as_the_model_says
-from msdump.execute.runtime import runtime
+from msdump.execute.runtime import Runtime, runtime
 from msdump.execute.weights import WeightStore
 from msdump.graph.collectives.calls import collective
 from msdump.graph.graph import Graph, Node
@@ -53,13 +53,14 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
 
 def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any]) -> str:
     """Return why an operator cannot be compiled, "" where it can."""
-    weightless = KernelFactory(graph, WeightStore({}), runtime(), as_the_model_says)
+    sessions = Runtime(1, runtime().providers)  # they never run: further threads would only start and end
+    weightless = KernelFactory(graph, WeightStore({}), sessions, as_the_model_says)
     weights = WeightStore(graph.weights)
     try:
         weightless.make(node, stand_ins)
     except UnsupportedOpError:  # it may need its weights
         try:
-            factory = KernelFactory(graph, weights, runtime(), as_the_model_says)
+            factory = KernelFactory(graph, weights, sessions, as_the_model_says)
             factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
         except UnsupportedOpError as error:
             # The message names the model and the operator first, which the reader is told anyway.
