@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +14,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "msdump"
 MODULES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 LONGEST_MODULE = 400
 FULLEST_ROOM = 16  # modules beside __init__.py
@@ -41,6 +41,19 @@ MAINS = {
 }  # they also write a page when run
 
 
+@functools.cache
+def trees():
+    """Return the syntax tree of every module by its name."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees():
+    """Let the trees go at the end: a million objects, through which others' garbage collector would walk."""
+    yield
+    trees.cache_clear()
+
+
 def functions(tree):
     """Yield every function of a module, nested ones included."""
     yield from (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
@@ -60,7 +73,7 @@ def length(function):
 
 def users(found):
     """Return the modules in which something is found in a node of the tree."""
-    return {name for name, tree in TREES.items() if any(found(node) for node in ast.walk(tree))}
+    return {name for name, tree in trees().items() if any(found(node) for node in ast.walk(tree))}
 
 
 def calls(*names):
@@ -97,7 +110,7 @@ def test_functions_are_short():
     """No function is longer than 45 lines, its docstring aside, and nine of ten have at most 20."""
     lengths = {
         f"{name}:{function.name}": length(function)
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for function in functions(tree)
     }
 
@@ -110,7 +123,7 @@ def test_no_two_classes_share_a_name():
     """A name of a public class means one thing, wherever it is read."""
     names = Counter(
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )

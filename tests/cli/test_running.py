@@ -23,20 +23,29 @@ def test_runs():
 """
 
 
-def pytest_run(*arguments, **options):
-    """Run pytest with the project's configuration in a process of its own; return it with its output."""
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=100, check=False, cwd=ROOT, **options
-    )
+@pytest.fixture
+def pytest_run(tmp_path):
+    """Return a function that runs pytest with the project's configuration in a process of its own.
+
+    Its temporary files have a folder of their own: among those of other runs it would tidy up, which takes
+    half a minute after some whole ones.
+    """
+    command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "-p", "no:cacheprovider"]
+
+    def run(*arguments):
+        line = [*command, "--basetemp", tmp_path / "temporary", *arguments]
+        return subprocess.run(line, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
+
+    return run
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_test_that_hangs_fails(tmp_path, workers):
+def test_a_test_that_hangs_fails(pytest_run, tmp_path, workers):
     """A test that waits for ever fails at the limit, and the others run."""
-    (tmp_path / "test_hanging.py").write_text(HANGING)
+    hanging = tmp_path / "test_hanging.py"
+    hanging.write_text(HANGING)
 
-    done = pytest_run("-n", workers, "-o", "timeout=1", str(tmp_path))
+    done = pytest_run("-n", workers, "-o", "timeout=1", hanging)
 
     assert "1 failed, 1 passed" in done.stdout
     assert "Timeout" in done.stdout
@@ -61,7 +70,7 @@ def test_examples_have_no_deadline():
     assert settings.default.deadline is None
 
 
-def test_the_suite_passes_where_ctrl_c_is_ignored():
+def test_the_suite_passes_where_ctrl_c_is_ignored(pytest_run):
     """Tests of Ctrl-C pass in a process that a shell has started in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
