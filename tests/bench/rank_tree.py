@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from onnx import TensorProto, helper, save
 
+from msdump.plan import JitLevel
 from tests.bench import sides
 
+_KINDS: Final = ("Sigmoid", "Relu")
 
-def chain(path: Path, operators: int, shape: tuple[int, ...]) -> Path:
-    """Write a network of so many operators in a row, which alternate between Sigmoid and Relu."""
-    kinds = ("Sigmoid", "Relu")
+
+def chain(path: Path, operators: int, shape: tuple[int, ...], kinds: Sequence[str] = _KINDS) -> Path:
+    """Write a network of so many operators in a row, of which each kind follows the one before it."""
     nodes = [
-        helper.make_node(kinds[number % 2], [f"v{number}"], [f"v{number + 1}"], name=f"/layer{number}/op")
-        for number in range(operators)
+        helper.make_node(kind, [f"v{number}"], [f"v{number + 1}"], name=f"/layer{number}/op")
+        for number, kind in zip(range(operators), itertools.cycle(kinds), strict=False)
     ]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("v0", f"v{operators}")]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
@@ -44,7 +49,30 @@ def grow(
     network = sides.network(model, sides.plan(dump, "0", input_output=0))
     count = int(np.prod(shape))
     network.run({"v0": np.linspace(-scale, scale, count, dtype=np.float32).reshape(shape)})
+    _spread(dump, "rank_{}", ranks, is_linked=is_linked)
+    return dump
+
+
+def overflow(folder: Path, ranks: int, *, operators: int, shape: tuple[int, ...]) -> Path:
+    """Write a dump of a compiled graph in which all operators of all ranks overflow; return its path.
+
+    Args:
+        folder: Where the dump and its network go.
+        ranks: Number of ranks, whose files are links to those of rank 0.
+        operators: Number of operators of each.
+        shape: Shape of their tensors.
+    """
+    folder.mkdir(parents=True)
+    model = chain(folder / "chain.onnx", operators, shape, ["Softmax"])  # which no pass fuses
+    dump = folder / "dump"
+    plan = sides.plan(dump, level=JitLevel.O2, input_output=0, op_debug_mode=3)
+    sides.network(model, plan).run({"v0": np.full(shape, np.nan, np.float32)})
+    _spread(dump, "{}", ranks, is_linked=True)
+    return dump
+
+
+def _spread(dump: Path, name: str, ranks: int, *, is_linked: bool) -> None:
+    """Give the other ranks what rank 0 has; their directories are called as its one."""
     copy = os.link if is_linked else shutil.copyfile
     for rank in range(1, ranks):
-        shutil.copytree(dump / "rank_0", dump / f"rank_{rank}", copy_function=copy)
-    return dump
+        shutil.copytree(dump / name.format(0), dump / name.format(rank), copy_function=copy)

@@ -1,12 +1,14 @@
 """What commands cost on a dump of very many ranks: ``python -m tests.bench.thousand_ranks --ranks 1000``.
 
-Two dumps of small tensors are made, in memory where the machine has such a place; every command is a program
-of its own. The table has its seconds, its CPU seconds and its largest process.
+Two dumps of small tensors are made, and one of a compiled graph in which all operators overflow, in memory
+where the machine has such a place; every command is a program of its own. The table has its seconds, its CPU
+seconds and its largest process.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
@@ -41,8 +43,14 @@ COMMANDS: Final[Mapping[str, tuple[int | str, ...]]] = {
     "report": (0, "report", "mine", "-o", "report.html"),
     "baseline, 2 jobs": (0, "baseline", "mine", "-out", "baseline", "-j", "2"),
     "compare with the baseline": (1, "compare", "golden", "baseline", "-out", "out"),
+    "watch, 2 jobs": (0, "watch", "mine", "--rules", "rules.json", "-j", "2"),
+    "convert, 2 jobs": (0, "convert", "overflow", "-out", "converted", "-j", "2"),
+    "overflow": (0, "overflow", "overflow", "-out", "overflows"),
 }
 """Exit code and arguments of each command by what it is called; they run in the folder of the dumps."""
+
+
+RULES: Final = [{"condition": "tensor_overflow"}, {"condition": "tensor_too_large", "max_gt": 10}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +71,15 @@ class Cost:
 
 
 def fill(folder: Path, ranks: int) -> None:
-    """Write two dumps of so many ranks, whose tensors differ a little."""
+    """Write two dumps of so many ranks, whose tensors differ a little, and one of overflows."""
     for side, scale in (("mine", 1.0), ("golden", 1.01)):
         made = rank_tree.grow(
             folder / f"of_{side}", ranks, operators=OPERATORS, shape=SHAPE, scale=scale, is_linked=True
         )
         made.rename(folder / side)
+    made = rank_tree.overflow(folder / "of_overflow", ranks, operators=OPERATORS, shape=SHAPE)
+    made.rename(folder / "overflow")
+    (folder / "rules.json").write_text(json.dumps(RULES))
 
 
 def costs(folder: Path, names: Iterable[str] = COMMANDS) -> Iterator[Cost]:
@@ -109,12 +120,12 @@ def main() -> None:
     """Make the dumps, run the commands and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--ranks", type=int, default=1000)
-    parser.add_argument("--only", default="", help="commands whose names begin so")
+    parser.add_argument("--only", default="", help="commands whose names begin so, or so: pack,watch")
     given = parser.parse_args()
-    names = [name for name in COMMANDS if name.startswith(given.only)]
+    names = [name for name in COMMANDS if name.startswith(tuple(given.only.split(",")))]
     with tempfile.TemporaryDirectory(dir=work.scratch(), prefix="msdump-ranks-") as folder:
         fill(Path(folder), given.ranks)
-        files = sum(len(names) for side in ("mine", "golden") for *_, names in os.walk(f"{folder}/{side}"))
+        files = sum(len(names) for *_, names in os.walk(folder))
         sys.stdout.write(f"{given.ranks} ranks x {OPERATORS} operators, {files:,} files\n\n")
         sys.stdout.write("| command | seconds | CPU seconds | MiB |\n|---|---|---|---|\n")
         for cost in costs(Path(folder), names):

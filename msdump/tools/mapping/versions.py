@@ -7,7 +7,6 @@ import hashlib
 import os
 import platform
 import socket
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,8 @@ def here() -> str:
 
     The number of a release alone does not tell two installations from a repository apart.
     """
+    from importlib import metadata  # not above: processes of this machine do not ask, and wait for it
+
     digest = hashlib.sha1(usedforsecurity=False)
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode())

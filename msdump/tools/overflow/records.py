@@ -21,9 +21,10 @@ from msdump.store.read.tensor_directories import Overflow
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.return_codes import ReturnCode
 
-Task = tuple[Any, Any]
+Task = tuple[int | None, int | None]
 """Number of a task, and of its stream."""
 
+_TASK: Final = ("task_id", "stream_id")
 _UNITS: Final = frozenset(unit.name for unit in Unit)
 
 
@@ -80,12 +81,13 @@ class OverflowUnit:
 
     @property
     def task(self) -> Task:
-        """Task and stream of the operator."""
-        return self.fields.get("task_id"), self.fields.get("stream_id")
+        """Task and stream of the operator; None for what is no number."""
+        task, stream = (self.fields.get(name) for name in _TASK)
+        return task if isinstance(task, int) else None, stream if isinstance(stream, int) else None
 
     def __str__(self) -> str:
         """Return the line of a report."""
-        task, stream = self.task
+        task, stream = (self.fields.get(name) for name in _TASK)
         return f"[{self.unit}][TaskId:{task}][StreamId:{stream}][Status:{self.fields.get('status')}]"
 
 

@@ -16,6 +16,7 @@ and the name is followed by the number of the pass: ``[Mul] Default/Mul-op9, pas
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -35,7 +36,7 @@ from msdump.tools.convert.file import convert_file
 from msdump.tools.convert.result import Source, Target
 from msdump.tools.overflow import records as overflow_records
 from msdump.tools.overflow.overflows import OperatorOverflow, TensorSummary
-from msdump.tools.overflow.records import OverflowFile, OverflowUnit
+from msdump.tools.overflow.records import OverflowFile, OverflowUnit, Task
 from msdump.tools.return_codes import ReturnCode
 
 
@@ -75,7 +76,7 @@ def analyse(records: list[OverflowFile], output: str, count: int = 0) -> Overflo
         count: Number of records to report, 0: all.
     """
     # Many records lie in one directory, which is listed once.
-    report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_folder)
+    report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_listed)
     for record in records[: count or None]:
         try:
             overflow = _overflow(record, results, folder_of(str(Path(record.path).parent)))
@@ -96,16 +97,14 @@ class _Results:
 
     def __init__(self, output: str) -> None:
         self._output = output
-        self._paths_by_name: dict[str, list[str]] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
         self.failures: list[tuple[ReturnCode, str]] = []
 
     def place(self, path: str) -> str:
         """Return the path of a converted file below the directory, without the suffix that is added to it."""
         name = Path(path).name
-        paths = self._paths_by_name.setdefault(name, [])
-        if path not in paths:
-            paths.append(path)
-        number = paths.index(path)
+        numbers = self._numbers.setdefault(name, {})
+        number = numbers.setdefault(path, len(numbers))
         return f"{number}/{name}" if number else name
 
     def convert(self, path: str) -> None:
@@ -116,13 +115,27 @@ class _Results:
             self.failures.append((ReturnCode(failure.code), f"{path}: {failure.tensor}: {failure.message}"))
 
 
-def _overflow(record: OverflowFile, results: _Results, folder: Folder | None) -> OperatorOverflow:
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The dump files beside a record.
+
+    Attributes:
+        folder: Their directory.
+        by_task: Files of operators by task and stream, oldest first.
+    """
+
+    folder: Folder
+    by_task: Mapping[Task, Sequence[NamedFile]]
+
+
+def _overflow(record: OverflowFile, results: _Results, listed: _Listed | None) -> OperatorOverflow:
     faults = overflow_records.faults(record, record.as_json())
     if not record.is_json:  # a JSON form is what a conversion would write
         results.convert(record.path)
-    runs = [] if folder is None else _runs(folder, faults[-1])
-    if folder is None or not runs:
+    runs = [] if listed is None else _runs(listed, faults[-1])
+    if listed is None or not runs:
         return OperatorOverflow(faults, record.timestamp)
+    folder = listed.folder
     # In a loop the operator left files of several passes.
     files = _files_of_record(runs, record.timestamp)
     if folder.kind is FolderKind.DUMPS:
@@ -137,19 +150,24 @@ def _overflow(record: OverflowFile, results: _Results, folder: Folder | None) ->
     )
 
 
-def _folder(path: str) -> Folder | None:
+def _listed(path: str) -> _Listed | None:
     """Return the dump files beside a record, None where there are none."""
     try:
-        return dump_folder.read(path)
+        folder = dump_folder.read(path)
     except ToolError as error:
         if error.code == ReturnCode.FILE_NAME:
             return None
         raise
+    by_task: dict[Task, list[NamedFile]] = {}
+    for file in sorted(folder.files, key=_age):
+        if file.op_type != operator_names.OP_DEBUG.op_type:
+            by_task.setdefault((file.task_id, file.stream_id), []).append(file)
+    return _Listed(folder, by_task)
 
 
-def _runs(folder: Folder, fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
+def _runs(listed: _Listed, fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
     """Return the files of each pass of the operator that overflowed; none where it was not dumped."""
-    operator_files = sorted((file for file in folder.files if _fits(file, fault)), key=_age)
+    operator_files = [file for file in listed.by_task.get(fault.task, ()) if _fits_part(file, fault)]
     passes: dict[int, list[NamedFile]] = {}
     # Should several operators have this task and stream, the first that ran is meant.
     for file in operator_files:
@@ -166,11 +184,6 @@ def _files_of_record(runs: list[tuple[NamedFile, ...]], time: int) -> tuple[Name
 
 def _age(file: NamedFile) -> tuple[int, str]:
     return file.timestamp, file.name
-
-
-def _fits(file: NamedFile, fault: OverflowUnit) -> bool:
-    is_record = file.op_type == operator_names.OP_DEBUG.op_type
-    return not is_record and (file.task_id, file.stream_id) == fault.task and _fits_part(file, fault)
 
 
 def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:

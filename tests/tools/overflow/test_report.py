@@ -167,6 +167,21 @@ def test_every_kind_of_record(tmp_path, told, lines):
     ]
 
 
+def test_record_without_numbers_tells_of_no_operator(tmp_path):
+    """A record whose task is no number is told as it is, and no operator is taken for its own."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    told = {"AI Core": {"task_id": [9], "stream_id": {}, "status": 32}}
+    (folder / f"Opdebug.Node_OpDebug.7.3.{START}.output.0.json").write_text(json.dumps(told))
+    mul(folder)
+
+    (block,) = analyse(folder).blocks
+
+    assert [" [AI Core][TaskId:[9]][StreamId:{}][Status:32]", f" [timestamp:{START}]"] == block.splitlines()[
+        1:
+    ]
+
+
 def test_device_format_is_told(tmp_path):
     """Tensors are told as the device holds them, with their format."""
     record(tmp_path / "dump", AIC)
