@@ -35,6 +35,19 @@ def load(path: str) -> memoryview:
     return memoryview(mapped)
 
 
+def beginning(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file, fewer than asked for where it has no more.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    try:
+        with reading.open_file(path) as file:
+            return memoryview(file.read(size))
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: str, error: OSError) -> DumpReadError:
     """Return the error that says why a file cannot be read."""
     return DumpReadError(path, error.strerror or str(error))

@@ -18,7 +18,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import FormatError
 from msdump.statistics import pairs
-from msdump.tools.judge import lanes
+from msdump.tools.judge import bits, lanes
 from msdump.tools.judge.singles import SingleSums
 from msdump.tools.judge.sums import LastPlace, PairTotals, Sums, blocks
 from msdump.tools.scores import algorithms
@@ -87,7 +87,7 @@ def measure(
     unit = _unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype)
     x, y = _in_one_type(dumped.reshape(-1), golden.reshape(-1))
     # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
-    if not is_unlike and all(_has_same_bits(a, b) for a, b in blocks(x, y)):
+    if not is_unlike and bits.are_same(x, y):
         return TensorError(is_same=True)
     with np.errstate(all="ignore"):
         singles = _singles(x, y, unit)
@@ -188,12 +188,6 @@ def _common(dumped: np.dtype, golden: np.dtype) -> np.dtype:
 
 def _real(vector: np.ndarray) -> np.ndarray:
     return vector.view(vector.real.dtype) if vector.dtype.kind == "c" else vector
-
-
-def _has_same_bits(x: np.ndarray, y: np.ndarray) -> bool:
-    # As integers: equal NaN are the same bits although they differ as numbers, and -0 is not 0.
-    bits = f"u{x.dtype.itemsize}"
-    return bool(np.array_equal(x.view(bits), y.view(bits)))
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from msdump.device.precision import rounded
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.execute.operators.float64.conversions import HALVES
+from msdump.tools.judge import bits
 
 _FLOATS = (*HALVES, dtypes.from_name("float32"), dtypes.from_name("float64"))
 """From the narrowest to the widest; of the two halves none holds the other's numbers."""
@@ -77,10 +78,9 @@ def _has_same_bits(a: np.ndarray, b: np.ndarray) -> bool:
         return False
     if a.dtype == object or a.dtype.kind == "c":
         return bool(np.array_equal(a, b))
-    bits = f"u{a.dtype.itemsize}"
-    x, y = np.ascontiguousarray(a).view(bits), np.ascontiguousarray(b).view(bits)
-    if np.array_equal(x, y):
+    if bits.are_same(a, b):
         return True
-    unlike = x != y
+    kind = f"u{a.dtype.itemsize}"
+    unlike = np.ascontiguousarray(a).view(kind) != np.ascontiguousarray(b).view(kind)
     x, y = a[unlike], b[unlike]
     return bool(np.all((x != x) & (y != y)))  # noqa: PLR0124 - NaN

@@ -6,6 +6,7 @@ import numpy as np
 
 from msdump.execute.operators.float64.evaluator import Change, Float64Runner
 from msdump.execute.operators.float64.noise import Noise
+from msdump.execute.operators.recent_sessions import RecentSessions
 from msdump.execute.operators.runner import OperatorRunner
 from msdump.execute.weights import WeightCopies
 from msdump.observer import Array
@@ -21,6 +22,7 @@ class Runners:
         """Compile nothing yet."""
         self._model = model
         self._copies = WeightCopies()
+        self._sessions = RecentSessions()
         self._runners: dict[tuple[Arithmetic, int], OperatorRunner] = {}
         self._exact: dict[int, Float64Runner] = {}
 
@@ -35,7 +37,12 @@ class Runners:
         runner = self._runners.get((arithmetic, graph.index))
         if runner is None:
             runner = OperatorRunner(
-                graph, arithmetic.roundings, self._copies, around=self._model.around(graph), is_quiet=True
+                graph,
+                arithmetic.roundings,
+                self._copies,
+                on=self._sessions,
+                around=self._model.around(graph),
+                is_quiet=True,
             )
             self._runners[arithmetic, graph.index] = runner
         outputs = runner.run(site.node, given)

@@ -13,13 +13,17 @@ from msdump import dtypes
 from msdump.device import formats
 from msdump.encode import dump_data, dump_enums, npy
 from msdump.encode.dump_data import DataSpan, TensorInfo
-from msdump.errors import FormatError
+from msdump.errors import DumpReadError, FormatError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store.read import mapped
+from msdump.store.read.recent import RecentFiles
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.convert.format import LAYOUTS
 
 _LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in layouts)
+
+
+_HEADER: Final = 256  # bytes; headers of .npy files have 128 but for the longest shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,36 @@ def read(folder: Folder, files: Sequence[NamedFile]) -> tuple[DumpedOperand, ...
         each = (_from_dump_file(path, folder.version) for _, path in sorted(sides.items(), key=_side))
         return tuple(operand for operands in each for operand in operands)
     tensors = [_from_npy(file) for file in files]
-    return tuple(sorted(tensors, key=lambda operand: (operand.io, operand.index)))
+    return tuple(sorted(tensors, key=_place))
+
+
+def listed(folder: Folder, files: Sequence[NamedFile], recent: RecentFiles) -> tuple[DumpedOperand, ...]:
+    """Return the tensors of an operator as ``read`` does, for a list of very many: their files are let go.
+
+    Args:
+        folder: The directory of the files.
+        files: Files of one execution of the operator.
+        recent: What reads a file with one tensor again when its elements are asked for.
+
+    Raises:
+        DumpReadError: A file is missing, truncated or corrupt.
+    """
+    if folder.kind is FolderKind.DUMPS:
+        return read(folder, files)
+    tensors = [_of_npy(file, _header(file.path), recent.load) for file in files]
+    return tuple(sorted(tensors, key=_place))
+
+
+def _header(path: str) -> npy.Header:
+    beginning = mapped.beginning(path, _HEADER)
+    try:
+        return npy.read_header(beginning, path)
+    except DumpReadError:  # a longer one, or none
+        return npy.read_header(mapped.load(path), path)
+
+
+def _place(operand: DumpedOperand) -> tuple[IO, int]:
+    return operand.io, operand.index
 
 
 def _side(item: tuple[IO | None, str]) -> str:
@@ -149,7 +182,10 @@ def _type_name(info: TensorInfo) -> str:
 def _from_npy(file: NamedFile) -> DumpedOperand:
     # Only the header is read here: a comparison lists all tensors before it loads one after the other.
     view = mapped.load(file.path)
-    header = npy.read_header(view, file.path)
+    return _of_npy(file, npy.read_header(view, file.path), lambda _path: view)
+
+
+def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryview]) -> DumpedOperand:
     # The name knows the type on the device: bfloat16 lies in the file as float32.
     dtype = file.dtype.lower() if file.dtype else dtypes.from_numpy(header.dtype).name
     shape = _held_shape(file, header.shape)
@@ -160,7 +196,7 @@ def _from_npy(file: NamedFile) -> DumpedOperand:
                 f"{file.path}: the device held {file.held.dtype} by the graph, the file is named {dtype} and"
                 f" holds the first part of the bytes alone"
             )
-        return npy.decode(view, file.path).reshape(shape)
+        return npy.decode(opened(file.path), file.path).reshape(shape)
 
     io = file.io or IO.OUTPUT
     return DumpedOperand(io, file.slot, file.path, dtype, file.format, shape, groups=file.groups, _load=load)

@@ -15,6 +15,7 @@ from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
+from msdump.store.read.recent import RecentFiles
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
@@ -25,7 +26,7 @@ from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
 
 
 def rerun_operator(
-    folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None
+    folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None, recent: RecentFiles
 ) -> RerunOperator:
     """Return an execution of an operator with what files and graphs tell of it.
 
@@ -33,9 +34,12 @@ def rerun_operator(
         folder: Its directory.
         execution: The execution.
         graph: The examined side's graph, None where nothing tells it.
+        recent: What reads the examined side's files.
     """
     last = execution.files[-1]
-    tensors = {(each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files)}
+    tensors = {
+        (each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files, recent)
+    }
     golden = {
         place: _golden(folder.golden, *counterpart)
         for place, counterpart in execution.counterparts.items()
@@ -73,11 +77,11 @@ def golden_partner(execution: OperatorExecution) -> str:
     return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
 
 
-def _operands(folder: Folder, files: Sequence[NamedFile]) -> Iterator[DumpedOperand]:
+def _operands(folder: Folder, files: Sequence[NamedFile], recent: RecentFiles) -> Iterator[DumpedOperand]:
     groups = (tuple(files),) if folder.kind is FolderKind.DUMPS else tuple((file,) for file in files)
     for group in groups:
         try:
-            yield from operands.read(folder, group)
+            yield from operands.listed(folder, group, recent)
         except DumpReadError:  # said where the tensors themselves are compared
             continue
 

@@ -12,6 +12,7 @@ from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind
+from msdump.store.read.recent import RecentFiles
 from msdump.tools.compare.pairing import content_graph, graph_matching
 from msdump.tools.compare.verdict import absences
 from msdump.tools.compare.verdict.folders import ComparedFolder
@@ -56,6 +57,7 @@ class Rerunning:
         self.golden = golden
         self.mine: Arithmetic | None = None
         self.runs: list[Reexecution] = []
+        self._recent = RecentFiles()
         self._model: CompiledModel | None = None
         self._reruns: dict[tuple[str, int], Rerun] = {}
         self._strangers: list[tuple[RerunOperator, str]] = []
@@ -85,7 +87,8 @@ class Rerunning:
             folder.label: folder.mine.graph or content_graph.of_folder(folder.dumped) for folder in folders
         }
         operators = [
-            rerun_operator(folder, execution, graphs[folder.label]) for folder, _, execution in executions
+            rerun_operator(folder, execution, graphs[folder.label], self._recent)
+            for folder, _, execution in executions
         ]
         if self._model is None:
             self._model = self._fitting(operators, [folder.label for folder, *_ in executions])
