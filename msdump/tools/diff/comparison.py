@@ -15,7 +15,7 @@ from msdump.tools.diff.evidence import Observations
 from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.tools.diff.models import golden_inputs
 from msdump.tools.diff.pairing import Pairing
-from msdump.tools.diff.places import Places
+from msdump.tools.diff.places import KnownPlaces, Places
 from msdump.tools.diff.runners import GoldenRunners
 from msdump.tools.diff.sides import Side
 from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
@@ -57,6 +57,7 @@ class LockstepComparison:
         failures: What ended a run of a side before its time, in words.
         runs: Number of runs so far.
         runners: What runs golden operators again; they keep their kernels from run to run.
+        places: What is known of the places of the examined side's operators.
     """
 
     mine: Side
@@ -69,11 +70,13 @@ class LockstepComparison:
     failures: list[str] = field(default_factory=list)
     runs: int = 0
     runners: GoldenRunners = field(init=False, repr=False)
+    places: KnownPlaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """List what one of two models lacks."""
         self.runners = GoldenRunners(self.golden)
-        places = Places(self.golden.graph, 0)
+        self.places = KnownPlaces(self.mine.graph)
+        places = KnownPlaces(self.golden.graph)
         self.report.missing += (places.of(node) for node in self.pairing.missing)
 
     def run(self, inputs: Mapping[str, Any], advance: Callable[[], None] = lambda: None) -> bool:
@@ -102,7 +105,7 @@ class _Run:
         self._pairing = comparison.pairing
         self._advance = advance
         self._iteration = comparison.runs
-        self._places = Places(comparison.mine.graph, comparison.runs, len(comparison.report.findings))
+        self._places = Places(comparison.places, comparison.runs, len(comparison.report.findings))
         self._observations = Observations(comparison.pairing, comparison.limits, not comparison.runs)
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
@@ -157,10 +160,11 @@ class _Run:
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         pair = self._pairing.graphs.get(mine.graph.index)
+        place, reads = self._places.next(mine)
         evidence = OperatorEvidence(
-            self._places.next(mine),
+            place,
             tensors,
-            reads=self._places.reads(mine),
+            reads=reads,
             is_state=is_state,
             retyped="" if pair is None else pair.retyped.get(mine.node.name, ""),
         )

@@ -16,24 +16,18 @@ _LOOPS: Final = frozenset({"Loop", "Scan"})
 
 
 @dataclass(slots=True)
-class Places:
-    """The places of a network's operators in one of its runs.
+class KnownPlaces:
+    """What is the same of the places of a network's operators in every run; each is made once.
 
     Attributes:
         graph: The graph that runs.
-        iteration: Number of the run.
-        before: Number of operators in the runs before.
-        count: Number of operators so far.
     """
 
     graph: Graph
-    iteration: int
-    before: int = 0
-    count: int = 0
-    _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
     _sources: dict[int, dict[str, ValueSource]] = field(default_factory=dict)
+    _ran: dict[tuple[int, str], tuple[OperatorPlace, tuple[ValueSource, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find the bodies that may run several times."""
@@ -42,23 +36,8 @@ class Places:
         loops = (node for node in nodes if node.op_type in _LOOPS)
         self._looping = frozenset(body.index for node in loops for body in node.bodies.values())
 
-    def next(self, ran: Ran) -> OperatorPlace:
-        """Return the place of the operator that ran next."""
-        self.count += 1
-        node = ran.node
-        number = self._passes[node.name]
-        self._passes[node.name] += 1
-        is_repeated = any(index in self._looping for index, _ in ran.scope)
-        return self.of(node, order=self.count, pass_number=number if is_repeated else None)
-
-    def of(self, node: Node, *, order: int = 0, pass_number: int | None = None) -> OperatorPlace:
-        """Return the place of an operator.
-
-        Args:
-            node: The operator.
-            order: Place in the execution, from 1; 0 for one that has not run.
-            pass_number: Which of its runs it is, None where it runs once.
-        """
+    def of(self, node: Node) -> OperatorPlace:
+        """Return the place of an operator that has not run."""
         operator = node.operator
         forward = self._nodes.get(node.forward)
         lines = node.source or (forward.source if forward is not None else ())
@@ -69,19 +48,62 @@ class Places:
             onnx_name="+".join(part.name for part in node.members),
             scope=node.scope,
             source=GraphOperator(operator.full_name, operator.op_type, source=lines).source_line,
-            iteration=self.iteration,
-            pass_number=pass_number,
-            order=order,
-            time=self.before + order,  # clocks tell nothing: the order of both sides is that of lockstep
+            iteration=0,
         )
 
-    def reads(self, ran: Ran) -> tuple[ValueSource, ...]:
-        """Return where the inputs of an operator come from, by slot."""
-        index = ran.graph.index
-        if index not in self._sources:
-            self._sources[index] = _sources(ran.graph)
-        sources = self._sources[index]
-        return tuple(sources.get(name, ABSENT) for name in ran.node.inputs)
+    def of_ran(self, ran: Ran) -> tuple[OperatorPlace, tuple[ValueSource, ...]]:
+        """Return the place of an operator as if it had not run, and where its inputs come from, by slot."""
+        key = ran.graph.index, ran.node.name
+        known = self._ran.get(key)
+        if known is None:
+            sources = self._sources.get(ran.graph.index)
+            if sources is None:
+                sources = self._sources[ran.graph.index] = _sources(ran.graph)
+            reads = tuple(sources.get(name, ABSENT) for name in ran.node.inputs)
+            known = self._ran[key] = (self.of(ran.node), reads)
+        return known
+
+    def is_repeated(self, ran: Ran) -> bool:
+        """Tell whether an operator ran in a body that may run several times."""
+        return any(index in self._looping for index, _ in ran.scope)
+
+
+@dataclass(slots=True)
+class Places:
+    """The places of a network's operators in one of its runs.
+
+    Attributes:
+        known: What every run has in common.
+        iteration: Number of the run.
+        before: Number of operators in the runs before.
+        count: Number of operators so far.
+    """
+
+    known: KnownPlaces
+    iteration: int
+    before: int = 0
+    count: int = 0
+    _passes: Counter[str] = field(default_factory=Counter)
+
+    def next(self, ran: Ran) -> tuple[OperatorPlace, tuple[ValueSource, ...]]:
+        """Return the place of the operator that ran next, and where its inputs come from, by slot."""
+        self.count += 1
+        known, reads = self.known.of_ran(ran)
+        number = self._passes[ran.node.name]
+        self._passes[ran.node.name] = number + 1
+        place = OperatorPlace(  # ``replace`` would take three times as long
+            known.name,
+            known.op_type,
+            known.full_name,
+            known.onnx_name,
+            known.scope,
+            known.source,
+            self.iteration,
+            pass_number=number if self.known.is_repeated(ran) else None,
+            order=self.count,
+            time=self.before + self.count,  # clocks tell nothing: the order of both sides is that of lockstep
+        )
+        return place, reads
 
 
 def _sources(graph: Graph) -> dict[str, ValueSource]:
