@@ -111,12 +111,10 @@ class Node:
     @property
     def inputs_after_run(self) -> tuple[str, ...]:
         """What its inputs hold once it has run: an input that it writes in place holds the new value."""
+        if not self.update.new_values:
+            return self.inputs
         written = dict(self._written())
-        return (
-            tuple(written.get(slot, name) for slot, name in enumerate(self.inputs))
-            if written
-            else self.inputs
-        )
+        return tuple(written.get(slot, name) for slot, name in enumerate(self.inputs))
 
     @property
     def undeclared_outputs(self) -> dict[str, str]:

@@ -117,7 +117,7 @@ class Observations:
         known = self._weights.get((id(pair), name))
         if known is None:
             mine, golden = pair.weights[name]
-            known = _compared(_described(IO.INPUT, slot, name, mine), mine, golden, self.limits)
+            known = _compared((IO.INPUT, slot, name), mine, golden, self.limits)
             types = (known.dtype, known.golden_dtype)
             is_same = known.error is None or known.error.is_same
             is_rounded = not is_same and errors.is_rounding(mine, golden, types)
@@ -141,34 +141,40 @@ class _Beside:
         self._golden = golden
         self._limits = limits
         self._looks = looks
-        self._tensors: dict[IO, dict[str, np.ndarray]] = {IO.INPUT: {}, IO.OUTPUT: {}}
-        if golden is not None:
-            node, names = golden.node, pair.golden_values
-            for io, values, arrays in (
-                (IO.INPUT, node.inputs_after_run, golden.inputs),
-                (IO.OUTPUT, node.declared_outputs, golden.outputs),
-            ):
-                for _, name, array in _slots(values, arrays):
-                    self._tensors[io][names.get(name, name)] = array
+        self._tensors: dict[IO, dict[str, np.ndarray]] = {}
+
+    def _of(self, io: IO) -> dict[str, np.ndarray]:
+        """Return the counterpart's inputs or outputs by their common names; inputs are rarely asked for."""
+        tensors = self._tensors.get(io)
+        if tensors is None:
+            tensors = self._tensors[io] = {}
+            if self._golden is not None:
+                node, common = self._golden.node, self.pair.golden_values
+                is_output = io is IO.OUTPUT
+                values = node.declared_outputs if is_output else node.inputs_after_run
+                arrays = self._golden.outputs if is_output else self._golden.inputs
+                tensors |= {common.get(name, name): array for _, name, array in _slots(values, arrays)}
+        return tensors
 
     def outputs(self, mine: Ran) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield what an operator wrote, and what its counterpart did."""
-        written, names = self._tensors[IO.OUTPUT], self.pair.values
+        written, names = self._of(IO.OUTPUT), self.pair.values
         for _, name, array in _slots(mine.node.declared_outputs, mine.outputs):
             golden = written.get(names.get(name, name))
             if golden is not None:
                 yield array, golden
 
     def has_input(self, name: str) -> bool:
-        return self.pair.values.get(name, name) in self._tensors[IO.INPUT]
+        return self.pair.values.get(name, name) in self._of(IO.INPUT)
 
     def is_one_weight(self, mine: Ran, name: str, array: np.ndarray) -> bool:
         """Tell whether an input is a weight that both sides share, of which a runtime may hold a copy."""
         weight = mine.graph.weights.get(name)
-        golden = self._tensors[IO.INPUT].get(name)
+        if weight is None:
+            return False
+        golden = self._of(IO.INPUT).get(name)
         return (
-            weight is not None
-            and golden is not None
+            golden is not None
             and self._golden is not None
             and self._golden.graph.weights.get(name) is weight
             and self.pair.values.get(name, name) == name
@@ -177,11 +183,10 @@ class _Beside:
 
     def measured(self, io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
         """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
-        golden = self._tensors[io].get(self.pair.values.get(name, name))
-        evidence = _described(io, slot, name, array)
+        golden = self._of(io).get(self.pair.values.get(name, name))
         if golden is None:
-            return replace(evidence, fault=TensorVerdict.UNCHECKED)
-        return _compared(evidence, array, golden, self._limits, self._looks)
+            return _unchecked(io, slot, name, array)
+        return _compared((io, slot, name), array, golden, self._limits, self._looks)
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
@@ -208,8 +213,9 @@ def _read(evidence: TensorEvidence, slot: int, *, is_weight: bool) -> TensorEvid
     )
 
 
-def _described(io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
-    return TensorEvidence(io, slot, array.shape, dtypes.from_numpy(array.dtype).name, name=name)
+def _unchecked(io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
+    dtype = dtypes.from_numpy(array.dtype).name
+    return TensorEvidence(io, slot, array.shape, dtype, fault=TensorVerdict.UNCHECKED, name=name)
 
 
 def _alone(mine: Ran) -> Iterator[TensorEvidence]:
@@ -218,14 +224,14 @@ def _alone(mine: Ran) -> Iterator[TensorEvidence]:
         (IO.OUTPUT, mine.node.declared_outputs, mine.outputs),
     ):
         for slot, name, array in _slots(names, arrays):
-            yield replace(_described(io, slot, name, array), fault=TensorVerdict.UNCHECKED)
+            yield _unchecked(io, slot, name, array)
 
 
 def _unmeasured(array: np.ndarray, name: str, *, is_one_model: bool) -> TensorEvidence:
     """Return the evidence of an input that nobody wrote: a weight or an input of the network."""
     if is_one_model:  # both sides read one array, or are fed the same
         return _same(array, name)
-    return replace(_described(IO.INPUT, 0, name, array), fault=TensorVerdict.UNCHECKED)
+    return _unchecked(IO.INPUT, 0, name, array)
 
 
 def _same(array: np.ndarray, name: str) -> TensorEvidence:
@@ -235,14 +241,15 @@ def _same(array: np.ndarray, name: str) -> TensorEvidence:
 
 
 def _compared(
-    evidence: TensorEvidence,
+    which: tuple[IO, int, str],
     mine: np.ndarray,
     golden: np.ndarray,
     limits: Limits,
     looks: Looks = MappingProxyType({}),
 ) -> TensorEvidence:
-    """Return a tensor's evidence with how far it is from its counterpart."""
-    golden_dtype = dtypes.from_numpy(golden.dtype).name
+    """Return the evidence of a tensor, told by io, slot and name: how far it is from its counterpart."""
+    io, slot, name = which
+    dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
     fault, note, error = None, "", None
     if mine.shape != golden.shape:
         fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} beside {golden.shape}"
@@ -250,9 +257,11 @@ def _compared(
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
         fault, error = (None, _SAME) if is_same else (TensorVerdict.DIFFERS, None)
     else:
-        limit = limits.allowed((evidence.dtype, golden_dtype), limits.precision)
+        limit = limits.allowed((dtype, golden_dtype), limits.precision)
         error = distance(mine, golden, limit, looks.get((id(mine), id(golden))))
-    return replace(evidence, golden_dtype=golden_dtype, fault=fault, note=note, error=error)
+    return TensorEvidence(
+        io, slot, mine.shape, dtype, golden_dtype, error=error, fault=fault, note=note, name=name
+    )
 
 
 def distance(
@@ -267,19 +276,25 @@ def distance(
             distance is small enough.
         look: What a first look told of them; None: it was not taken.
     """
-    if mine is golden or (mine.dtype == golden.dtype and _is_one_memory(mine, golden)):
+    # NaN tells nothing of bits, nor does 0: of equal numbers one may be -0
+    is_unlike = look is not None and look.differences > 0
+    if not is_unlike and _is_one(mine, golden):
         return _SAME
     if limit is None:
         return errors.measure(_numeric(mine), _numeric(golden))
-    look = look or screening.first(mine, golden)
+    if look is None:
+        look = screening.first(mine, golden)
+        is_unlike = look is not None and look.differences > 0
     quick = None if look is None else screening.quick(mine, golden, limit, look)
-    # NaN tells nothing of bits, nor does 0: of equal numbers one may be -0
-    is_unlike = look is not None and look.differences > 0
     return quick or errors.measure(_numeric(mine), _numeric(golden), is_unlike=is_unlike)
 
 
-def _is_one_memory(mine: np.ndarray, golden: np.ndarray) -> bool:
-    return mine.ctypes.data == golden.ctypes.data and mine.strides == golden.strides
+def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
+    """Tell whether two arrays of one shape are the same memory."""
+    if mine is golden:
+        return True
+    is_alike = mine.dtype == golden.dtype and mine.strides == golden.strides
+    return is_alike and mine.ctypes.data == golden.ctypes.data
 
 
 def _numeric(array: np.ndarray) -> np.ndarray:

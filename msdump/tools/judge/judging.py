@@ -60,8 +60,9 @@ class Judge:
             note = f"{note}; {other[1]}"
         finding = Finding(place, verdict, results, note, own, replaces)
         self._findings[place.full_name or place.name] = finding
-        self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in finding.outputs)
-        self._has_differed |= finding.is_accused or bool(finding.wrong(IO.OUTPUT))
+        outputs = finding.outputs
+        self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in outputs)
+        self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
 
     def written(self, name: str, slot: int) -> TensorResult | None:
@@ -76,14 +77,17 @@ class Judge:
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
 
     def _case(self, evidence: OperatorEvidence, finding: Finding) -> Case:
-        inputs = {each.slot: each for each in finding.inputs if each.verdict not in _NOT_COMPARED}
+        shown = finding.inputs
+        inputs = {each.slot: each for each in shown if each.verdict not in _NOT_COMPARED}
         outputs = [each for each in finding.outputs if each.verdict not in _NOT_COMPARED]
         unknown = not evidence.reads and not inputs
-        read = {each.slot for each in finding.inputs}
+        read = {each.slot for each in shown}
         for slot, source in enumerate(evidence.reads):
-            if source == ABSENT and slot in read - inputs.keys():  # nothing tells what wrote it
+            if slot in inputs:
+                continue
+            if slot in read and source == ABSENT:  # nothing tells what wrote it
                 unknown = True
-            elif slot not in inputs and source.kind is SourceKind.OPERATOR:
+            elif source.kind is SourceKind.OPERATOR:
                 written = self.written(source.name, source.slot)
                 if written is None or written.verdict in _NOT_COMPARED:
                     unknown = True
@@ -92,25 +96,22 @@ class Judge:
         return Case(evidence, finding, [*inputs.values()], outputs, not unknown)
 
     def _verdict(self, case: Case) -> _Reason:
-        rules = (
-            *(
-                self._not_the_models,
-                self._alone,
-                self._parameter,
-                self._weight,
-                self._unfit,
-                self._told_again,
-            ),
-            *(self._changed, self._sound, self._wired, self._nonfinite),
-        )
-        reasons = (rule(case) for rule in rules)
-        return next(filter(None, reasons), None) or self._differing(case)
+        for rule in (
+            *(self._not_the_models, self._alone, self._parameter, self._weight, self._unfit),
+            *(self._told_again, self._changed, self._sound, self._wired, self._nonfinite),
+        ):
+            reason = rule(case)
+            if reason is not None:
+                return reason
+        return self._differing(case)
 
     @staticmethod
     def _not_the_models(case: Case) -> _Reason | None:
         """Judge weights by the model, where there is one."""
+        if not case.evidence.wrong_weights:
+            return None
         wrong = [f"input {slot} {name}" for slot, name in case.evidence.wrong_weights.items()]
-        return (Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's bits") if wrong else None
+        return Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's bits"
 
     def _alone(self, case: Case) -> _Reason | None:
         """Judge an operator none of whose outputs has a counterpart."""
@@ -362,8 +363,9 @@ def _is_of_size(tensor: TensorResult, written: TensorResult) -> bool:
 
 def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool:
     """Tell whether an input of another shape, or other kind of elements, is a weight."""
-    is_named = tensor.slot < len(evidence.reads) and evidence.reads[tensor.slot].kind is SourceKind.WEIGHT
-    return tensor.verdict in _UNFIT and tensor.evidence.is_weight and is_named
+    if tensor.verdict not in _UNFIT or not tensor.evidence.is_weight:
+        return False
+    return tensor.slot < len(evidence.reads) and evidence.reads[tensor.slot].kind is SourceKind.WEIGHT
 
 
 def _left(tensor: TensorResult) -> TensorResult:

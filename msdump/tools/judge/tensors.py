@@ -63,7 +63,9 @@ class TensorJudge:
         types = (evidence.dtype, evidence.golden_dtype)
         allowance = self._allowance(types, computed)
         limit = allowance.distance
-        remarks = "; ".join(filter(None, (*_remarks(error), *_unlike(types), evidence.note)))
+        remarks = evidence.note
+        if error.misplaced or types[0] != types[1] or math.isnan(error.cosine):
+            remarks = "; ".join(filter(None, (*_remarks(error), *_unlike(types), remarks)))
         if evidence.is_rounded:
             return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
         return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
