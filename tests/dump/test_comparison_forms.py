@@ -8,10 +8,12 @@ import shutil
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from onnx import TensorProto, helper
 
 from msdump.cli import main
-from tests.dump.compared import ACCUSING, document
-from tests.dump.test_comparison import FEEDS, LENET
+from tests.dump.compared import ACCUSING, accused, document
+from tests.dump.nets import FLOAT, model, node, value
+from tests.dump.test_comparison import FEEDS, LENET, O0, O2
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -170,3 +172,67 @@ def test_readers_of_one_wrong_file(copied, value):
     }
 
     assert {("ReLU-op0", False), ("ReLU-op0", True)} == found
+
+
+def quantized(kind):
+    """Return a network that quantizes to an element type of four bits and back."""
+    scale, zero = helper.make_tensor("s", FLOAT, [], [0.3]), helper.make_tensor("z", kind, [], [1])
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    network = model(nodes, [value("x", [3, 5])], ["y"], opset=21)
+    network.graph.initializer.extend((scale, zero))
+    return network
+
+
+@pytest.mark.parametrize("context", [{}, O0], ids=["CPU", "O0"])
+@pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4], ids=["uint4", "int4"])
+def test_type_without_a_number_in_dump_files(door, kind, context):
+    """A tensor whose dump file says DT_UNDEFINED is read as its counterpart's type."""
+    feeds = {"x": np.random.default_rng(0).standard_normal((3, 5)).astype("f4")}
+    door.dump(quantized(kind), feeds, context=context)
+    golden = shutil.move(door.path, door.folder / "golden")
+    door.again()
+    door.dump(quantized(kind), feeds, context=O2, file_format="bin")
+
+    assert [] == [verdict for verdict, _ in accused(door.path, golden) if verdict != "unchecked"]
+    assert [] == [verdict for verdict, _ in accused(golden, door.path) if verdict != "unchecked"]
+
+    dumped = only(door.path, "QuantizeLinear.*")
+    contents = bytearray(dumped.read_bytes())
+    contents[-1] ^= 0x07  # the last of fifteen elements stands in the lower half of the last byte
+    dumped.write_bytes(contents)
+    assert ("own", "QuantizeLinear-op0") in accused(door.path, golden)
+
+
+def cancelling(op_type, **weights):
+    """Return a product, one column of which cancels nearly, and an operator that reads it."""
+    columns = np.random.default_rng(1).standard_normal((64, 2)).astype("f4")
+    row = np.random.default_rng(2).standard_normal((1, 64)).astype("f4")
+    columns[:, 1] -= (row[0] * (row @ columns[:, 1:]).item() / (row @ row.T).item()).astype("f4")
+    columns[:, 0] = 100 * np.sign(row[0])
+    nodes = [
+        node("MatMul", "x w", "y"),
+        node(op_type, " ".join(("y", *weights)), "z", **FLAGS.get(op_type, {})),
+    ]
+    return model(nodes, [value("x", [1, 64])], ["z"], {"w": columns, **weights}), {"x": row}
+
+
+FLAGS = {"Mod": {"fmod": 1}, "Gather": {"axis": 1}}
+READERS = {
+    "Slice": {"starts": np.array([1]), "ends": np.array([2]), "axes": np.array([1])},
+    "Gather": {"indices": np.array([1])},
+    "Mod": {"divisor": np.float32(3)},
+}
+
+
+@pytest.mark.parametrize("op_type", READERS)
+def test_reader_of_a_small_part(door, op_type):
+    """Who hands on a part of a tensor that agrees as a whole is not at fault for the part."""
+    network, feeds = cancelling(op_type, **READERS[op_type])
+    door.dump(network, feeds)
+    golden = shutil.move(door.path, door.folder / "golden")
+    door.again()
+    door.dump(network, feeds, context=O0, precision_mode="force_fp16")
+
+    told = document(door.path, golden)[1]["operators"]
+
+    assert [] == [each["operator"] for each in told if each["verdict"] in ACCUSING]

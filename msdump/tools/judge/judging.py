@@ -328,8 +328,8 @@ class Judge:
             return error.changed <= max(1.0, TIED * math.prod(output.evidence.shape))
         if error.distance <= self.limits.growth * case.input_distance:
             return True
-        if op_type in DECIDING:
-            return error.distance <= math.sqrt(TIED)
+        if op_type in DECIDING and error.distance <= math.sqrt(TIED):
+            return True
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
         return op_type in NONEXPANSIVE and error.norm <= sum(norms)
 

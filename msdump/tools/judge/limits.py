@@ -76,6 +76,7 @@ DECIDING: Final = frozenset(
         *("MaxPoolGrad", "MaxPoolGradWithArgmax", "ReluGrad", "ReLU6Grad", "MaxPoolWithArgmax", "ArgMax"),
         *("Floor", "Ceil", "Round", "Rint", "Sign", "Cast", "Select", "TopK", "Sort", "OneHot", "Dropout"),
         *("FakeQuantPerLayer", "QuantizeLinear", "MaxUnpool", "ReduceMaxGrad", "MinimumGrad", "MaximumGrad"),
+        *("Mod", "FloorMod", "FloorDiv", "Trunc", "Shrink", "HShrink", "ThresholdedRelu", "ArgMin"),
     }
 )
 """Types whose output changes in steps: an element goes where the larger of two others is, or the sign tells.
@@ -86,12 +87,16 @@ NONEXPANSIVE: Final = frozenset(
     {
         *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
         *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
+        *("ReduceMax", "ReduceMin", "AvgPool", "AdaptiveAvgPool2D", "HSigmoid", "Softsign", "SoftShrink"),
+        *("Slice", "StridedSlice", "Split", "Gather", "GatherD", "GatherNd", "Compress", "PadV3", "Concat"),
+        *("Mod", "FloorMod"),
     }
 )
 """Types whose output moves no further than their inputs together, in absolute numbers.
 
-Where the output is small beside the inputs, as a difference of nearly equal tensors is, its relative distance
-tells nothing. Broadcast inputs move more elements than they have; their distance counts less, not more."""
+Where the output is small beside the inputs, as a difference of nearly equal tensors or a part of a tensor is,
+its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
+less, not more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,18 @@ from msdump.tools.return_codes import ReturnCode
 _OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
 
 
+def typed(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[DumpedOperand, DumpedOperand]:
+    """Return two operands, one whose file does not tell its element type with that of the other one.
+
+    vendor: CANN's numbers of element types have none for uint4; its files say DT_UNDEFINED then.
+    """
+    if dumped.is_typed == golden.is_typed:
+        return dumped, golden
+    if golden.is_typed:
+        return dumped.read_as(golden.dtype), golden
+    return dumped, golden.read_as(dumped.dtype)
+
+
 def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
     """Return the arrays of two dumped tensors in the host's layout.
 

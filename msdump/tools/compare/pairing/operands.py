@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.device import formats
-from msdump.encode import dump_data, dump_enums, npy
+from msdump.encode import dump_data, dump_enums, npy, packing
 from msdump.encode.dump_data import DataSpan, TensorInfo
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import DEFAULT_FORMAT, IO
@@ -40,6 +41,7 @@ class DumpedOperand:
         host_shape: Shape on the host; empty where it is not known.
         groups: Groups of the convolution that reads a weight.
         address: Address in the device's memory, 0 where it is not known.
+        is_typed: Whether its file tells its element type; else its elements are its bytes.
     """
 
     io: IO
@@ -51,6 +53,7 @@ class DumpedOperand:
     host_shape: tuple[int, ...] = ()
     groups: int = 1
     address: int = 0
+    is_typed: bool = True
     _load: Callable[[], np.ndarray] = field(default=lambda: np.empty(0), repr=False, compare=False)
 
     @property
@@ -62,6 +65,33 @@ class DumpedOperand:
             FormatError: Elements of the type cannot be read.
         """
         return self._load()
+
+    def read_as(self, dtype: str) -> DumpedOperand:
+        """Return the operand with its bytes read as elements of a type, or of one that files widen to it.
+
+        Args:
+            dtype: Name of the element type.
+
+        Returns:
+            The operand itself where its bytes are not as many as elements of these types have.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        data, count = self.array.view(np.uint8), math.prod(self.shape)
+        named = dtypes.from_name(dtype)
+        packed = (each for each in dtypes.DTYPES if each.per_byte > 1 and each.saved == named.saved)
+        for kind in (named, *packed):
+            if data.nbytes == -(-count // kind.per_byte) * kind.numpy.itemsize:
+                return replace(
+                    self, dtype=kind.name, is_typed=True, _load=partial(self._elements, data, kind)
+                )
+        return self
+
+    def _elements(self, data: np.ndarray, kind: dtypes.DType) -> np.ndarray:
+        if kind.per_byte > 1:
+            return packing.unpack(data, kind, self.shape)
+        return data.view(kind.numpy).reshape(self.shape)
 
     def on_host(self, shape: Sequence[int] = ()) -> np.ndarray:
         """Return the elements in the host's layout.
@@ -168,6 +198,7 @@ def _from_block(path: str, view: memoryview, block: DataSpan, info: TensorInfo) 
         info.shape if is_scalar else info.original_shape,
         info.sub_format,
         info.address,
+        info.data_type != dump_enums.UNDEFINED,
         load,
     )
 

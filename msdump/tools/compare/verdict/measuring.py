@@ -148,8 +148,8 @@ def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> Tens
     if place is None:
         return replace(compared, fault=TensorVerdict.UNCHECKED)
     try:
-        golden = _golden(measured.golden, place)
-        compared = replace(compared, golden_dtype=golden.dtype)
+        dumped, golden = counterparts.typed(dumped, _golden(measured.golden, place))
+        compared = replace(compared, dtype=dumped.dtype, golden_dtype=golden.dtype)
         return _straight_or_turned(compared, dumped, golden, measured)
     except DumpReadError as error:
         return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
