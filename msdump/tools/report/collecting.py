@@ -30,6 +30,7 @@ from msdump.tools.report import (
     timing,
     training,
 )
+from msdump.tools.report.columns import MeasuredColumns
 from msdump.tools.report.comparing import ComparedDumps, OperatorVerdict
 from msdump.tools.report.facts import RunFact, UndumpedOperators
 from msdump.tools.report.histograms import TensorHistogram
@@ -65,7 +66,7 @@ class ReportQuestion:
         histograms: Names of operators whose tensors get a histogram; ``*`` and ``?`` stand for characters.
         trace: A trace in Chrome's format with the times of operators, None for none.
         known: What directories held before, which are read again where they have changed; None: nothing.
-        executor: Who looks at the tensors for watch rules.
+        executor: Who reads the tensors.
         advance: Is called when a directory has been read.
     """
 
@@ -133,42 +134,43 @@ class DumpReport:
 class _Reading:
     """A dump as it is read: its operators, statistics, directories and overflow records."""
 
-    def __init__(self, known: KnownDirectories | None, advance: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.faults: dict[str, None] = {}
         self.operators = OperatorList()
         self.series = SeriesTable()
         self.graphs: dict[tuple[int, str], OperatorGraph] = {}
         self.directories: dict[tuple[int, str, int], Iteration] = {}
         self._overflows: list[tuple[tuple[int, str], int, str, str]] = []
-        self._known = known
-        self._advance = advance
 
     def fault(self, message: str) -> None:
         """Remember what cannot be read; each is told once."""
         self.faults[message] = None
 
-    def read(self, dump: Dump) -> None:
+    def read(self, dump: Dump, question: ReportQuestion) -> None:
         """Read all directories of a dump."""
-        for folders in dumped.groups(dump):
-            for folder in folders:
-                self._add(folder)
-                self._advance()
+        folders = [folder for group in dumped.groups(dump) for folder in group]
+        directories = [folder.iteration for folder in folders]
+        contents = measured.of_directories(dump.path, directories, question.known, question.executor)
+        for folder, (tensors, faults) in zip(folders, contents, strict=True):
+            for message in faults:
+                self.fault(message)
+            self._add(folder, tensors)
+            question.advance()
 
-    def _add(self, folder: DumpedFolder) -> None:
-        # a copy: what it lists is given back with it, however many there are
-        directory = replace(folder.iteration)
-        tensors = measured.of_directory(directory, self.fault, self._known)
+    def _add(self, folder: DumpedFolder, tensors: MeasuredColumns) -> None:
         order = sorted(range(len(tensors.names)), key=tensors.times.__getitem__)
         self.operators.add(folder, dict.fromkeys(tensors.names[row][:2] for row in order))
         self.series.add(folder, tensors)
         if folder.graph is not None:
             self.graphs.setdefault((folder.rank, folder.place), folder.graph)
         self.directories[folder.rank, folder.place, folder.number] = folder.iteration
-        self._add_overflows(folder, directory)
+        self._add_overflows(folder)
 
-    def _add_overflows(self, folder: DumpedFolder, directory: Iteration) -> None:
+    def _add_overflows(self, folder: DumpedFolder) -> None:
         if folder.iteration.key.time is None:  # MindSpore's own tree has no records
             return
+        # a copy: what it lists is given back with it, however many there are
+        directory = replace(folder.iteration)
         try:
             tasks = replace(folder, iteration=directory).overflows
             for file in directory.files if tasks else ():
@@ -196,8 +198,8 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         DumpReadError: The trace cannot be read.
         ConfigValueError: Matching the regular expression of a rule takes too long.
     """
-    reading = _Reading(question.known, question.advance)
-    reading.read(dump)
+    reading = _Reading()
+    reading.read(dump, question)
     operators = reading.operators.in_order()
     series = reading.series.of(operators)
     operators, grouped = _compared(operators, question.compared)

@@ -1,18 +1,23 @@
-"""What is known of the tensors of one directory: rows of statistics, and what files without one measure."""
+"""What is known of the tensors of directories: rows of statistics, and what files without one measure."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from msdump.errors import DumpReadError, FormatError
 from msdump.store.layouts import STATISTICS as TABLE
 from msdump.store.read.cells import Cell
 from msdump.store.read.measured.records import without_file
+from msdump.store.read.reader import open_iteration
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
 from msdump.tools import trend
+from msdump.tools.mapping import mapper
+from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.tools.mapping.sizes import directory_size
 from msdump.tools.report import columns
 from msdump.tools.report.columns import Fault, MeasuredColumns, MeasuredName
 
@@ -24,8 +29,11 @@ _DAMAGED: Final = "{}; what can be read of it is shown"
 Stamp = tuple[int, int, int]
 """When a directory and its table of statistics changed last, and the size of the table."""
 
-KnownDirectories = dict[str, tuple[Stamp, MeasuredColumns, tuple[str, ...]]]
-"""What directories held when they were read, by path, and what could not be read."""
+DirectoryContent = tuple[MeasuredColumns, tuple[str, ...]]
+"""The tensors of a directory, and what cannot be read of them."""
+
+KnownDirectories = dict[str, tuple[Stamp, DirectoryContent]]
+"""What directories held when they were read, by path."""
 
 
 def stamp(path: str) -> Stamp:
@@ -41,27 +49,73 @@ def stamp(path: str) -> Stamp:
         return 0, 0, 0
 
 
-def of_directory(
-    directory: Iteration, fault: Fault, known: KnownDirectories | None = None
-) -> MeasuredColumns:
-    """Return the tensors of a directory, of its last execution that is whole.
+def of_directories(
+    root: str,
+    directories: Sequence[Iteration],
+    known: KnownDirectories | None = None,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+) -> Iterator[DirectoryContent]:
+    """Yield what each directory holds, of its last execution that is whole.
 
     Args:
-        directory: The directory.
-        fault: Gets what cannot be read.
+        root: Path of the dump that they are of.
+        directories: The directories.
         known: What directories held before: one that has not changed since is not read again.
+        executor: Who reads them.
     """
     if known is None:
-        return _read(directory, fault)
-    now = stamp(directory.path)
-    before = known.get(directory.path)
-    if before is None or before[0] != now:
-        faults: list[str] = []
-        before = known[directory.path] = (now, _read(directory, faults.append), tuple(faults))
-    _, table, told = before
-    for message in told:
-        fault(message)
-    return table
+        yield from _contents(root, directories, executor)
+        return
+    stamps = {each.path: stamp(each.path) for each in directories}
+    changed = [each for each in directories if known.get(each.path, (None,))[0] != stamps[each.path]]
+    for each, content in zip(changed, _contents(root, changed, executor), strict=True):
+        known[each.path] = (stamps[each.path], content)
+    yield from (known[each.path][1] for each in directories)
+
+
+def _contents(
+    root: str, directories: Iterable[Iteration], executor: ExecutorChoice
+) -> Iterator[DirectoryContent]:
+    return mapper.each(
+        _content,
+        # copies: what they list is given back with them, however many there are
+        (_Directory(each.path, replace(each)) for each in directories),
+        size=lambda each: directory_size(each.path),
+        executor=executor,
+        name=lambda each: each.path,
+        paths=(root,),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """A directory, which travels to another process with its path and is opened there.
+
+    Attributes:
+        path: Its path.
+        iteration: What it is, None where it has gone.
+    """
+
+    path: str
+    iteration: Iteration | None
+
+    def __reduce__(self) -> tuple[Callable[[str], _Directory], tuple[str]]:
+        return _reopened, (self.path,)
+
+
+def _reopened(path: str) -> _Directory:
+    try:
+        return _Directory(path, open_iteration(path))
+    except DumpReadError:
+        return _Directory(path, None)
+
+
+def _content(directory: _Directory) -> DirectoryContent:
+    """Return what a directory holds; runs in a process of its own."""
+    if directory.iteration is None:
+        return MeasuredColumns(), (f"{directory.path}: is no directory of tensors any more",)
+    faults: dict[str, None] = {}
+    return _read(directory.iteration, faults.setdefault), tuple(faults)
 
 
 def _read(directory: Iteration, fault: Fault) -> MeasuredColumns:

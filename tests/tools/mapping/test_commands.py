@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -67,15 +68,24 @@ COMMANDS = {
     "baseline": (1, "kept      29 tensors of 6 folders", "baseline", "mine", "-out", "out"),
     "query": (0, "ReLU-op3", "query", "mine", "--measure", "--csv", "select * from statistics order by all"),
     "report": (0, "Default_ReLU-op3", "report", "mine", "golden", "--csv"),
+    "report, its page": (
+        0,
+        "Default_ReLU-op2 (ReLU) in iteration 0: own",
+        "report",
+        "mine",
+        "golden",
+        "-o",
+        "out/report.html",
+    ),
     "convert": (1, "converted 5 dump files to 5 files", "convert", "files", "-out", "out"),
 }
 """Exit code, something of what is printed, and arguments of commands that read tensors."""
 
 
 def state(folder):
-    """Return the files of a result by their names, those of tables without the time in them."""
+    """Return the files of a result by their names, without the time that tables and pages were made at."""
     files = [path for path in sorted((folder / "out").rglob("*")) if path.is_file()]
-    return [(path.name[:8], path.read_bytes()) for path in files]
+    return [(path.name[:8], re.sub(rb"[0-9:]{8} UTC", b"", path.read_bytes())) for path in files]
 
 
 def outcome(folder, arguments, monkeypatch):
@@ -119,7 +129,7 @@ def test_executors_agree(dumps, code, told, arguments, monkeypatch, scheduler):
 
 
 @launching.needs_mpi
-@pytest.mark.parametrize("command", ["compare", "watch", "convert"])
+@pytest.mark.parametrize("command", ["compare", "watch", "report, its page", "convert"])
 def test_ranks_of_mpi_agree(dumps, command, monkeypatch):
     """The same under mpirun, where rank 1 works for rank 0."""
     _, _, *arguments = COMMANDS[command]
