@@ -41,7 +41,7 @@ def command(*, dump: str, output: str, statistics: str, executor: ExecutorChoice
     """Keep the statistics of DUMP as a baseline, which msdump compare takes for a dump.
 
     Rows of statistic.csv are taken over; a dump of tensors is measured. The baseline is a tree
-    of statistic.csv files, small enough for a repository. Exit codes: 0 done, 1 a tensor cannot
+    of statistic.csv files and graphs, small enough for a repository. Exit codes: 0 done, 1 a tensor cannot
     be read and is left out, 2 something given is wrong, 130 interrupted.
     """
     categories = [_DIGESTS.get(name.strip()) or trend.category(name) for name in statistics.split(",")]

@@ -1,6 +1,7 @@
 """A baseline: the statistics of a dump alone, which a later dump is compared with.
 
-It is a tree of ``statistic.csv`` files: what reads dumps reads it, and a version control keeps it as text.
+It is a tree of ``statistic.csv`` files with the graphs that they are of: what reads dumps reads it, and a
+version control keeps it as text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from msdump.errors import FormatError, ToolError
 from msdump.plan import StatisticSpec
 from msdump.statistics.table import BY_CATEGORY
 from msdump.store.layouts import STATISTICS as TABLE
+from msdump.store.layouts import PathKind
+from msdump.store.read import texts
+from msdump.store.read.reader import open_dump
 from msdump.tools import reports
 from msdump.tools.compare.measured import rows, tensors
 from msdump.tools.compare.measured.rows import Place, StatisticRow
@@ -100,7 +104,20 @@ def write(
             baseline.rows += len(measured.rows)
     if not baseline.rows:
         raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
+    _keep_graphs(os.path.realpath(root), folder)
     return baseline
+
+
+def _keep_graphs(root: str, folder: str) -> None:
+    """Copy the graph files of a dump, by which operators of other names find theirs in a baseline."""
+    for rank in open_dump(root).ranks.values():
+        numbers = {number for network in rank.networks.values() for number in network.graphs}
+        for number in sorted(numbers):
+            path = rank.graph_file(PathKind.IR, number)
+            place = "" if path is None else os.path.relpath(os.path.realpath(path), root)
+            if path is not None and not place.startswith(os.pardir):
+                directory, name = os.path.split(place)
+                reports.write_bytes(os.path.join(folder, directory), name, [texts.read_bytes(path)])  # noqa: PTH118
 
 
 def _measured(spec: StatisticSpec, path: str) -> _MeasuredDirectory:

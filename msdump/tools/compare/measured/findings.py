@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind, ValueSource
-from msdump.tools.compare.measured import differences
+from msdump.tools.compare.measured import counterparts, differences
+from msdump.tools.compare.measured.counterparts import Counterparts
 from msdump.tools.compare.measured.differences import RowComparison
 from msdump.tools.compare.measured.pairs import RowPair
 from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
+from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict.surroundings import FIXED, FolderSurroundings, SurroundedDump, described
 from msdump.tools.judge import reach
@@ -50,34 +52,56 @@ class RowJudge:
             pair: Their rows.
         """
         mine, theirs = self.mine.of(folders.dumped), self.theirs.of(folders.golden)
-        judge, missing, passes = Judge(self.limits), _by_passage(pair.golden), _passes(pair.dumped)
+        judge, found = (
+            Judge(self.limits),
+            counterparts.find(pair.dumped, pair.golden, mine.graph, theirs.graph),
+        )
+        golden, passes = _by_passage(pair.golden), _passes(pair.dumped)
         findings = []
         for order, ((name, number), rows) in enumerate(_by_passage(pair.dumped).items(), 1):
             reads = mine.reads(name) or theirs.reads(name)
-            tensors = [*self._tensors(rows, missing.pop((name, number), {}), pair, reads)]
+            left = {} if found.matched else golden.get((name, number), {})
+            tensors = [*self._tensors(rows, left, pair, found, reads)]
             place = _place(rows, label, mine, order, passes[name])
-            findings.append(judge.finding(OperatorEvidence(place, tuple(tensors), reads=reads)))
+            evidence = OperatorEvidence(place, tuple(tensors), replaces=found.replaces(name), reads=reads)
+            findings.append(judge.finding(evidence))
         for finding in findings:
             self.report.add(reach.told(finding, findings, mine.graph))
-        names = {place[0] for place in pair.dumped.rows}
-        for (name, _), rows in missing.items():
-            if name not in names and not next(iter(rows.values())).is_parameter:
+        self._add_missing(label, (mine, theirs), pair, found)
+        self.report.uneven += _uneven(pair.dumped, pair.golden, found)
+
+    def _add_missing(
+        self,
+        label: str,
+        sides: tuple[FolderSurroundings, FolderSurroundings],
+        pair: RowPair,
+        found: Counterparts,
+    ) -> None:
+        """Add the golden operators of which no row is a counterpart to the report, once for each pass."""
+        mine, theirs = sides
+        used = (
+            {row.place[0] for row in found.rows.values()}
+            if found.matched
+            else {place[0] for place in pair.dumped.rows}
+        )
+        for (name, _), rows in _by_passage(pair.golden).items():
+            if name not in used and found.lacks(next(iter(rows.values()))):
                 place = _place(rows, label, theirs, 0, 1)
                 is_unasked = mine.leaves_out(place, name)
                 (self.report.unasked if is_unasked else self.report.missing).append(place)
-        self.report.uneven += _uneven(pair.dumped, pair.golden)
 
     def _tensors(
         self,
         rows: Mapping[Place, StatisticRow],
-        counterparts: Mapping[Place, StatisticRow],
+        golden: Mapping[Place, StatisticRow],
         pair: RowPair,
+        found: Counterparts,
         reads: Sequence[ValueSource],
     ) -> Iterator[TensorEvidence]:
         """Yield the tensors of an operator beside their counterparts, inputs first."""
         comparison = RowComparison(self.limits.statistics)
-        tensors = [_evidence(comparison, row, pair) for row in rows.values()]
-        tensors += _left_over(rows, counterparts)
+        tensors = [_evidence(comparison, row, pair, found) for row in rows.values()]
+        tensors += _left_over(rows, golden)
         for tensor in sorted(tensors, key=lambda tensor: (tensor.io, tensor.slot)):
             source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
             if source is None or source.kind is SourceKind.OPERATOR:
@@ -99,14 +123,18 @@ def _passes(side: RowSide) -> Counter[str]:
     return Counter(name for name, _ in _by_passage(side))
 
 
-def _evidence(comparison: RowComparison, row: StatisticRow, pair: RowPair) -> TensorEvidence:
+def _evidence(
+    comparison: RowComparison, row: StatisticRow, pair: RowPair, found: Counterparts
+) -> TensorEvidence:
     if row.place in pair.unreadable:
         fault = pair.unreadable[row.place]
         return replace(differences.alone(row), fault=TensorVerdict.UNREADABLE, note=fault)
-    counterpart = pair.golden.rows.get(row.place)
+    counterpart = found.rows.get(row.place)
     if counterpart is None:
         return differences.alone(row)
-    return comparison.evidence(row, counterpart)
+    evidence = comparison.evidence(row, counterpart)
+    note = found.note(row.place[0])
+    return replace(evidence, note="; ".join(filter(None, (note, evidence.note)))) if note else evidence
 
 
 def _left_over(
@@ -136,8 +164,10 @@ def _place(
     return described(place, around.operator(name))
 
 
-def _uneven(dumped: RowSide, golden: RowSide) -> Iterator[Uneven]:
-    mine, theirs = _passes(dumped), _passes(golden)
+def _uneven(dumped: RowSide, golden: RowSide, found: Counterparts) -> Iterator[Uneven]:
+    mine = _passes(dumped)
+    theirs = {dump_folder.key(name): count for name, count in _passes(golden).items()}
     for name, count in mine.items():
-        if count != theirs.get(name, count):
-            yield Uneven(name, count, theirs[name])
+        other = theirs.get(dump_folder.key(found.partner(name)), count)
+        if count != other:
+            yield Uneven(name, count, other)

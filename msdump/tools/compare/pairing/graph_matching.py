@@ -53,8 +53,18 @@ def identities(dumped: Dumped, golden: Dumped) -> Identities:
     (folder, mine), (golden_folder, other) = dumped, golden
     if mine is None or other is None or FolderKind.GOLDEN in {folder.kind, golden_folder.kind}:
         return Identities()
-    found = matching.match(_side(mine, other, folder), _side(other, mine, golden_folder))
-    return Identities() if found.is_by_name else _Identified(found, mine, other).identities()
+    return identities_of(_side(mine, other, folder), _side(other, mine, golden_folder))
+
+
+def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
+    """Return the identities of the tensors of two graphs, names unless other names belong together by them.
+
+    Args:
+        mine: The graph that ran on the examined side.
+        golden: The graph of the golden side.
+    """
+    found = matching.match(mine, golden)
+    return Identities() if found.is_by_name else _Identified(found, mine.graph, golden.graph).identities()
 
 
 def partners(
