@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,11 +32,13 @@ class WeightCopies:
         values: Values to feed, and the array that each of them reads, which must stay alive with it.
         rounded: Copies rounded to a smaller type, by that type.
         overflowing: Whether they have values that float16 cannot hold.
+        lock: Held while one is made: runners in several threads may share them.
     """
 
     values: dict[int, tuple[OrtValue, np.ndarray]] = field(default_factory=dict)
     rounded: dict[tuple[int, DType], np.ndarray] = field(default_factory=dict)
     overflowing: dict[int, bool] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
 
 class WeightStore:
@@ -69,12 +72,9 @@ class WeightStore:
     def _value_and_array(self, name: str) -> tuple[OrtValue, np.ndarray]:
         array, known = self._arrays[name], self.copies.values
         if id(array) not in known:
-            # protobuf aligns nothing: three of four weights in a mapped file lie at addresses that are no
-            # multiple of four, which kernels do not expect
-            aligned = values.contiguous(array if array.flags.aligned else array.copy())
-            known[id(array)] = (values.from_array(aligned), aligned)
-            if aligned is not array:
-                forget_pages(array)
+            with self.copies.lock:
+                if id(array) not in known:
+                    known[id(array)] = _aligned_value(array)
         return known[id(array)]
 
     def rounded(self, name: str, dtype: DType, *, saturates: bool) -> np.ndarray:
@@ -82,9 +82,11 @@ class WeightStore:
         array, copies = self._arrays[name], self.copies.rounded
         key = (id(array), dtype)
         if key not in copies:
-            narrow = rounded(array, dtype, saturates=saturates)
-            copies[key] = _on_disk(precision.cast(narrow, FLOAT32))
-            forget_pages(array)
+            with self.copies.lock:
+                if key not in copies:
+                    narrow = rounded(array, dtype, saturates=saturates)
+                    copies[key] = _on_disk(precision.cast(narrow, FLOAT32))
+                    forget_pages(array)
         return copies[key]
 
     def overflows(self, name: str) -> bool:
@@ -97,6 +99,17 @@ class WeightStore:
     def packable(self, name: str) -> Any:
         """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""
         return public_value(values.contiguous(self._arrays[name]))
+
+
+def _aligned_value(array: np.ndarray) -> tuple[OrtValue, np.ndarray]:
+    """Return a weight as a value to feed, and the array that it reads."""
+    # protobuf aligns nothing: three of four weights in a mapped file lie at addresses that are no multiple of
+    # four, which kernels do not expect
+    aligned = values.contiguous(array if array.flags.aligned else array.copy())
+    value = values.from_array(aligned)
+    if aligned is not array:
+        forget_pages(array)
+    return value, aligned
 
 
 def _on_disk(array: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,13 +18,14 @@ class RecentSessions(Runtime):
     """A runtime on the CPU that keeps its latest sessions, but those that hold weights or have a memory.
 
     Who runs the operators of a network one after the other, and drops the kernel of each, then does not make
-    a session for every layer anew.
+    a session for every layer anew. Any thread may use it.
     """
 
     def __init__(self) -> None:
         """Keep nothing yet."""
         super().__init__(thread_count())
         self._kept: OrderedDict[tuple[bytes, SessionUse], Any] = OrderedDict()
+        self._lock = threading.Lock()
 
     @property
     def limits(self) -> onenode.RuntimeLimits:
@@ -41,8 +43,9 @@ class RecentSessions(Runtime):
         """Return a session of a model, as ``Runtime.session`` does."""
         session = super().session(model, shared, has_memory=has_memory, use=use)
         if not (shared or has_memory):
-            self._kept[model, use] = session
-            self._kept.move_to_end((model, use))
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            with self._lock:
+                self._kept[model, use] = session
+                self._kept.move_to_end((model, use))
+                if len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
         return session

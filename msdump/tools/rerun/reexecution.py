@@ -20,7 +20,7 @@ from msdump.record import IO
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import OwnError
-from msdump.tools.rerun import allowance, elements, hidden, wiring
+from msdump.tools.rerun import allowance, elements, hidden, side_by_side, wiring
 from msdump.tools.rerun.allowance import Allowance
 from msdump.tools.rerun.arithmetic import Arithmetic, candidates
 from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds
@@ -113,8 +113,8 @@ class Reexecution:
             advance: Called after each of them.
         """
         reruns: list[Rerun] = []
-        for position in range(len(self.values.operators)):
-            reruns.append(self._first(position))
+        for rerun in side_by_side.each(self._first, len(self.values.operators)):
+            reruns.append(rerun)
             advance()
         suspects = [position for position, each in enumerate(reruns) if each.is_suspect]
         if self.mine is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from msdump.execute.operators.float64.evaluator import Change, Float64Runner
@@ -16,15 +18,17 @@ from msdump.tools.rerun.values import Given
 
 
 class Runners:
-    """Runs operators of a model and its bodies; kernels of bodies are kept, since they run pass by pass."""
+    """Runs operators of a model and its bodies; any thread may use it.
+
+    Kernels of bodies are kept, since they run pass by pass.
+    """
 
     def __init__(self, model: CompiledModel) -> None:
         """Compile nothing yet."""
         self._model = model
         self._copies = WeightCopies()
         self._sessions = RecentSessions()
-        self._runners: dict[tuple[Arithmetic, int], OperatorRunner] = {}
-        self._exact: dict[int, Float64Runner] = {}
+        self._mine = _ThreadRunners()
 
     def outputs(self, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
         """Return the outputs of an operator in an arithmetic.
@@ -34,7 +38,8 @@ class Runners:
             UnsupportedOpError: Nothing can run it.
         """
         graph = site.graph
-        runner = self._runners.get((arithmetic, graph.index))
+        runners = self._mine.of_operators
+        runner = runners.get((arithmetic, graph.index))
         if runner is None:
             runner = OperatorRunner(
                 graph,
@@ -44,7 +49,7 @@ class Runners:
                 around=self._model.around(graph),
                 is_quiet=True,
             )
-            self._runners[arithmetic, graph.index] = runner
+            runners[arithmetic, graph.index] = runner
         outputs = runner.run(site.node, given)
         if graph.index == 0:
             runner.forget(site.node)
@@ -63,5 +68,13 @@ class Runners:
         Raises:
             MsdumpError: Nothing can run it in float64.
         """
-        runner = self._exact.setdefault(site.graph.index, Float64Runner(site.graph))
+        runner = self._mine.exact.setdefault(site.graph.index, Float64Runner(site.graph))
         return runner.run(site.node, given, arithmetic.roundings(site.node), noise, change)
+
+
+class _ThreadRunners(threading.local):
+    """What one thread runs operators with: what makes and keeps kernels does so for one caller at a time."""
+
+    def __init__(self) -> None:
+        self.of_operators: dict[tuple[Arithmetic, int], OperatorRunner] = {}
+        self.exact: dict[int, Float64Runner] = {}
