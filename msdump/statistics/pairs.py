@@ -73,7 +73,7 @@ class PairSums:
     singles: np.ndarray
 
 
-class Scale(NamedTuple):
+class SideScale(NamedTuple):
     """What the elements of a side are divided by: by the norm, or by the extent once ``low`` is taken off."""
 
     norm: float
@@ -81,7 +81,7 @@ class Scale(NamedTuple):
     extent: float
 
 
-class Scales(NamedTuple):
+class PairScale(NamedTuple):
     """Those of two vectors of finite elements.
 
     A unit is an element divided by the norm, a density how far it is in its range, at least ``least``.
@@ -92,8 +92,8 @@ class Scales(NamedTuple):
         least: A float32 above zero.
     """
 
-    x: Scale
-    y: Scale
+    x: SideScale
+    y: SideScale
     least: float
 
     def packed(self) -> bytes:
@@ -209,7 +209,7 @@ class PairKernel:
         is_finite = math.isfinite(sums.x.total) and math.isfinite(sums.y.total)
         return sums if is_finite else None
 
-    def scaled(self, x: np.ndarray, y: np.ndarray, scales: Scales) -> np.ndarray:
+    def scaled(self, x: np.ndarray, y: np.ndarray, scales: PairScale) -> np.ndarray:
         """Return sums in float32 and in numpy's order: of products of units, and of the densities of each.
 
         Args:
@@ -222,7 +222,7 @@ class PairKernel:
         return totals
 
     def divided(
-        self, x: np.ndarray, y: np.ndarray, scales: Scales, totals: np.ndarray, out: np.ndarray
+        self, x: np.ndarray, y: np.ndarray, scales: PairScale, totals: np.ndarray, out: np.ndarray
     ) -> None:
         """Divide the densities by their totals, then those of ``x`` by those of ``y``.
 

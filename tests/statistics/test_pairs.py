@@ -118,7 +118,7 @@ def scale_of(vector):
     """Return what the elements of a vector are divided by, and their units and densities."""
     norm, low, extent = np.sqrt((vector * vector).sum()), vector.min(), np.ptp(vector)
     moved = np.maximum((vector - low) / extent, np.float32(FLOOR))
-    return pairs.Scale(float(norm), float(low), float(extent)), vector / norm, moved
+    return pairs.SideScale(float(norm), float(low), float(extent)), vector / norm, moved
 
 
 @settings(max_examples=30, deadline=None)
@@ -127,7 +127,7 @@ def test_what_is_scaled_has_the_bits_of_numpy(size, seed, factor):
     """Products of units, densities and their quotients have numpy's bits, wherever the elements lie."""
     x, y = (np.random.default_rng(seed).standard_normal((2, size)) * factor).astype("f4")
     (of_x, unit_x, moved_x), (of_y, unit_y, moved_y) = scale_of(x), scale_of(y)
-    scales, out = pairs.Scales(of_x, of_y, FLOOR), np.empty((2, size), np.float32)
+    scales, out = pairs.PairScale(of_x, of_y, FLOOR), np.empty((2, size), np.float32)
 
     sums = pairs.PAIRS.scaled(shifted(x), y, scales)
     pairs.PAIRS.divided(shifted(x), y, scales, sums[1:], out)

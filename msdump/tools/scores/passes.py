@@ -16,7 +16,7 @@ import numpy as np
 
 from msdump.statistics import pairs
 from msdump.statistics.elements import total_of_products, total_of_squares
-from msdump.statistics.pairs import PairKernel, Scale, Scales
+from msdump.statistics.pairs import PairKernel, PairScale, SideScale
 from msdump.tools.scores.blocks import BLOCK, FLOOR, BlockPair, BlockPairs, total_of_blocks
 from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts
 
@@ -144,23 +144,23 @@ def _take_second_pass(
         findings.divergence = float(total_of_blocks(parts, findings.count))
 
 
-def _scales(findings: Findings) -> Scales | None:
+def _scales(findings: Findings) -> PairScale | None:
     """Return what the compiled passes divide by, None where they cannot do so."""
-    scales = Scales(_scale(findings.dumped), _scale(findings.golden), float(FLOOR))
+    scales = PairScale(_scale(findings.dumped), _scale(findings.golden), float(FLOOR))
     return scales if scales.x.extent < math.inf and scales.y.extent < math.inf else None
 
 
-def _scale(side: TensorFacts) -> Scale:
+def _scale(side: TensorFacts) -> SideScale:
     # equal elements are not moved, see _raised
     low, extent = (side.low, side.extent) if side.extent else (0, 1)
-    return Scale(float(side.norm), float(low), float(extent))
+    return SideScale(float(side.norm), float(low), float(extent))
 
 
 def _kernel(block: BlockPair) -> PairKernel | None:
     return pairs.PAIRS if block.is_plain else None
 
 
-def _scaled(block: BlockPair, need: ScoreNeed, findings: Findings, scales: Scales | None) -> np.ndarray:
+def _scaled(block: BlockPair, need: ScoreNeed, findings: Findings, scales: PairScale | None) -> np.ndarray:
     """Return the sums of products of elements divided by their norms, and of the densities of each side."""
     kernel = _kernel(block)
     if kernel is not None and scales is not None:
@@ -177,7 +177,7 @@ def _scaled(block: BlockPair, need: ScoreNeed, findings: Findings, scales: Scale
 
 
 def _divergence(
-    block: BlockPair, findings: Findings, scales: Scales | None, totals: np.ndarray
+    block: BlockPair, findings: Findings, scales: PairScale | None, totals: np.ndarray
 ) -> np.float32:
     """Return the sum of ``p * log(p / q)`` of a block, whose densities have these totals in all blocks."""
     kernel = _kernel(block)
