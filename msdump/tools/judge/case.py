@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.judge.findings import Finding, TensorResult
 
@@ -36,6 +37,14 @@ class Case:
     def bad_outputs(self) -> list[TensorResult]:
         """Outputs that differ."""
         return [each for each in self.outputs if each.is_bad]
+
+    def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource, ValueSource]]:
+        """Yield each input that differs and that an operator wrote, with its source and golden's source."""
+        reads, golden_reads = self.evidence.reads, self.evidence.golden_reads
+        for each in self.bad_inputs:
+            source = reads[each.slot] if each.slot < len(reads) else ABSENT
+            if source.kind is SourceKind.OPERATOR:
+                yield each, source, golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
 
     @property
     def input_distance(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -247,7 +247,7 @@ class Judge:
         """Judge inputs that differ though what wrote them does not; by the model it is known already."""
         if case.evidence.own:
             return None
-        for each, source, golden in _written_inputs(case):
+        for each, source, golden in case.written_inputs():
             if golden.kind is SourceKind.ABSENT and golden.name:
                 return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
             if golden.kind is not SourceKind.ABSENT and golden != source:
@@ -258,7 +258,7 @@ class Judge:
         """Judge inputs that differ though what wrote them, the same on both sides, does not."""
         if case.evidence.own:
             return None
-        for each, source, golden in _written_inputs(case):
+        for each, source, golden in case.written_inputs():
             if golden not in {ABSENT, source}:
                 continue
             written = self.written(source.name, source.slot)
@@ -345,15 +345,6 @@ class Judge:
 
 def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
     return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
-
-
-def _written_inputs(case: Case) -> Iterator[tuple[TensorResult, ValueSource, ValueSource]]:
-    """Yield the inputs that differ and that an operator wrote: an input, its source, and golden's source."""
-    reads, golden_reads = case.evidence.reads, case.evidence.golden_reads
-    for each in case.bad_inputs:
-        source = reads[each.slot] if each.slot < len(reads) else ABSENT
-        if source.kind is SourceKind.OPERATOR:
-            yield each, source, golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
 
 
 def _is_of_size(tensor: TensorResult, written: TensorResult) -> bool:
