@@ -11,34 +11,12 @@ import click
 
 from msdump import env
 from msdump.cli import messages
-from msdump.frontends.settings import MOST_DEVICES
-from msdump.plan import DeviceTarget, JitLevel
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Option = Callable[[Any], Any]
 
 _BIGGEST_SIZE: Final = (1 << 63) - 1
 _LONGEST_SHOWN: Final = 80  # characters of a value in a message
-
-_DECORATORS: Final = (
-    click.option(
-        "--device-target",
-        metavar=f"[{'|'.join(DeviceTarget)}]",
-        help="Emulated device (default: $DEVICE_TARGET, else CPU).",
-    ),
-    click.option(
-        "--jit-level",
-        metavar=f"[{'|'.join(JitLevel)}]",
-        help="Level of Ascend (default: $JIT_LEVEL, else what the configuration implies).",
-    ),
-    click.option(
-        "--device-id",
-        type=click.IntRange(min=0, max=MOST_DEVICES),
-        help="Number of the device (default: $DEVICE_ID, else 0).",
-    ),
-    messages.verbose,
-)
-
 
 _EXECUTOR: Final = (
     click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core)."),
@@ -81,7 +59,29 @@ def gathered(
 
 def context(command: _Command) -> _Command:
     """Give a command the options that say where a network runs, and -v."""
-    return applied(_DECORATORS, command)
+    # not above: commands without these options need nothing of what settings need
+    from msdump.frontends.settings import MOST_DEVICES
+    from msdump.plan import DeviceTarget, JitLevel
+
+    options = (
+        click.option(
+            "--device-target",
+            metavar=f"[{'|'.join(DeviceTarget)}]",
+            help="Emulated device (default: $DEVICE_TARGET, else CPU).",
+        ),
+        click.option(
+            "--jit-level",
+            metavar=f"[{'|'.join(JitLevel)}]",
+            help="Level of Ascend (default: $JIT_LEVEL, else what the configuration implies).",
+        ),
+        click.option(
+            "--device-id",
+            type=click.IntRange(min=0, max=MOST_DEVICES),
+            help="Number of the device (default: $DEVICE_ID, else 0).",
+        ),
+        messages.verbose,
+    )
+    return applied(options, command)
 
 
 def executor(command: _Command) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ from typing import Final
 from msdump.errors import ToolError
 from msdump.threads import cores
 from msdump.tools.mapping import cluster, ranks
-from msdump.tools.mapping.processes import ProcessWorkers
 from msdump.tools.mapping.workers import Workers
 from msdump.tools.return_codes import ReturnCode
 
@@ -63,9 +62,15 @@ class ExecutorChoice:
             raise ToolError(ReturnCode.PARAMETER, f"{' and '.join(given)} exclude each other")
 
 
+def _processes(choice: ExecutorChoice) -> Workers:
+    from msdump.tools.mapping.processes import ProcessWorkers  # not above: little work needs no processes
+
+    return ProcessWorkers(choice.processes)
+
+
 EXECUTORS: Final[Mapping[ExecutorKind, Callable[[ExecutorChoice], Workers]]] = MappingProxyType(
     {
-        ExecutorKind.PROCESSES: lambda choice: ProcessWorkers(choice.processes),
+        ExecutorKind.PROCESSES: _processes,
         ExecutorKind.DASK: lambda choice: cluster.DaskWorkers(choice.scheduler),
         ExecutorKind.MPI: lambda _: ranks.MpiWorkers(),
     }

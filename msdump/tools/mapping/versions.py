@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import platform
-import socket
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +19,10 @@ def here() -> str:
 
     The number of a release alone does not tell two installations from a repository apart.
     """
-    from importlib import metadata  # not above: processes of this machine do not ask, and wait for it
+    # not above: processes of this machine do not ask, and wait for it
+    import hashlib
+    import platform
+    from importlib import metadata
 
     digest = hashlib.sha1(usedforsecurity=False)
     for path in sorted(_PACKAGE.rglob("*.py")):
@@ -38,4 +38,6 @@ def here() -> str:
 
 def place() -> str:
     """Return the name of this process for messages: ``node7, process 4711``."""
+    import socket  # as above
+
     return f"{socket.gethostname()}, process {os.getpid()}"
