@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -58,6 +59,26 @@ def models(tmp_path_factory):
     shutil.rmtree(directory)
 
 
+@pytest.fixture(scope="module", params=NETWORKS)
+def name(request):
+    """Let the tests of a network run one after the other, so that one worker builds it."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def described(models):
+    """Return a function that gives a network without the values of its weights, read once."""
+
+    @functools.cache
+    def read(name: str) -> onnx.ModelProto:
+        model = onnx.load(models(name))
+        for weight in model.graph.initializer:
+            weight.ClearField("raw_data")
+        return model
+
+    return read
+
+
 def metadata(node: onnx.NodeProto) -> dict[str, str]:
     """Return the metadata of a node as a dictionary."""
     return {entry.key: entry.value for entry in node.metadata_props}
@@ -74,10 +95,9 @@ def scoped_names(model: onnx.ModelProto) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_network_has_its_known_size(models, name):
+def test_network_has_its_known_size(described, name):
     """Each network has the operators and the parameters that its architecture says."""
-    model = onnx.load(models(name))
+    model = described(name)
 
     weights = [w for w in model.graph.initializer if "." in w.name and not w.name.startswith("const_")]
     parameters = sum(int(np.prod(weight.dims)) for weight in weights)
@@ -87,7 +107,6 @@ def test_network_has_its_known_size(models, name):
     assert expected_parameters == parameters
 
 
-@pytest.mark.parametrize("name", NETWORKS)
 def test_activations_stay_alive(models, name):
     """Every value is finite and varies, from the first operator to the last, on real inputs."""
     model = onnx.load(models(name))
@@ -110,10 +129,9 @@ def test_activations_stay_alive(models, name):
     assert float(np.abs(values[-1][0] - values[-1][1]).max()) > 1e-2
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_operator_knows_its_modules_and_lines(models, name):
+def test_every_operator_knows_its_modules_and_lines(described, name):
     """Each node's metadata holds its scopes and real lines of the repository, without absolute paths."""
-    model = onnx.load(models(name), load_external_data=False)
+    model = described(name)
 
     for node in model.graph.node:
         frames = [frame.groupdict() for frame in FRAME.finditer(metadata(node)["pkg.onnxscript.stack_trace"])]
@@ -124,9 +142,9 @@ def test_every_operator_knows_its_modules_and_lines(models, name):
     assert str(ROOT) not in repr(model.graph.node)
 
 
-def test_alexnet_is_the_documented_one(models):
+def test_alexnet_is_the_documented_one(described):
     """AlexNet runs the documented layers in the documented order, one ReLU and one pooling shared."""
-    names = scoped_names(onnx.load(models("alexnet")))
+    names = scoped_names(described("alexnet"))
 
     relu, pool = "relu-ReLU/Relu", "max_pool2d-MaxPool2d/MaxPool"
     convolutions = [f"conv{number}-Conv2d/Conv" for number in range(1, 6)]
@@ -145,9 +163,9 @@ def test_alexnet_is_the_documented_one(models):
     assert expected == names
 
 
-def test_alexnet_has_the_documented_shapes(models):
+def test_alexnet_has_the_documented_shapes(described):
     """The third convolution maps 256 channels of 13 x 13 to 384, as the documented graph shows."""
-    model = onnx.load(models("alexnet"))
+    model = described("alexnet")
 
     shapes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     third = next(node for node in model.graph.node if "conv3.weight" in node.input)
@@ -160,9 +178,9 @@ def test_alexnet_has_the_documented_shapes(models):
     assert [d.dim_param or d.dim_value for d in output.type.tensor_type.shape.dim] == ["N", 384, 13, 13]
 
 
-def test_nested_modules_give_nested_scopes(models):
+def test_nested_modules_give_nested_scopes(described):
     """A block of ResNet-50 stands below its stage, each level with its class."""
-    names = scoped_names(onnx.load(models("resnet50")))
+    names = scoped_names(described("resnet50"))
 
     assert "layer1-SequentialCell/0-ResidualBlock/conv1-Conv2d/Conv" in names
     short_cut = "layer4-SequentialCell/0-ResidualBlock/down_sample_layer-SequentialCell"
@@ -198,10 +216,9 @@ def test_source_lines_reach_the_graph(models):
     assert layer.code.startswith("return op.Conv(x, self.weight")
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_versions_are_stamped(models, name):
+def test_versions_are_stamped(models, described, name):
     """Each model says IR 10 and opset 20, which onnxruntime of the last years reads."""
-    model = onnx.load(models(name), load_external_data=False)
+    model = described(name)
 
     assert model.ir_version == 10
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 20)]
@@ -310,7 +327,6 @@ def test_acl_program_says_which_call_failed(tmp_path):
     assert "dump_path" in done.stdout
 
 
-@pytest.mark.parametrize("name", NETWORKS)
 def test_configuration_dumps_synchronously(name):
     """Each network's configuration asks for a synchronous dump below MS_DIAGNOSTIC_DATA_PATH."""
     config = json.loads((ROOT / "sample_nets" / name / "data_dump.json").read_text(encoding="utf-8"))

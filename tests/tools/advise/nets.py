@@ -78,8 +78,11 @@ def truth_of(graph):
     return lambda feeds: dict(zip(names, program.run(fed(feeds)), strict=True))
 
 
-def device_errors(graph, mode, feeds, names, to="float32", overflow=OverflowMode.INFNAN):
-    """Return the error of each output when the device keeps operators, as keep_dtype says it."""
+def device_errors(graph, mode, feeds, names, to="float32", overflow=OverflowMode.INFNAN, truth=None):
+    """Return the error of each output when the device keeps operators, as keep_dtype says it.
+
+    ``truth`` holds the outputs without a device; they are computed where it is not given.
+    """
     rules = tuple(DtypeRule(name, is_type=False, place="f:1", reads=to, writes=to) for name in names)
     dtypes = OperatorDtypes(kept=rules) if to == "float32" else OperatorDtypes(customized=rules)
     context = Context(
@@ -91,16 +94,19 @@ def device_errors(graph, mode, feeds, names, to="float32", overflow=OverflowMode
     )
     device = emulated(graph, None, context)
     found = Program(device.graph, device.roundings).run(fed(feeds))
-    golden = truth_of(graph)(feeds)
+    golden = truth or truth_of(graph)(feeds)
     return {name: distance(array, golden[name]) for name, array in zip(golden, found, strict=True)}
 
 
 def smallest_size(graph, mode, seen, bound):
     """Return the size of the smallest set whose errors stay within a bound, by trying every set."""
     names = [node.name for node in graph.nodes]
+    inputs_and_truths = [(feeds, truth_of(graph)(feeds)) for _, feeds in seen]
     for size in range(len(names) + 1):
         for kept in itertools.combinations(names, size):
-            errors = [device_errors(graph, mode, feeds, kept) for _, feeds in seen]
+            errors = [
+                device_errors(graph, mode, feeds, kept, truth=truth) for feeds, truth in inputs_and_truths
+            ]
             if all(error <= bound for each in errors for error in each.values()):
                 return size
     return None
