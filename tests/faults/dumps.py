@@ -185,7 +185,19 @@ class _Collector:
 def values(net: Net, model: onnx.ModelProto) -> dict[str, list[np.ndarray]]:
     """Return what every operator of a model computes on the CPU, by the names of values, pass by pass."""
     graph = loader.load(model).step
+    return _collected(Program(graph), graph, net)
+
+
+def device_values(net: Net, model: onnx.ModelProto, mode: Mode) -> dict[str, list[np.ndarray]]:
+    """Return what every kernel of a model writes in a mode, fused and rounded as it does, pass by pass."""
+    with tempfile.TemporaryDirectory() as folder, _fresh_process():
+        network = _load(model, mode, Path(folder))
+        network = network.training if net.trains else network
+        return _collected(network._program, network.graph, net)
+
+
+def _collected(program: Program, graph: Graph, net: Net) -> dict[str, list[np.ndarray]]:
     collector = _Collector(graph)
     bound = fed.bind(graph, (), net.feeds)
-    Program(graph).run({name: runtime_values.from_python(item) for name, item in bound.items()}, collector)
+    program.run({name: runtime_values.from_python(item) for name, item in bound.items()}, collector)
     return collector.values

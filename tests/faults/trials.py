@@ -160,7 +160,23 @@ def _all_matter(net: Net, faults: tuple[Fault, ...], mine: Mode, golden: Mode) -
     except MsdumpError:
         return False  # shapes do not fit, or a type that nothing runs
     pairs = [(new, alone, sound), *((fault, together, others) for fault, others in without.items())]
-    return all(_moves(net, fault, *values, mine, golden) for fault, *values in pairs)
+    if not all(_moves(net, fault, *values, mine, golden) for fault, *values in pairs):
+        return False
+    return all(_is_written(net, fault, faults, mine) for fault in faults if fault.kind == "overflow")
+
+
+def _is_written(net: Net, fault: Fault, faults: tuple[Fault, ...], mine: Mode) -> bool:
+    """Tell whether the kernels of a fault write anything else because of it.
+
+    What other faults made NaN in the device's arithmetic stays NaN.
+    """
+    if len(faults) == 1:
+        return True
+    faulty, sound = (values_with(net, each, mine) for each in (faults, _but(faults, fault)))
+    own = kernel_outputs(net.name, mine)
+    written = [name for node in fault.nodes for name in own.get(node, ()) if name in faulty and name in sound]
+    pairs = [pair for name in written for pair in zip(faulty[name], sound[name], strict=False)]
+    return not pairs or any(a.tobytes() != b.tobytes() for a, b in pairs)
 
 
 def _but(faults: tuple[Fault, ...], left_out: Fault) -> tuple[Fault, ...]:
@@ -182,11 +198,12 @@ def _is_settled(node: onnx.NodeProto) -> bool:
     return not node.domain and node.op_type in tasks.SETTLED | tasks.DATA_FLOW
 
 
-def values_with(net: Net, faults: tuple[Fault, ...]) -> Values:
-    """Return what the operators of a network with faults compute."""
+def values_with(net: Net, faults: tuple[Fault, ...], mode: Mode | None = None) -> Values:
+    """Return what the operators of a network with faults compute, in a mode or with those of the model."""
     wrong = {name: steps for fault in faults for name, steps in fault.wrong.items()}
+    model = edited(net.model, faults)
     with kernels.injected(wrong):
-        return dumps.values(net, edited(net.model, faults))
+        return dumps.values(net, model) if mode is None else dumps.device_values(net, model, mode)
 
 
 def shown(net: Net, fault: Fault, mine: Mode) -> set[str]:
