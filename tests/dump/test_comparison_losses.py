@@ -264,6 +264,62 @@ def test_operators_of_compiled_graphs_that_are_gone(compiled, side, pattern, has
     assert path.name.split(".")[1] == found["operator"].replace("/", "_")
 
 
+@pytest.mark.parametrize("has_tasks", [True, False], ids=["tasks", "names"])
+@pytest.mark.parametrize(
+    ("side", "verdict"), [("mine", "missing"), ("golden", "unchecked")], ids=["mine", "golden"]
+)
+@pytest.mark.parametrize("pattern", ["Data.x.*", "TransData.trans_TransData_8.*"])
+def test_files_of_compiled_graphs_that_nobody_reads(compiled, pattern, side, verdict, has_tasks):
+    """An input, and what the device does to the result, are told where one side has them, and no others."""
+    if not has_tasks:
+        for path in [each for root in compiled.values() for each in root.rglob("*.*.*.*.*")]:
+            kind, name, _, *rest = path.name.split(".")
+            path.rename(path.with_name(".".join((kind, name, "0", *rest))))
+    (path,) = compiled[side].rglob(pattern)
+    path.unlink()
+
+    code, report = document(compiled["mine"], compiled["golden"])
+
+    others = [
+        (each["operator"], each["verdict"]) for each in report["operators"] if each["verdict"] != "equal"
+    ]
+    assert (0, "equal") == (code, report["verdict"])
+    # the last number of a row may be that of an operator which another compiler did not insert
+    is_told = has_tasks or side == "golden" or "Data.x" in path.name
+    assert ([(path.name.split(".")[1], verdict)] if is_told else []) == others
+
+
+SIBLINGS = """<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (float[3,2] y) {
+    a = Transpose <perm = [1, 0]> (x)
+    b = Sin(a)
+    c = Transpose <perm = [1, 0]> (b)
+    d = Cos(c)
+    y = Transpose <perm = [1, 0]> (d)
+}"""
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("side", "verdicts"),
+    [("mine", {"missing", "unreadable"}), ("golden", {"unchecked", "unreadable"})],
+    ids=["mine", "golden"],
+)
+def test_one_of_several_operators_of_a_compiled_graph(door, number, side, verdicts):
+    """Of several operators of one scope and type the one is told whose file is gone, and no other accused."""
+    onnx.save(parser.parse_model(SIBLINGS), door.folder / "net.onnx")
+    feeds = {"x": np.arange(6, dtype="f4").reshape(2, 3)}
+    o2.dump(door, door.folder / "net.onnx", feeds, fuses=True)
+    sides = {"golden": door.path, "mine": shutil.copytree(door.path, door.folder / "mine")}
+    (path,) = sides[side].rglob(f"Transpose.*op{number}.*")
+    path.unlink()
+
+    _, report = document(sides["mine"], sides["golden"])
+
+    (found,) = [each for each in report["operators"] if each["verdict"] != "equal"]
+    assert found["verdict"] in verdicts
+    assert path.name.split(".")[1] == found["operator"].replace("/", "_")
+
+
 @pytest.mark.parametrize("is_mine", [True, False], ids=["mine", "golden"])
 def test_operators_of_compiled_graphs_that_were_not_asked_for(door, is_mine):
     """What the configuration beside a compiled dump leaves out is not lost, and not missing."""

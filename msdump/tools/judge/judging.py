@@ -236,6 +236,8 @@ class Judge:
             return None
         if case.bad_inputs:
             return (Verdict.HEALED if case.outputs else Verdict.INHERITED), ""
+        if {TensorVerdict.UNCHECKED} == {each.verdict for each in case.finding.tensors}:
+            return Verdict.UNCHECKED, ""  # what its producers wrote is known, but nothing of its own
         unreadable = [each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE]
         if unreadable:
             return Verdict.UNREADABLE, unreadable[0].note

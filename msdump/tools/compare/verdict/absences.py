@@ -18,7 +18,8 @@ from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 def missing(folder: ComparedFolder) -> tuple[str, ...]:
     """Return golden operators that the examined side should have and lacks, in the order of execution."""
     lost = folder.losses.whole
-    return tuple(name for name in folder.matched.missing if name not in lost and is_expected(folder, name))
+    expected = {name for name in folder.matched.missing if is_expected(folder, name)} | folder.gone
+    return tuple(name for name in folder.golden.operators if name in expected and name not in lost)
 
 
 def unasked(folder: ComparedFolder) -> tuple[str, ...]:

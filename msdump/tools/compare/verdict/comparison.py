@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
-from msdump.tools.compare.pairing import content_graph, dump_folder, graph_matching, inner_graphs, numbering
+from msdump.tools.compare.pairing import (
+    content_graph,
+    dump_folder,
+    graph_matching,
+    inner_graphs,
+    numbering,
+    remnants,
+)
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
@@ -76,7 +83,9 @@ class DumpComparison:
             identities = identity.read(self.graph, dumped.kind, golden.kind)
         else:
             mine, theirs = _with_graphs((dumped, mine), (golden, theirs))
-            identities = graph_matching.identities((dumped, mine.graph), (golden, theirs.graph))
+            is_told = mine.is_inferred and theirs.is_inferred and _is_part(dumped, golden)
+            graphs = (dumped, mine.graph), (golden, theirs.graph)
+            identities = identity.Identities() if is_told else graph_matching.identities(*graphs)
         dumped = dump_folder.with_forms(dumped, mine.graph)
         golden = dump_folder.with_forms(golden, theirs.graph)
         matched = matching.match(dumped, golden, identities)
@@ -208,6 +217,11 @@ def _with_graphs(
     own = mine.graph or content_graph.of_folder(folder, theirs.graph)
     other = theirs.graph or content_graph.of_folder(golden_folder, mine.graph)
     return mine.with_inferred(own), theirs.with_inferred(other)
+
+
+def _is_part(dumped: Folder, golden: Folder) -> bool:
+    """Tell whether one of two directories is the other one, of which files are gone."""
+    return bool(remnants.gone(dumped, golden) or remnants.gone(golden, dumped))
 
 
 class _Run:

@@ -18,6 +18,7 @@ from msdump.store.read.graphs.operator_graph import (
     SourceKind,
     ValueSource,
 )
+from msdump.tools.compare.pairing import remnants
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.losses import Losses
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
@@ -67,6 +68,19 @@ class ComparedFolder:
         if self.mine.iteration is None or self.mine.graph is None:
             return (self.label,)
         return (self.mine.rank, self.mine.iteration)
+
+    @cached_property
+    def gone(self) -> frozenset[str]:
+        """Golden operators whose files the examined side has lost, inputs and inserted ones among them."""
+        is_told = self.mine.is_inferred and self.theirs.is_inferred
+        expectations = self.mine.expectation, self.theirs.expectation
+        if (
+            not is_told
+            or len({each.sides for each in expectations}) > 1
+            or expectations[0].selects_all is False
+        ):
+            return frozenset()
+        return remnants.gone(self.dumped, self.golden)
 
     @property
     def is_ours(self) -> bool:
