@@ -47,6 +47,28 @@ class Distance(NamedTuple):
     most: float
 
 
+class Apart(NamedTuple):
+    """How far two vectors x and y are apart, in float64.
+
+    Attributes:
+        low: Least y.
+        high: Largest y.
+        x_squares: Sum of ``x^2``.
+        y_squares: Sum of ``y^2``.
+        products: Sum of ``x * y``.
+        differences: Sum of ``(x - y)^2``.
+        largest: Largest ``|x - y|``.
+    """
+
+    low: float
+    high: float
+    x_squares: float
+    y_squares: float
+    products: float
+    differences: float
+    largest: float
+
+
 @dataclass(frozen=True, slots=True)
 class PairSums:
     """What is found of two vectors x and y.
@@ -104,6 +126,7 @@ class PairScale(NamedTuple):
 _PAIRS: Final = Struct("=14d")
 _OF_BOTH: Final = ("products", "differences", "largest", "largest_ratio")  # behind those of each side
 _DISTANCE: Final = Struct("=4d")
+_APART: Final = Struct("=7d")
 _SCALES: Final = Struct("=7f")
 _SINGLES: Final = 5  # sums of pairs that are taken in float32
 _SCALED: Final = 3  # those of scaled elements
@@ -148,6 +171,9 @@ class PairKernel:
         self._units = library.msdump_most_units
         self._units.argtypes = (*vectors, ctypes.c_double)
         self._units.restype = ctypes.c_double
+        self._apart = library.msdump_find_apart
+        self._apart.argtypes = (*vectors, ctypes.c_size_t, ctypes.c_void_p)
+        self._apart.restype = None
         self._found = _Found()
 
     @staticmethod
@@ -208,6 +234,21 @@ class PairKernel:
         sums = PairSums(x.size, SideSums(*found[:5]), SideSums(*found[5:10]), **both, singles=singles)
         is_finite = math.isfinite(sums.x.total) and math.isfinite(sums.y.total)
         return sums if is_finite else None
+
+    def apart(self, x: np.ndarray, y: np.ndarray, block: int) -> Apart | None:
+        """Return how far two vectors are apart, None where an element is not finite.
+
+        Args:
+            x: At least one element.
+            y: As many.
+            block: Elements that are added before their sums are.
+        """
+        memory = self._found.memory
+        self._apart(x.ctypes.data, y.ctypes.data, x.size, block, memory)
+        found = Apart(*_APART.unpack_from(memory))
+        # squares of float32 do not overflow float64
+        is_finite = math.isfinite(found.x_squares) and math.isfinite(found.y_squares)
+        return found if is_finite else None
 
     def scaled(self, x: np.ndarray, y: np.ndarray, scales: PairScale) -> np.ndarray:
         """Return sums in float32 and in numpy's order: of products of units, and of the densities of each.

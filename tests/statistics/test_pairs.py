@@ -102,6 +102,24 @@ def test_distance_shows_what_is_not_finite(bad, place, side):
     assert not math.isfinite(pairs.PAIRS.distance(*both).differences)
 
 
+@settings(deadline=None)
+@given(vectors(FINITE), st.sampled_from([8, 32, 1 << 15]))
+def test_what_is_apart_has_the_bits_of_the_sums_of_blocks(vectors, block):
+    """Of each block the sums are those of all sums, and they are added in order, wherever elements lie."""
+    x, y = vectors
+    starts = range(0, x.size, block)
+    blocks = [pairs.PAIRS.sums(x[at : at + block], y[at : at + block], 0.0) for at in starts]
+
+    found = pairs.PAIRS.apart(shifted(x), y, block)
+
+    assert (min(y), max(y)) == (found.low, found.high)
+    assert max(sums.largest for sums in blocks) == found.largest
+    assert sum(sums.x.squares for sums in blocks) == found.x_squares
+    assert sum(sums.y.squares for sums in blocks) == found.y_squares
+    assert sum(sums.products for sums in blocks) == found.products
+    assert sum(sums.differences for sums in blocks) == found.differences
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf], ids=str)
 @pytest.mark.parametrize("place", [0, 40, -1])
 @pytest.mark.parametrize("side", [0, 1])
@@ -109,9 +127,11 @@ def test_what_is_not_finite_has_no_sums(bad, place, side):
     """One element that is NaN or infinite, on either side and anywhere, is found."""
     both = np.ones((2, 101), np.float32)
     assert pairs.PAIRS.sums(*both, 0.0) is not None
+    assert pairs.PAIRS.apart(*both, 64) is not None
     both[side, place] = bad
 
     assert pairs.PAIRS.sums(*both, 0.0) is None
+    assert pairs.PAIRS.apart(*both, 64) is None
 
 
 def scale_of(vector):

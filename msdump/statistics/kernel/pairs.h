@@ -193,6 +193,58 @@ CLONES static double most_units(const place *xs, const place *ys, size_t length,
     return most;
 }
 
+/* How far two vectors are apart: extremes of y, sums and a largest one as those of struct pairs. */
+struct apart {
+    double low, high, x_squares, y_squares, products, differences, largest;
+};
+
+CLONES static void find_part_apart(const place *xs, const place *ys, size_t length, struct apart *sums) {
+    float low = INFINITY, high = -INFINITY;
+    double x_squares = 0, y_squares = 0, products = 0, differences = 0, largest = 0;
+#pragma omp simd reduction(min : low) reduction(max : high, largest) \
+    reduction(+ : x_squares, y_squares, products, differences)
+    for (size_t at = 0; at < length; at++) {
+        const float y = ys[at];
+        const double wide_x = xs[at], wide_y = y, difference = wide_x - wide_y, distance = fabs(difference);
+        low = y < low ? y : low;
+        high = y > high ? y : high;
+        x_squares += wide_x * wide_x;
+        y_squares += wide_y * wide_y;
+        products += wide_x * wide_y;
+        differences += difference * difference;
+        largest = distance > largest ? distance : largest;
+    }
+    sums->low = fmin(sums->low, low), sums->high = fmax(sums->high, high);
+    sums->x_squares += x_squares, sums->y_squares += y_squares;
+    sums->products += products, sums->differences += differences;
+    sums->largest = fmax(sums->largest, largest);
+}
+
+/* In the parts in which sum_pairs adds. */
+static void find_parts_apart(const place *xs, const place *ys, size_t length, struct apart *sums) {
+    if (length <= PART) {
+        find_part_apart(xs, ys, length, sums);
+        return;
+    }
+    const size_t half = half_of(length);
+    find_parts_apart(xs, ys, half, sums);
+    find_parts_apart(xs + half, ys + half, length - half, sums);
+}
+
+/* Block by block, since sums of many elements gather the roundings of each. */
+static void find_apart(const place *xs, const place *ys, size_t length, size_t block, struct apart *found) {
+    const struct apart none = {INFINITY, -INFINITY, 0, 0, 0, 0, 0};
+    *found = none;
+    for (size_t at = 0; at < length; at += block) {
+        struct apart sums = none;
+        find_parts_apart(xs + at, ys + at, length - at < block ? length - at : block, &sums);
+        found->low = fmin(found->low, sums.low), found->high = fmax(found->high, sums.high);
+        found->x_squares += sums.x_squares, found->y_squares += sums.y_squares;
+        found->products += sums.products, found->differences += sums.differences;
+        found->largest = fmax(found->largest, sums.largest);
+    }
+}
+
 /* Sums of (x - y)^2 and of y^2, the largest |x - y| and the largest |y|; NaN shows in the sums alone. */
 struct distance {
     double differences, squares, largest, most;
@@ -283,4 +335,8 @@ PUBLIC void msdump_divide_densities(const void *x, const void *y, size_t length,
 
 PUBLIC double msdump_most_units(const void *x, const void *y, size_t length, double least) {
     return most_units(x, y, length, least);
+}
+
+PUBLIC void msdump_find_apart(const void *x, const void *y, size_t length, size_t block, struct apart *found) {
+    find_apart(x, y, length, block, found);
 }

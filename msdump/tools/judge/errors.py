@@ -20,10 +20,9 @@ from msdump.errors import FormatError
 from msdump.statistics import pairs
 from msdump.tools.judge import bits, lanes
 from msdump.tools.judge.singles import SingleSums
-from msdump.tools.judge.sums import LastPlace, PairTotals, Sums, blocks
+from msdump.tools.judge.sums import BLOCK, LastPlace, PairTotals, Sums, blocks
 from msdump.tools.scores import algorithms
 from msdump.tools.scores.algorithms import Score
-from msdump.tools.scores.sums import Findings
 
 SHORTER: Final = ("float32", "float16", "bfloat16")
 """What devices round weights to."""
@@ -104,16 +103,10 @@ def _singles(x: np.ndarray, y: np.ndarray, unit: LastPlace | None) -> SingleSums
     kernel = pairs.PAIRS
     if kernel is None or unit is None or not (kernel.takes(x) and kernel.takes(y)):
         return None
-    findings, singles = Findings(len(x)), SingleSums(unit)
-    for a, b in blocks(x, y):
-        found = kernel.sums(a, b, 0.0)
-        if found is None:
-            return None
-        findings.join(found)
-    if not singles.has_pass(findings):
+    sums, singles = kernel.apart(x, y, BLOCK), SingleSums(unit)
+    if sums is None or not singles.begins_with(sums):
         return None
-    for a, b in blocks(x, y):
-        singles.add(a, b, np.empty(0))
+    singles.add_by(kernel, x, y)
     return singles
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from msdump.statistics import pairs
+from msdump.statistics.pairs import Apart, PairKernel
 from msdump.tools.judge.lanes import MASK, Scale
 from msdump.tools.judge.sums import LastPlace, PairTotals
 from msdump.tools.scores.blocks import BLOCK
@@ -46,24 +47,38 @@ class SingleSums(PairTotals):
 
     def has_pass(self, findings: Findings) -> bool:
         """Take what the first pass found; tell whether these sums are for such tensors."""
-        self._dumped, self._golden = findings.dumped.squares, findings.golden.squares
-        self._product, self._difference = findings.products, findings.squares
-        self._largest = findings.farthest
-        # An element that is NaN or infinite on either side has a distance that is.
-        self.is_whole = 0 < float(findings.largest) < math.inf and float(findings.golden.low) > MASK
-        if self.is_whole:
-            self._scale = Scale(max(-float(findings.golden.low), float(findings.golden.high)))
-            self._least = self.least_power(self._unit)
+        golden = findings.golden
+        sums = Apart(
+            float(golden.low),
+            float(golden.high),
+            findings.dumped.squares,
+            golden.squares,
+            findings.products,
+            findings.squares,
+            findings.farthest,
+        )
+        if self.begins_with(sums):
             # numpy takes the larger of two arrays faster than with a scalar
             self._least_powers = np.full(min(findings.count, BLOCK), self._least, np.float32)
+        return self.is_whole
+
+    def begins_with(self, sums: Apart) -> bool:
+        """Take sums over all elements; tell whether these sums are for such tensors."""
+        self._dumped, self._golden = sums.x_squares, sums.y_squares
+        self._product, self._difference = sums.products, sums.differences
+        self._largest = sums.largest
+        # An element that is NaN or infinite on either side has a distance that is.
+        self.is_whole = 0 < float(np.float32(sums.largest)) < math.inf and sums.low > MASK
+        if self.is_whole:
+            self._scale = Scale(max(-sums.low, sums.high))
+            self._least = self.least_power(self._unit)
         return self.is_whole
 
     def add(self, dumped: np.ndarray, golden: np.ndarray, spare: np.ndarray) -> None:
         """Find the largest difference of elements in units of the last place."""
         kernel = pairs.PAIRS
         if kernel is not None and kernel.takes(dumped) and kernel.takes(golden):
-            units = kernel.most_units(dumped, golden, self._least)
-            self.ulps = max(self.ulps, units / self._unit.epsilon)
+            self.add_by(kernel, dumped, golden)
             return
         distances = np.abs(np.subtract(dumped, golden, out=spare[0]), out=spare[0])
         # Without sign and fraction what stays is the power of two at or below the magnitude.
@@ -80,3 +95,8 @@ class SingleSums(PairTotals):
         exact = np.abs(x - y) / np.maximum(exponents, self._least, dtype=np.float64)
         most = float(exact.max(initial=0))
         self.ulps = max(self.ulps, most / self._unit.epsilon)
+
+    def add_by(self, kernel: PairKernel, dumped: np.ndarray, golden: np.ndarray) -> None:
+        """Do the same by the compiled pass, for elements that it takes."""
+        units = kernel.most_units(dumped, golden, self._least)
+        self.ulps = max(self.ulps, units / self._unit.epsilon)

@@ -12,7 +12,9 @@ import numpy as np
 from msdump.statistics.elements import total_of_products, total_of_squares
 from msdump.tools.judge.lanes import Scale, masked
 
-_BLOCK: Final = 1 << 15  # elements; a few float64 blocks fit into a core's cache
+BLOCK: Final = 1 << 15
+"""Elements of a block: a few in float64 fit into a core's cache."""
+
 _BITS: Final = {4: np.uint32, 8: np.uint64}
 _EXPONENTS: Final[dict[int, np.unsignedinteger]] = {
     4: np.uint32(0x7F80_0000),
@@ -35,8 +37,8 @@ class LastPlace:
 
 def blocks(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the blocks of two vectors of the same length."""
-    for start in range(0, len(x), _BLOCK):
-        yield x[start : start + _BLOCK], y[start : start + _BLOCK]
+    for start in range(0, len(x), BLOCK):
+        yield x[start : start + BLOCK], y[start : start + BLOCK]
 
 
 class PairTotals:
@@ -112,8 +114,8 @@ class Sums(PairTotals):
         """
         super().__init__(scale)
         self._unit = unit
-        self._memory = np.empty((2, min(length, _BLOCK)))
-        self._ratios = np.empty(min(length, _BLOCK))
+        self._memory = np.empty((2, min(length, BLOCK)))
+        self._ratios = np.empty(min(length, BLOCK))
 
     def add(self, dumped: np.ndarray, golden: np.ndarray) -> None:
         """Add the elements of a block to the sums."""
