@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from msdump.capture.flight.graph_watch import GraphWatch
 from msdump.capture.pipeline import completes_operators, operator_records, pipeline
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
+from msdump.capture.statistics.sheets import RowSheet, RowSheets
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
@@ -24,6 +25,9 @@ from msdump.record import IO, Artifact, OperatorRef
 from msdump.store import names, operator_names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink
+
+_Shown = tuple[int, Arrays, Arrays, bool]
+"""Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
 
 _NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
 
@@ -86,11 +90,16 @@ class Capture:
             count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
             for node in graph.nodes
         )
+        # under op_debug_mode 3 each operator decides by itself
+        self._gathers = trigger is None and self._pipeline.gathers
+        has_sheets = self._pipeline.has_sheets and not plan.what.saves_kernel_args
+        self._sheets = RowSheets() if has_sheets else None
         self._directory = ""
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
+        self._shown: list[_Shown] | None = None  # operators that have run together
 
     def begin(self, directory: str, iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directory."""
@@ -107,8 +116,17 @@ class Capture:
             self._started = position
 
     def together(self) -> AbstractContextManager[None]:
-        """Return a context for operators that have run together; their rows are there at its end."""
-        return self._pipeline.together()
+        """Return a context for operators that have run together; they are dumped at its end."""
+        return self._gathering() if self._gathers else self._pipeline.together()
+
+    @contextmanager
+    def _gathering(self) -> Iterator[None]:
+        shown = self._shown = []
+        try:
+            yield
+        finally:  # also where an operator cannot be shown: those before it were
+            self._shown = None
+            self._write_together(shown)
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""
@@ -120,7 +138,48 @@ class Capture:
                 return
         if self._has_useless[position]:
             outputs = self._useful(operator, outputs)
-        self._write(position, inputs, outputs, saturated=saturated)
+        if self._shown is None:
+            self._write(position, inputs, outputs, saturated=saturated)
+        else:
+            self._shown.append((position, inputs, outputs, saturated))
+
+    def _write_together(self, shown: Sequence[_Shown]) -> None:
+        """Write the tensors of operators that have run together."""
+        if self._sheets is not None and self._write_rows(self._sheets, shown):
+            return
+        operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
+        with self._pipeline.together(operators):
+            if self._passes_over(shown) and self._pipeline.passes_over_all(operators):
+                self._count_no_tensors(position for position, *_ in shown)
+                return
+            for position, inputs, outputs, saturated in shown:
+                self._write(position, inputs, outputs, saturated=saturated)
+
+    def _passes_over(self, shown: Sequence[_Shown]) -> bool:
+        """Tell whether nothing is written of operators of which rules mind no element."""
+        return not self._plan.what.saves_kernel_args and not any(saturated for *_, saturated in shown)
+
+    def _write_rows(self, sheets: RowSheets, shown: Sequence[_Shown]) -> bool:
+        """Write the rows of operators at once, where types and shapes are those of the last time."""
+        arrays = [array for _, inputs, outputs, _ in shown for array in (*inputs, *outputs)]
+        positions = tuple(position for position, *_ in shown)
+        sheet = sheets.find(positions, arrays, lambda: self._sheet(shown))
+        if sheet is None:
+            return False
+        self._count_no_tensors(positions)
+        present = [array for array in arrays if array is not None]
+        self._pipeline.add_rows(self._directory, sheet.rows(present, self._now))
+        return True
+
+    def _sheet(self, shown: Sequence[_Shown]) -> RowSheet | None:
+        """Return what is the same in every step of the rows of operators."""
+        return self._pipeline.sheet(
+            record
+            for position, inputs, outputs, _ in shown
+            for record in self._records.of_both(
+                self._operators[position], position, inputs, outputs, lambda: 0
+            )
+        )
 
     def _write(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         operator = self._operators[position]
@@ -129,12 +188,16 @@ class Capture:
         else:
             if self._plan.what.saves_kernel_args:
                 self._write_args(position)
-            for _ in range(self._no_tensors[position]):
-                self._pipeline.skip(Reason.NO_TENSOR)
+            self._count_no_tensors((position,))
         if not saturated and self._pipeline.passes_over(operator, inputs, outputs):
             return
         records = self._records.of_both(operator, position, inputs, outputs, self._now)
         self._pipeline.take(self._directory, operator, _NO_TASK, records, saturated=saturated)
+
+    def _count_no_tensors(self, positions: Iterable[int]) -> None:
+        for position in positions:
+            for _ in range(self._no_tensors[position]):
+                self._pipeline.skip(Reason.NO_TENSOR)
 
     def _useful(self, operator: OperatorRef, outputs: Arrays) -> Arrays:
         """Return the outputs of an operator without those that it declares useless."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
-from msdump.capture.flight.graph_watch import GraphWatch
+from msdump.capture.flight.graph_watch import GraphWatch, Shown
 from msdump.capture.statistics.rows import Statistics
+from msdump.capture.statistics.sheets import RowSheet
 from msdump.capture.steps import device as device_steps
 from msdump.capture.steps import drops
 from msdump.capture.steps.records import Memory, OperatorRecords
@@ -153,9 +154,50 @@ class Pipeline:
             self.skip(Reason.NO_HIT)
         return True
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context in which the rows of operators may be put off until its end."""
-        return self._writer.together() if isinstance(self._writer, TensorWriter) else nullcontext()
+    def passes_over_all(self, shown: Iterable[Shown]) -> bool:
+        """Tell the same of all operators that have run together, in the context ``together`` of them."""
+        count = None if self._watch is None else self._watch.pass_over_all(shown)
+        for _ in range(count or 0):
+            self.skip(Reason.NO_HIT)
+        return count is not None
+
+    @contextmanager
+    def together(self, shown: Iterable[Shown] = ()) -> Iterator[None]:
+        """Take operators that have run together in this context: rows may be put off until its end.
+
+        Args:
+            shown: The operators, whose tensors rules may look at together.
+        """
+        rows = self._writer.together() if isinstance(self._writer, TensorWriter) else nullcontext()
+        ahead = nullcontext() if self._watch is None else self._watch.looking_ahead(shown)
+        with rows, ahead:
+            yield
+
+    @property
+    def gathers(self) -> bool:
+        """Whether something is done together about operators that have run together."""
+        writes_rows = isinstance(self._writer, TensorWriter) and self._writer.gathers
+        return writes_rows or self._watch is not None
+
+    @property
+    def has_sheets(self) -> bool:
+        """Whether ``sheet`` may return one."""
+        return self._watch is None and isinstance(self._writer, TensorWriter) and self._writer.has_sheets
+
+    def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
+        """Return what is the same in every step of rows of tensors with the types and shapes of these.
+
+        None where a step changes or drops one: what a step leaves as it is, it leaves so by its type and
+        shape, and by how the device holds it.
+        """
+        tensors = [*records]
+        is_as_shown = all(walk(record, self._steps) is record for record in tensors)
+        return self._writer.sheet(tensors) if is_as_shown and isinstance(self._writer, TensorWriter) else None
+
+    def add_rows(self, directory: str, rows: bytes) -> None:
+        """Add rows that a sheet has given to the table in a directory."""
+        assert isinstance(self._writer, TensorWriter), "it has given the sheet"
+        self._writer.add_rows(directory, rows)
 
     def take(
         self,

@@ -30,7 +30,9 @@ _TYPES: Final = {
         *("int16", "uint16", "int32", "uint32", "int64", "uint64"),
     ))
 }  # fmt: skip
-_FOUND: Final = Struct("=2d5q2d")  # the fields of Totals behind its count
+_FOUND: Final = Struct("=2d5q2d")  # the fields of Totals behind its count, the squares last
+_FIELDS: Final = 9
+_SQUARES: Final = StatisticNeed(squares=True)
 
 
 Span = tuple[int, int, int]
@@ -71,14 +73,20 @@ class CompiledPass:
 
     def of_spans(self, spans: Sequence[Span], need: StatisticNeed) -> list[Totals]:
         """Measure several spans of elements in one call; see ``totals``."""
+        fields = _FOUND.iter_unpack(self._found(spans, need))
+        return [Totals(size, *found) for (_, size, _), found in zip(spans, fields, strict=True)]
+
+    def squares(self, spans: Sequence[Span]) -> list[float]:
+        """Return the sum of the squares of the elements of each of several spans; see ``totals``."""
+        found = self._found(spans, _SQUARES)
+        return array("d", found.tobytes())[_FIELDS - 1 :: _FIELDS].tolist()
+
+    def _found(self, spans: Sequence[Span], need: StatisticNeed) -> array[int]:
         given = array("q", itertools.chain.from_iterable(spans))
         found = array("q", bytes(_FOUND.size * len(spans)))
         wanted = need.counts | need.total << 1 | need.squares << 2
         self._measure(given.buffer_info()[0], len(spans), wanted, found.buffer_info()[0])
-        return [
-            Totals(size, *fields)
-            for (_, size, _), fields in zip(spans, _FOUND.iter_unpack(found), strict=True)
-        ]
+        return found
 
 
 def _address(data: np.ndarray) -> int:

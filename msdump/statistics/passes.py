@@ -31,6 +31,7 @@ from msdump.threads import spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
 _PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
+_SHARE: Final = 1 << 21  # elements of several tensors for which it pays to wake a thread between operators
 _MEASURABLE_KINDS: Final = "bifu"
 _ROUGH_RUN: Final = 1 << 13  # terms that BLAS adds up in one thread
 _ROUGH_KINDS: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
@@ -134,6 +135,35 @@ def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticN
     return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
 
 
+def squares_of(arrays: Sequence[np.ndarray]) -> dict[int, float]:
+    """Return the sums of the squares of tensors that the compiled pass reads where they lie, by ``id``.
+
+    A sum is infinite or NaN where an element is. Threads share the tensors.
+
+    Args:
+        arrays: Different arrays of any types and shapes.
+    """
+    kernel = compiled.KERNEL
+    ready = [array for array in arrays if kernel is not None and _is_ready(kernel, array)]
+    if kernel is None or not ready:
+        return {}
+    spans: list[Span] = []
+    owners: list[int] = []
+    for array in ready:
+        parts = (array,) if array.size < 2 * _PART else _parts(array.reshape(-1))
+        spans += map(kernel.span, parts)
+        owners += (id(array),) * len(parts)
+    found = spread(kernel.squares, _shares(spans, lambda span: span[1]))
+    squares = dict.fromkeys(owners, 0.0)
+    for owner, sum_of_squares in zip(owners, itertools.chain.from_iterable(found), strict=True):
+        squares[owner] += sum_of_squares
+    return squares
+
+
+def _is_ready(kernel: CompiledPass, array: np.ndarray) -> bool:
+    return array.size > 0 and _lies_ready(kernel, array, array.dtype)
+
+
 def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> bool:
     """Tell whether the compiled pass reads an array where it lies, as the type that it is known as."""
     flags = array.flags
@@ -154,7 +184,7 @@ def _joined(parts: Sequence[Totals]) -> Totals:
 def _shares(items: Sequence[_Item], size: Callable[[_Item], int]) -> list[list[_Item]]:
     """Return consecutive items for each thread, about as many elements for one as for the other."""
     total = sum(map(size, items))
-    count = 1 if total < 2 * _PART else min(thread_count(), total // _PART)
+    count = 1 if total < 2 * _SHARE else min(thread_count(), total // _SHARE)
     if count == 1:
         return [[*items]]
     shares: list[list[_Item]] = [[] for _ in range(count)]

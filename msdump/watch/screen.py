@@ -48,7 +48,7 @@ class Screen:
         """Tell whether no limit of the rules that it can decide is passed; False: one may be.
 
         Args:
-            squares: What ``statistics.passes.rough_squares`` returns for the tensor.
+            squares: The sum of the squares of its elements, or what ``rough_squares`` returns for it.
             count: Number of its elements.
         """
         # no element is larger than the root of the sum of squares, and one is not zero where the sum is not

@@ -144,6 +144,79 @@ def test_rows_of_a_training(place, monkeypatch):
     assert alone == together
 
 
+def _chain():
+    """Return a model of five operators, of which only the third makes a large number of a small one."""
+    nodes = [
+        nets.node("Neg", "x", "a"),
+        nets.node("Abs", "a", "b"),
+        nets.node("Reciprocal", "b", "c"),
+        nets.node("Tanh", "c", "d"),
+        nets.node("Neg", "d", "y"),
+    ]
+    return nets.model(nodes, [nets.value("x", ["n", 2])], ["y"])
+
+
+def _steps(messages, network, inputs):
+    """Run steps and keep what a hit says that ends one."""
+    for number in inputs:
+        x = np.full((2, 2), number, np.float32)
+        x[0, 0] = 1
+        try:
+            network(x)
+        except WatchHitError as error:
+            messages.append(str(error))
+
+
+@pytest.mark.parametrize(
+    ("on_hit", "saved_data", "expected"),
+    [
+        ("dump", "tensor", ["Reciprocal"]),
+        ("dump", "statistic", ["Reciprocal"]),
+        ("stop", "statistic", ["Neg", "Abs", "Reciprocal"]),
+        ("log", "statistic", ["Neg", "Abs", "Reciprocal", "Tanh", "Neg"]),
+    ],
+)
+def test_hit_in_the_middle(on_hit, saved_data, expected, place, monkeypatch, caplog):
+    """A hit in the middle of operators that run together is told and dumped as where each runs alone."""
+    rules = [{"condition": "tensor_too_large", "max_gt": 5}, {"condition": "tensor_overflow"}]
+    messages = []
+
+    def run():
+        caplog.clear()
+        messages.append([])
+        place.configure(watch=rules, on_hit=on_hit, saved_data=saved_data, input_output=2)
+        _steps(messages[-1], place.load(_chain(), **O0), [1, 2, 3, 0.125, 1, 0, 2])
+        messages[-1] += [each.getMessage() for each in caplog.records if "watch rule" in each.getMessage()]
+
+    with caplog.at_level(logging.WARNING, "msdump"):
+        together, alone = _both(place, monkeypatch, run)
+
+    assert messages[1] == messages[0]
+    assert "output.0: the largest element is 8 (> max_gt 5)" in messages[0][0]
+    assert together == alone
+    if saved_data == "statistic":
+        assert expected == _operators(place, 3)
+    else:
+        assert expected == [match["type"] for match, _ in trees.tensors(place.rank, iteration=3)]
+
+
+@pytest.mark.parametrize("changes", [{}, {"statistic_category": ALL}])
+def test_rows_follow_shapes(changes, place, monkeypatch):
+    """Rows tell the shapes of their step where these change, and stay, and tensors become empty."""
+
+    def run():
+        place.configure(**ROWS, **changes)
+        network = place.load(_chain(), **O0)
+        for count in (2, 2, 2, 3, 2, 3, 3, 0, 0, 3):
+            network(np.arange(1, 2 * count + 1, dtype=np.float32).reshape(count, 2))
+
+    together, alone = _both(place, monkeypatch, run)
+
+    assert together == alone
+    (last,) = together[next(name for name in together if "/9/statistic.csv" in f"/{name}")]
+    assert 10 == last.count(b'"(3,2)"')
+
+
 def _gather():
     """Return a model whose third operator fails where an index is out of range."""
     nodes = [

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from msdump import dtypes
 from msdump.config import watch as config
-from msdump.statistics.passes import rough_squares
+from msdump.statistics.passes import measure, rough_squares
+from msdump.statistics.totals import StatisticNeed
 from msdump.watch.screen import Screen
 from msdump.watch.watch import RuleWatch
 from tests.watch.test_watch import f32, findings
@@ -64,16 +66,28 @@ NUMBERS = st.one_of(
 )
 
 
-@given(st.lists(NUMBERS, min_size=1, max_size=5), st.sampled_from([1, 7, 9000, 20001]), st.booleans())
+SQUARES = StatisticNeed(squares=True)
+TYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint64]
+
+
+@given(
+    st.lists(NUMBERS, min_size=1, max_size=5),
+    st.sampled_from([1, 7, 9000, 20001]),
+    st.sampled_from(TYPES),
+    st.booleans(),
+)
 @settings(deadline=None)
-def test_nothing_hits_what_a_screen_clears(tmp_path_factory, numbers, repeats, is_double):
+def test_nothing_hits_what_a_screen_clears(tmp_path_factory, numbers, repeats, dtype, is_rough):
     """Where a screen clears a tensor, no rule that it decides hits when all elements are looked at."""
-    array = np.repeat(np.array(numbers, np.float64 if is_double else np.float32), repeats)
+    with np.errstate(all="ignore"):
+        array = np.repeat(np.array(numbers, np.float64).astype(dtype), repeats)
+    rough = rough_squares(array) if is_rough else None
+    squares = measure(array, dtypes.from_numpy(array.dtype), SQUARES).squares if rough is None else rough
     folder = tmp_path_factory.mktemp("rules")
     for condition, parameters, is_screened in SCREENED:
         if is_screened:
             rules = rules_of(folder, {"condition": condition, **parameters})
-            is_clear = Screen(rules).clears(rough_squares(array), array.size)
+            is_clear = Screen(rules).clears(squares, array.size)
             assert not is_clear or [] == findings(RuleWatch(rules), array)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from msdump import dtypes
+from msdump.capture.flight.ahead import NOTHING_AHEAD, SQUARES, MeasuredAhead, Wanted
 from msdump.capture.flight.elements import KeptElements
 from msdump.capture.flight.hits import HitLog, stop_error
 from msdump.capture.flight.shared import RankComparison
@@ -16,6 +18,7 @@ from msdump.capture.triggers import overflows
 from msdump.communication.world import current
 from msdump.dtypes import STRING
 from msdump.graph.graph import Graph, Node
+from msdump.observer import Arrays
 from msdump.plan import OnHit, WatchPlan
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics.passes import is_measurable, measure, rough_squares
@@ -26,11 +29,27 @@ from msdump.watch.screen import Screen
 from msdump.watch.subjects import PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Finding, Hit, RuleWatch, Sighting
 
+Shown = tuple[OperatorRef, Arrays, Arrays]
+"""An operator that has run, with its inputs and outputs as an observer is shown them."""
+
 
 class _Watched:
-    """A tensor with the rules that look at it, and how often it was seen in this iteration."""
+    """A tensor with the rules that look at it, and how often it was seen in this iteration.
 
-    __slots__ = ("_iteration", "_runs", "need", "rank_rules", "rules", "screen", "subject")
+    Attributes:
+        subject: The tensor.
+        rules: The rules, but those that compare ranks.
+        rank_rules: Those that compare ranks.
+        screen: The rules that a sum of squares may show to have nothing to tell.
+        need: What a pass over its elements finds out for the rules.
+        first_need: What finds out whether the rules have anything to tell.
+        is_as_shown: Whether rules looked last at the elements that the operator was shown with.
+    """
+
+    __slots__ = (
+        *("_iteration", "_runs", "first_need", "is_as_shown", "need", "rank_rules", "rules", "screen"),
+        "subject",
+    )
 
     def __init__(self, tensor: WatchedTensor, rules: Sequence[WatchRule]) -> None:
         self.subject = tensor
@@ -38,6 +57,8 @@ class _Watched:
         self.rank_rules = tuple(rule for rule in rules if rule.compares_ranks)
         self.screen = Screen(self.rules)
         self.need = need_of(self.rules)
+        self.first_need = SQUARES if self.screen.decides and not self.screen.others else self.need
+        self.is_as_shown = False
         self._iteration = -1
         self._runs = 0
 
@@ -48,9 +69,11 @@ class _Watched:
             return False
         return not self.rules or (self.screen.decides and not self.screen.others)
 
-    def clears(self, array: np.ndarray) -> bool:
+    def clears(self, array: np.ndarray, ahead: MeasuredAhead) -> bool:
         """Tell whether its screen shows that the rules it decides do not hit."""
-        squares = rough_squares(array)
+        squares = ahead.squares(array)
+        if squares is None:
+            squares = rough_squares(array)
         return squares is not None and self.screen.clears(squares, array.size)
 
     def run_number(self, iteration: int) -> int:
@@ -97,12 +120,37 @@ class GraphWatch:
         self._iteration = -1  # before the first one
         self._rank = 0
         self._hit: Hit | None = None
+        self._ahead = NOTHING_AHEAD
 
     def begin(self, iteration: int) -> None:
         """Take what is seen from now on for an iteration's; branches and loops begin with their graph's."""
         if iteration != self._iteration:
             self._iteration = iteration
             self._rank = current().identity.rank
+
+    @contextmanager
+    def looking_ahead(self, shown: Iterable[Shown]) -> Iterator[None]:
+        """Measure the tensors of operators that have run together, which are looked at in this context.
+
+        What rules find is the same; tensors that they look at for the first time are measured then.
+
+        Args:
+            shown: The operators.
+        """
+        self._ahead = MeasuredAhead(self._wanted(shown))
+        try:
+            yield
+        finally:
+            self._ahead = NOTHING_AHEAD
+
+    def _wanted(self, shown: Iterable[Shown]) -> Iterator[Wanted]:
+        for operator, inputs, outputs in shown:
+            known = self._watched.get(operator, {})
+            for is_input, arrays in ((True, inputs), (False, outputs)):
+                for slot, array in enumerate(arrays):
+                    watched = known.get((is_input, slot))
+                    if array is not None and watched is not None and watched.is_as_shown:
+                        yield array, watched.first_need
 
     def passes_over(
         self, operator: OperatorRef, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
@@ -121,11 +169,34 @@ class GraphWatch:
         arrays = (*inputs, *outputs)
         if screened is None or len(screened) != len(arrays):
             return False
-        for watched, array in zip(screened, arrays, strict=True):
-            if watched.rules and not watched.clears(array):
+        return self._clear(screened, arrays)
+
+    def pass_over_all(self, shown: Iterable[Shown]) -> int | None:
+        """Return how many tensors operators have of which none hits; None where that is not known at once.
+
+        Args:
+            shown: Operators that have run together, in ``looking_ahead`` of them.
+        """
+        watched: list[_Watched] = []
+        arrays: list[np.ndarray] = []
+        for operator, inputs, outputs in shown:
+            read = [array for array in inputs if array is not None]
+            written = [array for array in outputs if array is not None]
+            screened = self._screened.get((operator, len(read)))
+            if screened is None or len(screened) != len(read) + len(written):
+                return None
+            watched += screened
+            arrays += read
+            arrays += written
+        return len(arrays) if self._clear(watched, arrays) else None
+
+    def _clear(self, watched: Sequence[_Watched], arrays: Sequence[np.ndarray]) -> bool:
+        """Tell whether screens clear tensors, which then have been seen."""
+        for each, array in zip(watched, arrays, strict=True):
+            if each.rules and not each.clears(array, self._ahead):
                 return False
-        for watched in screened:
-            watched.run_number(self._iteration)
+        for each in watched:
+            each.run_number(self._iteration)
         return True
 
     def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
@@ -177,14 +248,16 @@ class GraphWatch:
         if record.dtype is STRING or not record.array.size or not is_measurable(record.dtype):
             return ()
         array, dtype = held_elements(record)
+        watched.is_as_shown = bool(rules) and dtype is record.dtype
         sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
         if watched.rank_rules and self._ranks is not None:
             self._ranks.add(self._place, watched.subject, sighting, watched.rank_rules, array)
-        if watched.screen.decides and watched.clears(array):
+        if watched.screen.decides and watched.clears(array, self._ahead):
             rules = watched.screen.others
         if not rules:
             return ()
-        known = Known.of(measure(array, dtype, watched.need), watched.need)
+        totals = self._ahead.totals(array, watched.need) if watched.is_as_shown else None
+        known = Known.of(totals or measure(array, dtype, watched.need), watched.need)
         is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
         seen = Seen(dtype.name, known, lambda: array, overflows if is_written else _no_overflow)
         return self._watch.check(rules, watched.subject, sighting, seen)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from msdump.capture.statistics.device import DeviceMeasure
+from msdump.capture.statistics.sheets import RowSheet
 from msdump.device.tasks import Task
 from msdump.dtypes import DType, widen
 from msdump.encode import statistic_csv
@@ -78,7 +79,7 @@ class Statistics:
             spec: What is computed, and where.
             style: How names are spelled, in the file names and in the rows alike.
         """
-        statistics = chosen(spec)
+        statistics = self._statistics = chosen(spec)
         self.header = statistic_csv.header(statistic.title for statistic in statistics)
         self.has_hashes = has_hashes(spec)
         self._measure: _Measure = (
@@ -136,6 +137,17 @@ class Statistics:
             values.append(record.timestamp)
             values += map(statistic_csv.text, cells) if self._are_texts else cells
         return ("".join(templates) % tuple(values)).encode()
+
+    def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
+        """Return what is the same in every step of the rows of tensors with the types and shapes of these.
+
+        None where one has no row, or where rows take more than a pass over the elements of the host.
+        """
+        if self._are_texts or self.has_hashes or not all(map(_has_row, records)):
+            return None
+        template = "".join(self._template(record, Task(0, 0)) for record in records)
+        need = functools.reduce(operator.or_, (each.need for each in self._statistics), NOTHING)
+        return RowSheet(template, [record.dtype for record in records], need, self._statistics)
 
     def _template(self, record: TensorRecord, task: Task) -> str:
         """Return the row of a tensor but for timestamp and statistics."""

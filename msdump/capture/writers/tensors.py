@@ -9,6 +9,7 @@ from typing import Final
 from msdump import dtypes
 from msdump.capture.statistics.hashing import HashingSink
 from msdump.capture.statistics.rows import Cells, Statistics
+from msdump.capture.statistics.sheets import RowSheet
 from msdump.device.tasks import Task
 from msdump.dtypes import widen
 from msdump.encode import npy
@@ -55,6 +56,16 @@ class TensorWriter:
         self._gathered: list[tuple[str, Task, TensorRecord]] | None = None
         self._gathered_bytes = 0
 
+    @property
+    def gathers(self) -> bool:
+        """Whether rows of operators that have run together are written together."""
+        return self._may_gather
+
+    @property
+    def has_sheets(self) -> bool:
+        """Whether rows are all that is written, of the elements as they are."""
+        return self._may_gather and not self._measures_saved
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Measure the tensors that are written in this context together, and add their rows at once."""
@@ -87,6 +98,15 @@ class TensorWriter:
                 # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
                 measured = saved if self._measures_saved else record
                 self._write_row(self._statistics, rows, task, measured)
+
+    def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
+        """Return what is the same in every step of the rows of tensors, None where there are no such rows."""
+        return self._statistics.sheet(records) if self._statistics is not None and self.has_sheets else None
+
+    def add_rows(self, directory: str, rows: bytes) -> None:
+        """Add rows that a sheet has given."""
+        assert self._statistics is not None, "it has given the sheet"
+        self._sink.append(f"{directory}/{layouts.STATISTICS}", rows, self._statistics.header)
 
     def _write_row(self, statistics: Statistics, path: str, task: Task, record: TensorRecord) -> None:
         if self._gathered is not None:

@@ -1,0 +1,94 @@
+"""Rows of operators that run together: what of them is the same in every step is kept from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.observer import Array
+from msdump.statistics import passes
+from msdump.statistics.table import Cell, Statistic
+from msdump.statistics.totals import StatisticNeed
+
+_Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
+"""Types and shapes of the tensors of operators, None for what is no tensor."""
+
+
+class RowSheet:
+    """The rows of some tensors but for timestamps and statistics; no statistic of them is a hash."""
+
+    __slots__ = ("_dtypes", "_need", "_template", "_values")
+
+    def __init__(
+        self, template: str, dtypes: Sequence[DType], need: StatisticNeed, statistics: Sequence[Statistic]
+    ) -> None:
+        """Set what is the same in every step.
+
+        Args:
+            template: What ``%`` makes the rows of, given timestamp and statistics of each tensor.
+            dtypes: The type of each tensor.
+            need: What a pass over the elements has to find out.
+            statistics: What each row tells.
+        """
+        self._template = template
+        self._dtypes = tuple(dtypes)
+        self._need = need
+        self._values = tuple(statistic.value for statistic in statistics)
+
+    def rows(self, arrays: Sequence[np.ndarray], now: Callable[[], int]) -> bytes:
+        """Measure tensors together and return their rows.
+
+        Args:
+            arrays: The tensors, of the types and shapes that the template tells.
+            now: Gives each its timestamp.
+        """
+        times = [now() for _ in arrays]
+        cells: list[Cell] = []
+        measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need)
+        for time, totals in zip(times, measured, strict=True):
+            cells.append(time)
+            cells += [value(totals, _no_octets) for value in self._values]
+        return (self._template % tuple(cells)).encode()
+
+
+def _no_octets() -> memoryview:
+    raise AssertionError("hashes are made of each tensor by itself")
+
+
+@dataclass(slots=True)
+class _Page:
+    kinds: _Kinds
+    sheet: RowSheet | None = None
+    is_made: bool = False
+
+
+class RowSheets:
+    """The sheets of the operators of one graph; each lasts until its tensors have other types or shapes."""
+
+    def __init__(self) -> None:
+        """Start without a sheet."""
+        self._pages: dict[tuple[int, ...], _Page] = {}
+
+    def find(
+        self, positions: tuple[int, ...], arrays: Sequence[Array], make: Callable[[], RowSheet | None]
+    ) -> RowSheet | None:
+        """Return the sheet of operators that have run together, None where they have none.
+
+        It is made when types and shapes are those of the last time: where they always change, it never is.
+
+        Args:
+            positions: Places of the operators in the graph's execution order.
+            arrays: All their inputs and outputs, absent ones included.
+            make: Makes the sheet, None where a row does not depend on type and shape alone.
+        """
+        kinds: _Kinds = [None if array is None else (array.dtype, array.shape) for array in arrays]
+        page = self._pages.get(positions)
+        if page is None or page.kinds != kinds:
+            self._pages[positions] = _Page(kinds)
+            return None
+        if not page.is_made:
+            page.sheet, page.is_made = make(), True
+        return page.sheet
