@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from msdump.encode import npy
 from msdump.store.layouts import STATISTICS
 from msdump.store.read import mapped, texts
 
+_log = logging.getLogger("msdump.tools")
+
 SHOWN: Final = 6
 """Elements of a tensor, rows of a table and files of one folder that are shown."""
 
@@ -22,8 +25,16 @@ _KIBI: Final = 1024
 
 
 def lines(folder: Path, indent: str = "") -> Iterator[str]:
-    """Yield a line for each entry below a folder, folders first; of many files only the first few."""
-    entries = sorted(folder.iterdir(), key=lambda entry: (not _is_folder(entry), _order(entry)))
+    """Yield a line for each entry below a folder, folders first; of many files only the first few.
+
+    A folder that cannot be listed has a line that says so.
+    """
+    try:
+        listed = list(folder.iterdir())
+    except OSError as error:
+        yield f"{indent}({error.strerror or error})"
+        return
+    entries = sorted(listed, key=lambda entry: (not _is_folder(entry), _order(entry)))
     files = [entry for entry in entries if not _is_folder(entry)]
     for entry in entries[: len(entries) - len(files)]:
         yield f"{indent}{entry.name}/"
@@ -35,8 +46,11 @@ def lines(folder: Path, indent: str = "") -> Iterator[str]:
 
 
 def folders(root: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Yield each folder with files by its path below a root, "" for the root, and the files in order."""
-    for folder, below, files in os.walk(root):
+    """Yield each folder with files by its path below a root, "" for the root, and the files in order.
+
+    What cannot be listed is told by a warning.
+    """
+    for folder, below, files in os.walk(root, onerror=_tell):
         below.sort()  # in place: os.walk goes on in this order
         # Links to folders are shown as files, and not followed.
         links = [name for name in below if not _is_folder(Path(folder, name))]
@@ -46,6 +60,10 @@ def folders(root: Path) -> Iterator[tuple[str, list[Path]]]:
                 "" if path == "." else path,
                 sorted((Path(folder, name) for name in (*files, *links)), key=_order),
             )
+
+
+def _tell(error: OSError) -> None:
+    _log.warning("%s: %s", error.filename, error.strerror or error)
 
 
 def size(path: Path) -> int:

@@ -91,9 +91,9 @@ def locate_below(folder: str) -> tuple[str, None] | None:
     """
     level = [folder]
     for _ in range(_MOST_LEVELS):
-        below = (entry.path for path in level for entry in _entries(path) if _is_directory(entry))
+        below = (entry.path for path in level for entry in _entries_if_there(path) if _is_directory(entry))
         level = list(itertools.islice(below, _MOST_FOLDERS))
-        roots = sorted(path for path in level if _is_root(path))
+        roots = sorted(path for path in level if os.path.isdir(path) and _is_root(path))
         if len(roots) > 1:
             message = f"several dumps below it, such as {roots[0]} and {roots[1]}; give one"
             raise DumpReadError(folder, message)
@@ -160,6 +160,11 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def _entries_if_there(folder: str) -> list[os.DirEntry[str]]:
+    """Return what stands in a directory, nothing where it has gone since it was found."""
+    return _entries(folder) if os.path.isdir(folder) else []
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -20,7 +20,11 @@ def rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
     top = opened.dump.path
     place = tree.locate(top) or tree.locate_below(top)
     root = top if place is None else place[0]
-    for folder, folders, names in os.walk(top, onerror=lambda error: opened.fault(f"{error}")):
+
+    def note(error: OSError) -> None:
+        opened.fault(f"{error.filename}: {error.strerror or error}")
+
+    for folder, folders, names in os.walk(top, onerror=note):
         folders.sort()
         below = os.path.relpath(folder, root)
         prefix = "" if below == "." else f"{below}/"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter
@@ -16,6 +17,8 @@ from msdump.store.layouts import STATISTICS
 from msdump.store.operator_names import OperatorFileKind
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.return_codes import ReturnCode
+
+_log = logging.getLogger("msdump.tools")
 
 _TIME: Final = re.compile(r"[0-9]{14}")  # YYYYMMDDHHMMSS: when the dump was configured
 _SHOWN: Final = 5
@@ -60,7 +63,8 @@ def pair(dumped: str, golden: str) -> FolderPairs:
     """Return the pairs of directories of dumped operators below two paths.
 
     Directories with the same path below these belong together, whenever the dumps were made; else the
-    only one of each side, or those of the same iteration.
+    only one of each side, or those of the same iteration. A directory that cannot be listed is told by a
+    warning.
 
     Args:
         dumped: Directory of dumped operators that is examined, or one above it.
@@ -78,7 +82,7 @@ def pair_statistics(dumped: str, golden: str) -> FolderPairs:
 
 
 def labelled(root: str) -> dict[str, str]:
-    """Return the directories with statistics or tensors below a root by label; ToolError as ``pair``."""
+    """Return the directories with statistics or tensors below a root by label, as ``pair`` does."""
     return _labelled(root, lambda names: _has_statistics(names) or _has_dumps(names))
 
 
@@ -144,7 +148,7 @@ def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
     """
     if not os.path.isdir(root):
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
-    label_of = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted)}
+    label_of = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted, _tell)}
     if not label_of:
         raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
     # Several dumps of one network below a root: nothing tells which of them is meant.
@@ -172,11 +176,17 @@ def _label(path: Path) -> str:
     return "/".join(part for part in path.parts if not _TIME.fullmatch(part))
 
 
-def _holding(root: str, is_wanted: _IsWanted) -> Iterator[str]:
-    for folder, below, files in os.walk(root):
+def _holding(
+    root: str, is_wanted: _IsWanted, tell: Callable[[OSError], object] | None = None
+) -> Iterator[str]:
+    for folder, below, files in os.walk(root, onerror=tell):
         below.sort()  # in place: os.walk goes on in this order
         if is_wanted(files):
             yield folder
+
+
+def _tell(error: OSError) -> None:
+    _log.warning("%s: %s; left out", error.filename, error.strerror or error)
 
 
 def _has_dumps(names: Sequence[str]) -> bool:

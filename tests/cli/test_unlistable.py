@@ -1,0 +1,86 @@
+"""A directory of a dump that may not be listed is told by every command that walks the tree."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+
+NAME = "rank_0/Net/0/{}/Add.a{}.0.0.{}.output.0.DefaultFormat.float32.npy"
+WARNED, REFUSED = "msdump: warning: ", "msdump: error: "
+COMMANDS = {
+    "compare": (WARNED, 0, "compare", "mine", "golden", "-out", "out"),
+    "compare, as golden": (WARNED, 0, "compare", "golden", "mine", "-out", "out"),
+    "report": (WARNED, 0, "report", "mine", "-o", "page.html"),
+    "report beside golden": (WARNED, 0, "report", "mine", "golden", "-o", "page.html"),
+    "baseline": (WARNED, 0, "baseline", "mine", "-out", "out"),
+    "query": (WARNED, 0, "query", "mine", "select count(*) from tensors"),
+    "query files": (WARNED, 0, "query", "mine", "select count(*) from files"),
+    "pack": (WARNED, 0, "pack", "mine", "-out", "out"),
+    "show --json": (WARNED, 0, "show", "mine", "--json"),
+    "convert": (REFUSED, 2, "convert", "-d", "mine", "-out", "out"),
+    "watch": (REFUSED, 2, "watch", "mine", "--rules", "rules.json"),
+    "overflow": (REFUSED, 2, "overflow", "mine"),
+    "trend": (REFUSED, 2, "trend", "mine", "a0", "max"),
+    "explain": (REFUSED, 2, "explain", "mine", "a0"),
+}
+
+
+@pytest.fixture(autouse=True)
+def closed(tmp_path, monkeypatch, fresh):
+    """Make two dumps of two iterations; return the directory of one that may not be listed."""
+    for side in ("mine", "golden"):
+        for iteration in (0, 1):
+            for number in (0, 1):
+                path = tmp_path / side / NAME.format(iteration, number, 1795219089580885 + number)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                np.save(path, np.float32([iteration, number]))
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [{"condition": "tensor_overflow"}]}))
+    monkeypatch.chdir(tmp_path)
+    folder = "mine/rank_0/Net/0/1"
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, _refusing(getattr(os, name), folder))
+    return folder
+
+
+def _refusing(function, folder):
+    def call(path="."):
+        if str(path).endswith(folder):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return function(path)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "arguments"), [(a, b, c) for a, b, *c in COMMANDS.values()], ids=COMMANDS
+)
+def test_what_may_not_be_listed_is_told(told, code, arguments, closed):
+    """A command says which directory it is, whether it goes on without it or not."""
+    done = CliRunner().invoke(main, arguments)
+    assert code == done.exit_code, done.stderr
+    assert [] != [
+        line for line in done.stderr.splitlines() if line.startswith(told) and f"{closed}: Permission" in line
+    ]
+
+
+def test_the_tree_shows_it_in_its_place():
+    """The tree of a dump has a line in place of what lies in the directory."""
+    done = CliRunner().invoke(main, ["show", "mine"])
+    assert 0 == done.exit_code
+    lines = list(map(str.strip, done.stdout.splitlines()))
+    assert "(Permission denied)" == lines[lines.index("1/") + 1]
+
+
+def test_a_directory_below_is_told_when_a_dump_is_looked_for(tmp_path, closed):
+    """A directory above a dump is searched; what may not be listed there is an error that names it."""
+    outside = tmp_path / "outside" / closed
+    outside.mkdir(parents=True)
+    done = CliRunner().invoke(main, ["query", str(outside.parent), "select 1"])
+    assert (2, f"msdump: error: {outside}: Permission denied\n") == (done.exit_code, done.stderr)
