@@ -236,3 +236,35 @@ def test_reader_of_a_small_part(door, op_type):
     told = document(door.path, golden)[1]["operators"]
 
     assert [] == [each["operator"] for each in told if each["verdict"] in ACCUSING]
+
+
+@pytest.mark.parametrize("file_format", ["npy", "bin"])
+def test_optional_inputs_and_outputs_that_are_absent(door, file_format):
+    """A compiled graph does not number them: what stands behind them is compared all the same."""
+    normalize = node("SkipLayerNormalization", "x x g", "n", domain="com.microsoft")
+    normalize.output.extend(("", "", "sum"))
+    clip = helper.make_node("Clip", ["n", "", "most"], ["y"])
+    weights = {"g": np.ones(4, "f4"), "most": np.float32(0.5)}
+    network = model([normalize, clip], [value("x", [2, 3, 4])], ["y"], weights)
+    network.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4")}
+    door.dump(network, feeds, context=O0)
+    golden = shutil.move(door.path, door.folder / "golden")
+    door.again()
+    door.dump(network, feeds, context=O2, file_format=file_format)
+    for dumps in ((door.path, golden), (golden, door.path)):
+        code, told = document(*dumps)
+        compared = {each["operator"]: each for each in told["operators"] if "op0" in each["operator"]}
+        assert (0, "equal") == (code, told["verdict"])
+        assert [["input", "input"], ["output"] * 2] == [
+            [each["tensor"].partition(":")[0] for each in tensors]
+            for tensors in (
+                next(each["inputs"] for name, each in compared.items() if "Clip" in name),
+                next(each["outputs"] for name, each in compared.items() if "Norm" in name),
+            )
+        ]
+
+    limit = only(golden, "ClipByValue.*.input.2.*.npy")
+    np.save(limit, np.float32(0.25))
+
+    assert ["weight"] == [verdict for verdict, _ in accused(door.path, golden) if verdict != "unchecked"]

@@ -8,8 +8,8 @@ the model's nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from msdump.record import IO
@@ -21,6 +21,7 @@ from msdump.tools.compare.pairing.pairs import GOLDEN_INPUT
 if TYPE_CHECKING:
     from msdump.graph.graph import Graph, Node
 
+_Tensor = tuple[str, IO, int]
 Identity = tuple[str, ...]
 """What two tensors that are compared have in common."""
 
@@ -75,6 +76,43 @@ class Identities:
     matched: MatchedNames | None = None
 
 
+Slots = Mapping[tuple[str, IO], Sequence[int]]
+"""The numbers of the inputs, and of the outputs, of operators as files call them, in order."""
+
+
+def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities:
+    """Return identities by which as many inputs, or outputs, of an operator are paired in their order.
+
+    A compiled graph does not number optional inputs and outputs that are absent, other graphs do.
+
+    Args:
+        identities: How the tensors are paired where both sides have the same numbers.
+        dumped: What the side that is examined dumped.
+        golden: What the golden side dumped.
+    """
+    partners = None if identities.matched is None else identities.matched.partners
+    tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+    for (name, io), slots in dumped.items():
+        partner = name if partners is None else partners.get(name, "")
+        golden_slots = golden.get((partner, io), ())
+        if len(slots) == len(golden_slots) and slots != golden_slots:
+            for slot, golden_slot in zip(slots, golden_slots, strict=True):
+                identity = ("order", name, io, str(slot))
+                tables[0][name, io, slot] = tables[1][partner, io, golden_slot] = identity
+    own, other = (
+        _by_table(table, identify)
+        for table, identify in zip(tables, (identities.dumped, identities.golden), strict=True)
+    )
+    return replace(identities, dumped=own, golden=other)
+
+
+def _by_table(table: Mapping[_Tensor, Identity], otherwise: Identify) -> Identify:
+    def identify(name: str, io: IO, slot: int) -> Identity | None:
+        return table.get((name, io, slot)) or otherwise(name, io, slot)
+
+    return identify
+
+
 def read(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
     """Return the identities that a model (.onnx) or a graph file (.json) gives.
 
@@ -119,7 +157,7 @@ def _is_added(operator: RuleOperator) -> bool:
     return operator.is_added
 
 
-_Values = Mapping[tuple[str, IO, int], Identity]
+_Values = Mapping[_Tensor, Identity]
 
 
 def _reader(values: Mapping[FolderKind, _Values], kind: FolderKind) -> Identify:

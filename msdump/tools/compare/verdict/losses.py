@@ -122,8 +122,11 @@ class Losses:
         operators = self._mine.known.operator(execution.name), self._golden.known.operator(partner)
         if not _are_alike(*operators, execution.files[-1], next(iter(other.values()))):
             return {}
-        absent = dict.fromkeys(own.keys() - other.keys(), (self._golden, partner))
-        absent |= dict.fromkeys(other.keys() - own.keys(), (self._mine, execution.name))
+        paired = execution.counterparts
+        alone = own.keys() - other.keys() - paired.keys()
+        golden_alone = other.keys() - own.keys() - {place[1:] for place in paired.values()}
+        absent = dict.fromkeys(alone, (self._golden, partner))
+        absent |= dict.fromkeys(golden_alone, (self._mine, execution.name))
         return {
             slot: side.lost(slot)
             for slot, (side, name) in sorted(absent.items(), key=lambda item: item[0])

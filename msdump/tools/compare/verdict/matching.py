@@ -13,7 +13,13 @@ from msdump.record import IO
 from msdump.store import operator_names
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
-from msdump.tools.compare.pairing.identities import Identify, Identities, Identity, MatchedNames
+from msdump.tools.compare.pairing.identities import (
+    Identify,
+    Identities,
+    Identity,
+    MatchedNames,
+    in_order,
+)
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
 from msdump.tools.rerun.dumped import INPUTS
@@ -86,6 +92,8 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
         identities: How the tensors of the two are paired.
     """
     dumped_runs, golden_runs = _runs(dumped), _runs(golden)
+    if (dumped.kind in COMPILED) != (golden.kind in COMPILED):
+        identities = in_order(identities, _slots(dumped_runs), _slots(golden_runs))
     golden_tensors = _GoldenTensors(golden_runs, identities.golden)
     # A golden file that cannot be read has no tensors to pair, yet its operator is not absent.
     unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
@@ -117,6 +125,15 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
         uneven,
         matched,
     )
+
+
+def _slots(runs: Iterable[_Run]) -> dict[tuple[str, IO], list[int]]:
+    """Return the numbers of the inputs, and of the outputs, of operators."""
+    slots: dict[tuple[str, IO], set[int]] = {}
+    for run in runs:
+        for _, io, slot in run.tensors:
+            slots.setdefault((run.name, io), set()).add(slot)
+    return {place: sorted(each) for place, each in slots.items()}
 
 
 def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
