@@ -1,4 +1,4 @@
-"""Starts ``msdump`` in milliseconds: a process that has imported it forks for each command.
+"""Starts ``msdump`` and ``python FILE`` in milliseconds: a process that has imported msdump forks for each.
 
 Each command is a process of its own, with its own arguments, environment, working directory, streams and exit
 code, and ends as any program; what it does not prove is that it can import what it needs.
@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -24,24 +25,35 @@ AFRESH = "STARTED_AFRESH"
 
 # What takes long, but not onnxruntime: its threads do not outlive a fork, which waits for them at its end.
 _IMPORTED = (
-    *("onnx", "msdump.config.mindspore", "msdump.graph.loader", "msdump.capture.pipeline"),
+    *(
+        "onnx",
+        "onnx_ir",
+        "sample_nets.build",
+        "msdump.config.mindspore",
+        "msdump.graph.loader",
+        "msdump.capture.pipeline",
+    ),
     *(f"msdump.cli.{name}" for name in ("compare", "convert", "query", "report", "show", "watch")),
 )
 _ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = 1 << 17  # bytes of a command with its environment
 
-# What stands as "msdump" on the path: hands itself over to the server, and ends as the fork does.
+# What stands as both on the path: hands itself over to the server, and ends as the fork does.
 _CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
-if sys.argv[1:2] and sys.argv[1] in (os.environ.get({afresh!r}, "").split(",")):
-    os.execv({program!r}, [{program!r}, *sys.argv[1:]])
+name, first = os.path.basename(sys.argv[0]), sys.argv[1] if sys.argv[1:] else ""
+is_afresh = first in os.environ.get({afresh!r}, "").split(",") if name == "msdump" else first[-3:] != ".py"
+if first and is_afresh:
+    program = os.path.join({programs!r}, name)
+    os.execv(program, [program, *sys.argv[1:]])
 door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 door.connect({address!r})
 wanted = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
 socket.send_fds(door, [wanted], [0, 1, 2])
 code = int(door.recv(64) or 255)
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if code != -signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
@@ -49,12 +61,14 @@ sys.exit(code)
 
 @contextlib.contextmanager
 def programs(folder):
-    """Start a server; yield the folder, made to hold its ``msdump``, to put before the others on the path."""
-    address = str(folder / "door")
-    real = str(Path(sys.executable).parent / "msdump")
-    client = folder / "msdump"
-    client.write_text(_CLIENT.format(python=sys.executable, afresh=AFRESH, program=real, address=address))
-    client.chmod(0o755)
+    """Start a server; yield the folder, made to hold its programs, to put before the others on the path."""
+    address, real = str(folder / "door"), str(Path(sys.executable).parent)
+    for name in ("msdump", "python"):
+        client = folder / name
+        client.write_text(
+            _CLIENT.format(python=sys.executable, afresh=AFRESH, programs=real, address=address)
+        )
+        client.chmod(0o755)
     command = [sys.executable, "-P", __file__, address]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(_ROOT)}
     with subprocess.Popen(
@@ -87,6 +101,16 @@ def _become(message, streams):
         os.close(stream)
 
 
+def _run():
+    """Do what a client's command is to do."""
+    if Path(sys.argv[0]).name == "msdump":
+        main()
+    else:
+        del sys.argv[0]
+        sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))  # as for python FILE
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
 def _serve(address):
     """Wait for clients until standard input ends; return in the fork that is to run a client's command."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
@@ -116,4 +140,4 @@ if __name__ == "__main__":
         importlib.import_module(name)
     assert "onnxruntime" not in sys.modules
     _serve(sys.argv[1])
-    main()
+    _run()
