@@ -18,7 +18,7 @@ from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, splice
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays, Observer
 from msdump.tools.bisection.minimise import minimise
-from msdump.tools.diff.evidence import distance
+from msdump.tools.diff.distances import distance
 from msdump.tools.diff.models import golden_inputs
 from msdump.tools.diff.pairing import Pairing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from msdump.graph.graph import Node
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.order import reads
 from msdump.observer import Array
-from msdump.tools.diff.evidence import distance
+from msdump.tools.diff.distances import ArrayPair, distances
 from msdump.tools.diff.lockstep import Ran
 from msdump.tools.diff.pairing import GraphPairing, Pairing
 from msdump.tools.diff.runners import GoldenRunners
 from msdump.tools.diff.sides import Side
+from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import OwnError, TensorEvidence
 from msdump.tools.judge.limits import Limits
 from msdump.tools.rerun.hidden import overflowed_part
@@ -39,6 +41,47 @@ class OwnErrors:
 
     own: tuple[OwnError, ...] = ()
     propagated: float | None = None
+
+
+class Suspect(NamedTuple):
+    """An operator with an output that differs.
+
+    Attributes:
+        mine: The operator.
+        golden: Its counterpart.
+        pair: What belongs together in their graphs.
+        outputs: The evidence of its outputs.
+    """
+
+    mine: Ran
+    golden: Ran
+    pair: GraphPairing
+    outputs: Sequence[TensorEvidence]
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """An operator that has run again.
+
+    Attributes:
+        mine: The operator.
+        ran: What ran again.
+        own: Its outputs, each beside what was written again.
+        propagated: What was written again, beside what golden wrote.
+        given: What a fused kernel read; nothing of others.
+    """
+
+    mine: Ran
+    ran: Ran
+    own: Sequence[tuple[TensorEvidence, ArrayPair]]
+    propagated: Sequence[ArrayPair]
+    given: Mapping[str, np.ndarray]
+
+    @property
+    def pairs(self) -> Iterator[ArrayPair]:
+        """What is to be measured: of its own errors, then of what is propagated."""
+        yield from (pair for _, pair in self.own)
+        yield from self.propagated
 
 
 @dataclass(slots=True)
@@ -63,27 +106,53 @@ class GoldenOperators:
         """Keep what the variables hold: operators of a step run again when the step may have ended."""
         self._before, self._variables = self.mine.state.values, self.mine.variables()
 
-    def of(self, mine: Ran, golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence]) -> OwnErrors:
-        """Return the own errors of an operator.
+    def of(self, suspects: Sequence[Suspect]) -> list[OwnErrors]:
+        """Return the own errors of operators, which are measured together once all have run again."""
+        again = [self._again(suspect) for suspect in suspects]
+        measured = iter(distances([pair for each in again if each is not None for pair in each.pairs]))
+        return [OwnErrors() if each is None else self._own(each, measured) for each in again]
 
-        Args:
-            mine: The operator.
-            golden: Its counterpart.
-            pair: What belongs together in their graphs.
-            outputs: The evidence of its outputs.
-        """
+    def _again(self, suspect: Suspect) -> _Again | None:
+        """Run an operator once more; return what it wrote then, None where it cannot."""
+        mine, golden, pair = suspect.mine, suspect.golden, suspect.pair
         ran, theirs = self._runs_again(mine, golden, pair)
         given = self._given(mine, ran, theirs)
         if given is None or not is_repeatable(ran.node):
-            return OwnErrors()
+            return None
         try:
-            results = dict(enumerate(self.runners.outputs(ran.graph, ran.node, given)))
+            results = self.runners.outputs(ran.graph, ran.node, given)
         except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
-            return OwnErrors()
-        own = tuple(
-            self._with_overflow(mine, ran, given, error) for error in self._errors(mine, outputs, results)
+            return None
+        own = [
+            (tensor, self._beside_own(tensor, mine.outputs[tensor.slot], results))
+            for tensor in suspect.outputs
+        ]
+        return _Again(
+            mine,
+            ran,
+            [(tensor, pair) for tensor, pair in own if pair is not None],
+            _written_again(golden, pair, suspect.outputs, results),
+            given if ran.node.parts else {},
         )
-        return OwnErrors(own, _propagated(golden, pair, outputs, results))
+
+    def _beside_own(self, tensor: TensorEvidence, own: Array, results: Sequence[Array]) -> ArrayPair | None:
+        again = results[tensor.slot] if tensor.slot < len(results) else None
+        if own is None or again is None or own.shape != again.shape:
+            return None
+        types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
+        return ArrayPair(own, again, self.limits.allowed(types, self.limits.precision) or 0.0)
+
+    def _own(self, again: _Again, measured: Iterator[TensorError]) -> OwnErrors:
+        """Return the own errors of an operator that has run again; its pairs were measured in their order."""
+        own = tuple(self._with_overflow(again, self._own_error(*each, next(measured))) for each in again.own)
+        return OwnErrors(own, max((next(measured).distance for _ in again.propagated), default=None))
+
+    def _own_error(self, tensor: TensorEvidence, pair: ArrayPair, error: TensorError) -> OwnError:
+        types = (tensor.dtype, dtypes.from_numpy(pair.golden.dtype).name)
+        allowed = pair.limit or 0.0
+        floor = self.limits.floor((*types, self.limits.precision))
+        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
+        return OwnError(tensor.slot, error, allowed, is_explained, self.runners.side.variant.text)
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
         """Return the operator that runs again, and what belongs together in its graph and the leading one.
@@ -126,23 +195,9 @@ class GoldenOperators:
                 arrays[name] = _widened(array) if declared is FLOAT32 else array
         return arrays
 
-    def _errors(
-        self, mine: Ran, outputs: Sequence[TensorEvidence], results: Mapping[int, Array]
-    ) -> Iterator[OwnError]:
-        for tensor in outputs:
-            own, again = mine.outputs[tensor.slot], results.get(tensor.slot)
-            if own is None or again is None or own.shape != again.shape:
-                continue
-            types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
-            allowed = self.limits.allowed(types, self.limits.precision) or 0.0
-            error = distance(own, again, allowed)
-            floor = self.limits.floor((*types, self.limits.precision))
-            is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
-            yield OwnError(tensor.slot, error, allowed, is_explained, self.runners.side.variant.text)
-
-    def _with_overflow(self, mine: Ran, ran: Ran, given: Mapping[str, np.ndarray], own: OwnError) -> OwnError:
+    def _with_overflow(self, again: _Again, own: OwnError) -> OwnError:
         """Return an own error with the part of a fused kernel that overflowed, where that explains it."""
-        output = mine.outputs[own.slot]
+        ran, given, output = again.ran, again.given, again.mine.outputs[own.slot]
         if own.is_explained or not ran.node.parts or output is None or not np.isfinite(output).all():
             return own
         exact = Float64Runner(ran.graph)
@@ -179,14 +234,16 @@ def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if dtypes.from_numpy(array.dtype) in HALVES else array
 
 
-def _propagated(
-    golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence], results: Mapping[int, Array]
-) -> float | None:
+def _written_again(
+    golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence], results: Sequence[Array]
+) -> list[ArrayPair]:
+    """Return what the golden operator wrote on the leading side's inputs, beside what it wrote on its own."""
     names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
     written = dict(zip(names, golden.outputs, strict=True))
-    distances = []
+    pairs = []
     for tensor in outputs:
-        array, again = written.get(pair.values.get(tensor.name, tensor.name)), results.get(tensor.slot)
+        array = written.get(pair.values.get(tensor.name, tensor.name))
+        again = results[tensor.slot] if tensor.slot < len(results) else None
         if array is not None and again is not None and array.shape == again.shape:
-            distances.append(distance(again, array, math.inf).distance)
-    return max(distances, default=None)
+            pairs.append(ArrayPair(again, array, math.inf))
+    return pairs

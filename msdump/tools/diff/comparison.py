@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from msdump.errors import MsdumpError
 from msdump.record import IO
 from msdump.store import names
-from msdump.tools.diff.again import GoldenOperators, OwnErrors
+from msdump.tools.diff.again import GoldenOperators, OwnErrors, Suspect
 from msdump.tools.diff.evidence import Observations
 from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.tools.diff.models import golden_inputs
@@ -150,10 +150,12 @@ class _Run:
     def _judge_block(self) -> None:
         """Judge the operators that are kept, each beside its counterpart."""
         ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
-        for (mine, golden), tensors in zip(ran, self._observations.tensors(ran), strict=True):
-            self._judge_operator(mine, golden, tensors)
+        tensors = [*self._observations.tensors(ran)]
+        own = self._own(ran, tensors)
+        for position, (mine, golden) in enumerate(ran):
+            self._judge_operator(mine, golden, tensors[position], own.get(position, _NOTHING))
 
-    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors) -> None:
+    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors, own: OwnErrors) -> None:
         self._ran[mine.node.name] += 1
         if mine.node.bodies:
             self._leave(mine)
@@ -167,11 +169,9 @@ class _Run:
             reads=reads,
             is_state=is_state,
             retyped="" if pair is None else pair.retyped.get(mine.node.name, ""),
+            own=own.own,
+            propagated=own.propagated,
         )
-        if golden is not None:
-            own = self._own(mine, golden, tensors)
-            if own is not _NOTHING:
-                evidence = replace(evidence, own=own.own, propagated=own.propagated)
         finding = self._judge.finding(evidence)
         if golden is None:
             self._alone[mine.node.name] += 1
@@ -199,12 +199,15 @@ class _Run:
             if scope is not None and body.index in self._pairing.bodies:
                 self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
 
-    def _own(self, mine: Ran, golden: Ran, tensors: Tensors) -> OwnErrors:
-        """Return the own errors of an operator whose outputs differ beyond the limits."""
-        outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
-        if not any(map(self._differs, outputs)):
-            return _NOTHING
-        return self._again.of(mine, golden, self._pairing.graphs[mine.graph.index], outputs)
+    def _own(self, ran: Sequence[tuple[Ran, Ran | None]], tensors: Sequence[Tensors]) -> dict[int, OwnErrors]:
+        """Return the own errors of the operators whose outputs differ beyond the limits, by position."""
+        suspects = {}
+        for position, ((mine, golden), evidence) in enumerate(zip(ran, tensors, strict=True)):
+            outputs = [tensor for tensor in evidence if tensor.io is IO.OUTPUT]
+            if golden is not None and not mine.node.bodies and any(map(self._differs, outputs)):
+                pair = self._pairing.graphs[mine.graph.index]
+                suspects[position] = Suspect(mine, golden, pair, outputs)
+        return dict(zip(suspects, self._again.of([*suspects.values()]), strict=True))
 
     def _differs(self, tensor: TensorEvidence) -> bool:
         error, limits = tensor.error, self._comparison.limits

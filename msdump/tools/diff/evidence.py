@@ -12,8 +12,8 @@ import numpy as np
 from msdump import dtypes
 from msdump.observer import Array
 from msdump.record import IO
-from msdump.statistics.pairs import Distance
 from msdump.tools.diff import screening
+from msdump.tools.diff.distances import SAME, ArrayPair, distance, distances
 from msdump.tools.diff.lockstep import Ran, Scope
 from msdump.tools.diff.pairing import GraphPairing, Pairing
 from msdump.tools.judge import errors
@@ -22,9 +22,8 @@ from msdump.tools.judge.evidence import TensorEvidence
 from msdump.tools.judge.limits import Limits
 from msdump.tools.judge.verdicts import TensorVerdict
 
-_SAME: Final = TensorError(is_same=True)
-Looks = Mapping[tuple[int, int], Distance]
-"""What a first look told of tensors and their counterparts, by the ids of both arrays."""
+Measured = Mapping[tuple[int, int], TensorError]
+"""How far tensors and their counterparts are apart, by the ids of both arrays."""
 
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
@@ -51,26 +50,40 @@ class Observations:
     def tensors(self, ran: Sequence[tuple[Ran, Ran | None]]) -> Iterator[tuple[TensorEvidence, ...]]:
         """Yield the evidence of each operator's tensors, inputs first, and note what its outputs are like.
 
-        The outputs of all are looked at first, in one pass.
+        The outputs of all are measured first, together.
 
         Args:
             ran: Operators of the leading side in the order in which they ran, and their counterparts, None
                 for one that has none.
         """
-        looks: dict[tuple[int, int], Distance] = {}
-        besides = [self._beside(mine, golden, looks) for mine, golden in ran]
-        looks |= screening.distances(
-            pair
-            for (mine, _), beside in zip(ran, besides, strict=True)
-            if beside is not None
-            for pair in beside.outputs(mine)
+        measured: dict[tuple[int, int], TensorError] = {}
+        besides = [self._beside(mine, golden, measured) for mine, golden in ran]
+        measured |= self._errors(
+            [
+                pair
+                for (mine, _), beside in zip(ran, besides, strict=True)
+                if beside is not None
+                for pair in beside.outputs(mine)
+            ]
         )
         for (mine, _), beside in zip(ran, besides, strict=True):
             yield tuple(_alone(mine) if beside is None else self._tensors(mine, beside))
 
-    def _beside(self, mine: Ran, golden: Ran | None, looks: Looks) -> _Beside | None:
+    def _errors(
+        self, outputs: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> Iterator[tuple[tuple[int, int], TensorError]]:
+        """Yield how far outputs and golden ones are apart, with the ids of both."""
+        looks = screening.distances(outputs)
+        keys, known = [], []
+        for mine, golden in outputs:
+            if mine.shape == golden.shape and _TEXT not in (mine.dtype.kind, golden.dtype.kind):
+                keys.append((id(mine), id(golden)))
+                known.append(ArrayPair(mine, golden, _limit(mine, golden, self.limits), looks.get(keys[-1])))
+        return zip(keys, distances(known), strict=True)
+
+    def _beside(self, mine: Ran, golden: Ran | None, measured: Measured) -> _Beside | None:
         pair = self.pairing.graphs.get(mine.graph.index)
-        return None if pair is None else _Beside(pair, golden, self.limits, looks)
+        return None if pair is None else _Beside(pair, golden, self.limits, measured)
 
     def _tensors(self, mine: Ran, beside: _Beside) -> Iterator[TensorEvidence]:
         known = self._measured.setdefault(mine.scope, {})
@@ -136,11 +149,11 @@ class Observations:
 class _Beside:
     """The tensors of a counterpart, by their common names."""
 
-    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits, looks: Looks) -> None:
+    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits, measured: Measured) -> None:
         self.pair = pair
         self._golden = golden
         self._limits = limits
-        self._looks = looks
+        self._measured = measured
         self._tensors: dict[IO, dict[str, np.ndarray]] = {}
 
     def _of(self, io: IO) -> dict[str, np.ndarray]:
@@ -186,7 +199,7 @@ class _Beside:
         golden = self._of(io).get(self.pair.values.get(name, name))
         if golden is None:
             return _unchecked(io, slot, name, array)
-        return _compared((io, slot, name), array, golden, self._limits, self._looks)
+        return _compared((io, slot, name), array, golden, self._limits, self._measured)
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
@@ -237,7 +250,7 @@ def _unmeasured(array: np.ndarray, name: str, *, is_one_model: bool) -> TensorEv
 def _same(array: np.ndarray, name: str) -> TensorEvidence:
     """Return the evidence of an input that both sides share."""
     dtype = dtypes.from_numpy(array.dtype).name
-    return TensorEvidence(IO.INPUT, 0, array.shape, dtype, dtype, error=_SAME, name=name)
+    return TensorEvidence(IO.INPUT, 0, array.shape, dtype, dtype, error=SAME, name=name)
 
 
 def _compared(
@@ -245,7 +258,7 @@ def _compared(
     mine: np.ndarray,
     golden: np.ndarray,
     limits: Limits,
-    looks: Looks = MappingProxyType({}),
+    measured: Measured = MappingProxyType({}),
 ) -> TensorEvidence:
     """Return the evidence of a tensor, told by io, slot and name: how far it is from its counterpart."""
     io, slot, name = which
@@ -255,47 +268,16 @@ def _compared(
         fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} beside {golden.shape}"
     elif _TEXT in (mine.dtype.kind, golden.dtype.kind):
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
-        fault, error = (None, _SAME) if is_same else (TensorVerdict.DIFFERS, None)
+        fault, error = (None, SAME) if is_same else (TensorVerdict.DIFFERS, None)
     else:
-        limit = limits.allowed((dtype, golden_dtype), limits.precision)
-        error = distance(mine, golden, limit, looks.get((id(mine), id(golden))))
+        error = measured.get((id(mine), id(golden)))
+        if error is None:
+            error = distance(mine, golden, _limit(mine, golden, limits))
     return TensorEvidence(
         io, slot, mine.shape, dtype, golden_dtype, error=error, fault=fault, note=note, name=name
     )
 
 
-def distance(
-    mine: np.ndarray, golden: np.ndarray, limit: float | None = None, look: Distance | None = None
-) -> TensorError:
-    """Return how far two tensors of one shape are apart.
-
-    Args:
-        mine: The tensor that is examined.
-        golden: The tensor that it is compared with.
-        limit: Largest relative distance of tensors that agree, of which a quick look is enough; None: no
-            distance is small enough.
-        look: What a first look told of them; None: it was not taken.
-    """
-    # NaN tells nothing of bits, nor does 0: of equal numbers one may be -0
-    is_unlike = look is not None and look.differences > 0
-    if not is_unlike and _is_one(mine, golden):
-        return _SAME
-    if limit is None:
-        return errors.measure(_numeric(mine), _numeric(golden))
-    if look is None:
-        look = screening.first(mine, golden)
-        is_unlike = look is not None and look.differences > 0
-    quick = None if look is None else screening.quick(mine, golden, limit, look)
-    return quick or errors.measure(_numeric(mine), _numeric(golden), is_unlike=is_unlike)
-
-
-def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
-    """Tell whether two arrays of one shape are the same memory."""
-    if mine is golden:
-        return True
-    is_alike = mine.dtype == golden.dtype and mine.strides == golden.strides
-    return is_alike and mine.ctypes.data == golden.ctypes.data
-
-
-def _numeric(array: np.ndarray) -> np.ndarray:
-    return array.view(np.uint8) if array.dtype == np.bool_ else array
+def _limit(mine: np.ndarray, golden: np.ndarray, limits: Limits) -> float | None:
+    types = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
+    return limits.allowed(types, limits.precision)

@@ -44,7 +44,7 @@ def quick(
     found = found or first(mine, golden)
     if found is None:
         return None
-    return _agreement(found, limit, mine.size) or _outside_of_masks(mine, golden, limit, found)
+    return agreement(found, limit, mine.size) or _outside_of_masks(mine, golden, limit, found)
 
 
 def first(mine: np.ndarray, golden: np.ndarray) -> Distance | None:
@@ -60,7 +60,7 @@ def look(mine: np.ndarray, golden: np.ndarray, limit: float) -> TensorError | No
         golden: The tensor that it is compared with; of the same shape.
         limit: Largest relative distance of tensors that agree.
     """
-    return _agreement(_found(mine, golden), limit, mine.size) if _takes(mine, golden) else None
+    return agreement(_found(mine, golden), limit, mine.size) if _takes(mine, golden) else None
 
 
 def distances(tensors: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[tuple[int, int], Distance]:
@@ -81,7 +81,15 @@ def _found(mine: np.ndarray, golden: np.ndarray) -> Distance:
     return pairs.PAIRS.distance(x, y) if pairs.PAIRS is not None else _distance(x, y)
 
 
-def _agreement(found: Distance, limit: float, count: int, masked: int = 0) -> TensorError | None:
+def agreement(found: Distance, limit: float, count: int, masked: int = 0) -> TensorError | None:
+    """Return how far two tensors are apart by their sums, None where these do not tell that they agree.
+
+    Args:
+        found: The sums.
+        limit: Largest relative distance of tensors that agree.
+        count: Number of elements.
+        masked: How many of them lie in masked lanes, which the sums leave out.
+    """
     difference, norm, largest, most = found
     is_near = 0 < difference <= norm * (limit * _SAFE_SHARE) ** 2
     if not (is_near and norm >= _SMALLEST * count and most < _LARGEST):
@@ -108,7 +116,7 @@ def _outside_of_masks(
     outside, masked = kernel.outside(mine, golden, lanes.MASK, lanes.BOTTOM, lanes.NEAR)
     if not (masked and lanes.may_be_masked(outside.most)):
         return None
-    return _agreement(outside, limit, mine.size, masked)
+    return agreement(outside, limit, mine.size, masked)
 
 
 def _distance(x: np.ndarray, y: np.ndarray) -> Distance:
