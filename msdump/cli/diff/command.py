@@ -30,9 +30,10 @@ from msdump.tools.diff import variants
 from msdump.tools.diff.comparison import LockstepComparison
 from msdump.tools.diff.models import pair_models, sharing_weights
 from msdump.tools.diff.pairing import pair_compiled, pair_variants
+from msdump.tools.diff.quantised import is_quantised
 from msdump.tools.diff.sides import make_side
 from msdump.tools.diff.variants import Variant
-from msdump.tools.judge.limits import Limits
+from msdump.tools.judge.limits import QUANTISED, Limits
 from msdump.tools.preview import inputs
 
 _ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
@@ -116,8 +117,11 @@ def command(
         return
     _refuse(to is not None or (output is not None and not bisects), _UNASKED)
     _refuse(bisects and (other is None or train or mine is not None), _BISECTED)
+    is_limited = limits.distance is not None or bool(limits.precision)
     limits = replace(limits, precision=limits.precision or variants.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
+    if other is not None and not is_limited:
+        comparison.limits = _quantised(comparison)
     fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
@@ -134,6 +138,17 @@ def _put(comparison: LockstepComparison, part: tuple[ExchangedPart, list[str]] |
     from msdump.cli.documents.diff import document, part_document
 
     documents.put(document(comparison, None if part is None else part_document(*part)))
+
+
+def _quantised(comparison: LockstepComparison) -> Limits:
+    """Return the limits of two models, of which one alone may be quantised."""
+    if is_quantised(comparison.mine.model) == is_quantised(comparison.golden.model):
+        return comparison.limits
+    messages.say(
+        "note: one of the models is quantised: tensors agree up to a relative distance of"
+        f" {QUANTISED:g}, as 8 bits allow (--distance)"
+    )
+    return replace(comparison.limits, distance=QUANTISED)
 
 
 def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence

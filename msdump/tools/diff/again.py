@@ -14,7 +14,7 @@ from msdump.errors import MsdumpError
 from msdump.execute.operators.float64.evaluator import Float64Runner
 from msdump.execute.operators.runner import is_repeatable
 from msdump.execute.training.state import Values
-from msdump.graph.graph import Node
+from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.order import reads
 from msdump.observer import Array
@@ -177,7 +177,7 @@ class GoldenOperators:
         if ran is not mine:
             arrays = _renamed(mine.node, ran.node, pair, arrays)
         needed = [name for name in reads(ran.node) if name not in ran.graph.weights]
-        if any(name not in arrays for name in needed):
+        if any(name not in arrays or not _fits(arrays[name], ran.graph, name) for name in needed):
             return None
         variables = (name for name in arrays if name in ran.graph.variables)
         return {name: arrays[name] for name in (*needed, *variables)}
@@ -208,6 +208,12 @@ class GoldenOperators:
         except MsdumpError:  # a part of it has no arithmetic in float64
             return own
         return replace(own, overflow=part)
+
+
+def _fits(array: np.ndarray, graph: Graph, name: str) -> bool:
+    """Tell whether an operator takes an array: a quantised one reads integers where golden's does not."""
+    dtype = graph.type_of(name).dtype
+    return dtype is None or (array.dtype.kind in "iu") == (dtype.saved.kind in "iu")
 
 
 def _members(node: Node) -> list[str]:

@@ -137,7 +137,8 @@ class _Run:
         """Run the examined side; where it fails the other one still comes to its end."""
         both, mine = self._comparison, self._comparison.mine
         try:
-            mine.run(inputs, OperatorWatch(mine.graph, self._show), trains=both.trains)
+            watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.quantised)
+            mine.run(inputs, watch, trains=both.trains)
         except MsdumpError as error:
             both.failures.append(_failure("mine", mine, error))
         self._judge_block()
@@ -265,6 +266,7 @@ def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
         lambda observer: golden.run(inputs, observer, trains=both.trains),
         golden.graph,
         lambda ran: ran.node.name in wanted,
+        both.pairing.golden_quantised,
     )
 
 

@@ -110,7 +110,7 @@ class Observations:
         is_variable = name in mine.graph.variables
         if name in beside.pair.weights and (self.is_first or not is_variable):
             return self._weight(slot, name, beside.pair)
-        evidence = self._known(mine.scope, name)
+        evidence = self._known(mine.scope, beside.pair.origins.get(name, name))
         if evidence is None and not is_variable and beside.is_one_weight(mine, name, array):
             evidence = _same(array, name)
         if evidence is None and beside.has_input(name):

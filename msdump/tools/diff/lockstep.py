@@ -10,12 +10,14 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays, Observer
+from msdump.tools.diff.quantised import Quantisation, as_real
 
 _MOST_BYTES: Final = 16 << 20
 """Bytes of outputs that fill a block; each side holds them beyond what its run holds.
@@ -25,6 +27,8 @@ that goes into the weights that each side has packed."""
 
 _MOST: Final = 256
 """Operators of one block."""
+
+NONE_QUANTISED: Final[Mapping[int, Mapping[str, Quantisation]]] = MappingProxyType({})
 
 Scope = tuple[tuple[int, int], ...]
 """Where an operator runs: the index of each body around it, outermost first, and the number of its pass."""
@@ -70,11 +74,13 @@ class OperatorWatch:
         graph: The graph.
         show: Called with each operator that has run.
         scope: The bodies around the graph.
+        quantised: How values stand for real numbers, which are shown then, by index of the graph and name.
     """
 
     graph: Graph
     show: Show
     scope: Scope = ()
+    quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
     wants_inputs: bool = True
     wants_outputs: bool = True
     holds_up: Sequence[bool] = ()
@@ -91,7 +97,11 @@ class OperatorWatch:
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Show an operator."""
         del saturated
-        self.show(Ran(self.scope, self.graph, self.graph.nodes[position], inputs, outputs))
+        node, known = self.graph.nodes[position], self.quantised.get(self.graph.index)
+        if known:
+            inputs = as_real(node.inputs_after_run, inputs, known)
+            outputs = as_real(node.declared_outputs, outputs, known)
+        self.show(Ran(self.scope, self.graph, node, inputs, outputs))
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Ignore an operator that failed: the error that its run ends with names it."""
@@ -105,7 +115,7 @@ class OperatorWatch:
         """Return the observer of the next pass of a body."""
         number = self._passes[body.index]
         self._passes[body.index] += 1
-        return OperatorWatch(body, self.show, (*self.scope, (body.index, number)))
+        return OperatorWatch(body, self.show, (*self.scope, (body.index, number)), self.quantised)
 
 
 class RanBlock:
@@ -140,15 +150,23 @@ class Follower:
         error: What its run ended with, None without an error.
     """
 
-    def __init__(self, run: Run, graph: Graph, is_wanted: Callable[[Ran], bool]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        graph: Graph,
+        is_wanted: Callable[[Ran], bool],
+        quantised: Mapping[int, Mapping[str, Quantisation]] = NONE_QUANTISED,
+    ) -> None:
         """Wait; nothing runs before the first question.
 
         Args:
             run: Runs the network.
             graph: The graph that it runs.
             is_wanted: Tells of an operator whether somebody may ask for it later; others are not kept.
+            quantised: How values stand for real numbers, as ``OperatorWatch`` has it.
         """
         self._run, self._graph, self._is_wanted = run, graph, is_wanted
+        self._quantised = quantised
         self._permits: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._shown: queue.SimpleQueue[tuple[list[Ran], bool]] = queue.SimpleQueue()
         self._block = RanBlock()
@@ -164,7 +182,7 @@ class Follower:
     def _work(self) -> None:
         try:
             self._wait()
-            self.outputs = self._run(OperatorWatch(self._graph, self._show))
+            self.outputs = self._run(OperatorWatch(self._graph, self._show, quantised=self._quantised))
         except _Stopped:
             pass
         except Exception as error:  # noqa: BLE001 - told by whoever asked for the operators

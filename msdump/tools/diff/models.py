@@ -14,12 +14,15 @@ from msdump import dtypes
 from msdump.errors import InputError
 from msdump.graph.graph import Graph, Node
 from msdump.tools.diff.pairing import GraphPairing, Pairing
+from msdump.tools.diff.quantised import Quantisation, is_quantised, quantisations
 from msdump.tools.judge.limits import coarser
 from msdump.tools.matching import contents
 from msdump.tools.matching.matching import Matching, OperatorPair, match
 from msdump.tools.matching.model_graph import operator_graphs
+from msdump.tools.matching.quantised import INTEGER
 from msdump.tools.matching.sides import CAST, DigestOf, GraphSide
 
+_CLAMPS: Final = frozenset({"Relu", "Clip"})
 _FLOAT: Final = "f"  # numpy's kind of floating point types
 
 
@@ -37,26 +40,46 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
     bodies: dict[int, int] = {}
     missing: list[Node] = []
     waiting = [(mine, golden)]
+    is_mixed = is_quantised(mine) != is_quantised(golden)  # of two alike, integers are compared
+    quantised, golden_quantised = (
+        {inner.index: quantisations(inner) if is_mixed else {} for inner in graph.walk()}
+        for graph in (mine, golden)
+    )
     while waiting:
         first, second = waiting.pop()
         matching = match(
             GraphSide(own[first.index], _digest_of(first)),
             GraphSide(other[second.index], _digest_of(second)),
         )
-        pairing = _GraphPairing(first, second, matching)
+        known = quantised[first.index], golden_quantised[second.index]
+        pairing = _GraphPairing(first, second, matching, known)
         graphs[first.index] = pairing.result()
         missing += pairing.missing
         for body, counterpart in pairing.bodies:
             bodies[body.index] = counterpart.index
             waiting.append((body, counterpart))
-    return Pairing(graphs, bodies, tuple(missing), is_one_model=False)
+    return Pairing(
+        graphs,
+        bodies,
+        tuple(missing),
+        is_one_model=False,
+        quantised=quantised,
+        golden_quantised=golden_quantised,
+    )
 
 
 class _GraphPairing:
     """Turns the matching of two graphs into pairs of nodes and values."""
 
-    def __init__(self, mine: Graph, golden: Graph, matching: Matching) -> None:
+    def __init__(
+        self,
+        mine: Graph,
+        golden: Graph,
+        matching: Matching,
+        quantised: tuple[Mapping[str, Quantisation], Mapping[str, Quantisation]],
+    ) -> None:
         self._mine, self._golden, self._matching = mine, golden, matching
+        self._quantised = {id(graph): each for graph, each in zip((mine, golden), quantised, strict=True)}
         self._nodes, self._golden_nodes = _by_name(mine), _by_name(golden)
         self._makers = {name: node for node in mine.nodes for name in node.outputs if name}
         self._alone = frozenset(matching.mine_alone)
@@ -92,7 +115,17 @@ class _GraphPairing:
             self._weights(),
             self._retyped(),
             {name: counterpart for name, counterpart in casts.items() if counterpart is not None},
+            dict(self._origins()),
         )
+
+    def _origins(self) -> Iterator[tuple[str, str]]:
+        """Yield the values inside of quantised products, each with the one that the product was made of."""
+        for pair in self._matching.pairs:
+            members = [self._nodes[name] for name in pair.mine]
+            maker = self._makers.get(members[0].inputs[0]) if members[0].op_type in INTEGER else None
+            if maker is not None and maker.op_type == "DynamicQuantizeLinear":
+                for node in members[:-1]:
+                    yield from ((name, maker.inputs[0]) for name in node.outputs if name)
 
     def _weights(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         own, other = self._mine.weights, self._golden.weights
@@ -149,7 +182,12 @@ class _GraphPairing:
             value, counterpart = self._nodes[own].outputs[slot], golden.outputs[other_slot]
             if self._kind(value, self._mine) != self._kind(counterpart, self._golden):
                 value = self._rescaled(value)
-            if self._kind(value, self._mine) == self._kind(counterpart, self._golden):
+            if value in self._quantised[id(self._mine)]:
+                golden = self._clamped(golden, counterpart)
+                counterpart = golden.outputs[0] if golden is not self._golden_nodes[other] else counterpart
+            if self._kind(value, self._mine) == self._kind(
+                counterpart, self._golden
+            ) and self._may_be_shaped_alike(value, counterpart):
                 self._values[value] = counterpart
                 self._partners[self._makers[value].name] = golden.name
         for name in pair.mine:
@@ -164,11 +202,26 @@ class _GraphPairing:
                 (body, golden.bodies[name]) for name, body in node.bodies.items() if name in golden.bodies
             )
 
-    @staticmethod
-    def _kind(name: str, graph: Graph) -> str:
+    def _kind(self, name: str, graph: Graph) -> str:
         """Return the kind of a value's elements, as numpy calls it; "" where it is not known."""
+        if name in self._quantised[id(graph)]:
+            return _FLOAT
         dtype = graph.type_of(name).dtype
         return "" if dtype is None else dtypes.from_numpy(dtype.saved).numpy.kind
+
+    def _may_be_shaped_alike(self, name: str, other: str) -> bool:
+        """Tell whether two values may be one: a bias that was brought into form is no result."""
+        shape, golden = self._mine.type_of(name).shape, self._golden.type_of(other).shape
+        if shape is None or golden is None or len(shape) != len(golden):
+            return True
+        sizes = zip(shape, golden, strict=True)
+        return all(one == two for one, two in sizes if isinstance(one, int) and isinstance(two, int))
+
+    def _clamped(self, node: Node, name: str) -> Node:
+        """Return the golden operator that clamps a value, which the range of quantised numbers does, too."""
+        readers = [each for each in self._golden.nodes if name in each.inputs]
+        is_alone = len(readers) == 1 and readers[0].operator.full_name in self._matching.golden_alone
+        return readers[0] if is_alone and readers[0].op_type in _CLAMPS else node
 
     def _rescaled(self, name: str) -> str:
         """Return what an integer result becomes where it is scaled: a quantised operator ends there."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from msdump.graph.compile.forms import model_names
 from msdump.graph.graph import Graph, Node
+from msdump.tools.diff.quantised import Quantisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class GraphPairing:
             its counterpart does, by name; of several in a row the first.
         casts: Of two models, the common name of what a cast reads that the other model lacks, by the name of
             what it writes.
+        origins: Of two models, the value that a quantised product was made of, by the names of its integers
+            and of what scales them.
     """
 
     partners: Mapping[str, str]
@@ -37,6 +40,7 @@ class GraphPairing:
     weights: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     retyped: Mapping[str, str] = field(default_factory=dict)
     casts: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def forms(self) -> Mapping[str, str]:
@@ -56,6 +60,9 @@ class Pairing:
             operators without a counterpart were fused, folded or added.
         alike: Of two models, where kernels are fused: the golden model compiled as the leading side is, and
             what belongs together in that and in the leading side's graph.
+        quantised: Of two models, how values of the leading side stand for real numbers, by which they are
+            compared: by index of the graph and name.
+        golden_quantised: The same of the other side.
     """
 
     graphs: Mapping[int, GraphPairing]
@@ -63,6 +70,8 @@ class Pairing:
     missing: tuple[Node, ...] = ()
     is_one_model: bool = True
     alike: tuple[Graph, Pairing] | None = None
+    quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
+    golden_quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -163,4 +172,4 @@ def _with_models(
         for part in node.members
         if part.name in model.retyped
     )
-    return replace(pair, weights=weights, retyped=dict(texts))
+    return replace(pair, weights=weights, retyped=dict(texts), origins=model.origins)

@@ -65,6 +65,12 @@ GROWTH: Final = 8.0
 
 Sums that cancel lose three bits as a rule."""
 
+QUANTISED: Final = 2**-4
+"""Largest distance of tensors of which one was computed with 8 bits, and the other one was not.
+
+Numbers of 8 bits with a sign have steps of 2^-7 of the largest one; a tensor behind many layers, and one of
+mostly small elements, are off by a few of them."""
+
 GAIN: Final = 16.0
 """How many times the distance of its inputs an operator's output inherits; beyond, it amplifies."""
 

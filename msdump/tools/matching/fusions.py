@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.tools.matching import quantised
 from msdump.tools.matching.sides import CAST
 
 _PART: Final = re.compile(r"[^/]+?-op\d+")
@@ -42,7 +43,21 @@ def contracted(mine: OperatorGraph, golden: OperatorGraph) -> tuple[ContractedGr
     """Return two graphs in which a fused operator and its parts on the other side are one operator each."""
     groups = [group for group in _groups(mine, golden) if any(len(members) > 1 for members in group)]
     own, other = ([_Whole(_whole(group), group[side]) for group in groups] for side in (0, 1))
+    own += _quantised(mine, golden, own)
+    other += _quantised(golden, mine, other)
     return _replaced(mine, own), _replaced(golden, other)
+
+
+def _quantised(graph: OperatorGraph, beside: OperatorGraph, wholes: Sequence[_Whole]) -> list[_Whole]:
+    """Return what is one operator where the other graph is, or is not, quantised; none is in two groups."""
+    taken = {each.full_name for whole in wholes for each in whole.members}
+    found = []
+    for group in quantised.groups(graph, beside):
+        names = {each.full_name for each in group.members}
+        if not names & taken:
+            taken |= names
+            found.append(_Whole(group.operator, group.members, group.operator.inputs))
+    return found
 
 
 def _groups(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
@@ -149,10 +164,17 @@ def _whole(group: Group) -> GraphOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """What a group of operators becomes."""
+    """What a group of operators becomes.
+
+    Attributes:
+        operator: The operator.
+        members: The group.
+        inputs: What it reads, None: all that the group reads from outside.
+    """
 
     operator: GraphOperator
     members: tuple[GraphOperator, ...]
+    inputs: tuple[ValueSource, ...] | None = None
 
 
 def _replaced(graph: OperatorGraph, wholes: Sequence[_Whole]) -> ContractedGraph:
@@ -173,7 +195,9 @@ def _replaced(graph: OperatorGraph, wholes: Sequence[_Whole]) -> ContractedGraph
                 operator,
                 full_name=whole.operator.full_name,
                 op_type=whole.operator.op_type,
-                inputs=tuple(dict.fromkeys(map(moved, _outside(whole.members)))),
+                inputs=tuple(map(moved, whole.inputs))
+                if whole.inputs is not None
+                else tuple(dict.fromkeys(map(moved, _outside(whole.members)))),
                 onnx_names=whole.operator.onnx_names,
             )
     parts = {whole.operator.full_name: tuple(each.full_name for each in whole.members) for whole in wholes}

@@ -27,7 +27,15 @@ _JOINED: Final = re.compile(r"(?:[^/_\-]+?-op\d+)+$")
 """Components of names, as the name of a fused operator joins those of its parts."""
 
 _PASSING: Final = frozenset(
-    {"Identity", CAST, "TransData", "QuantizeLinear", "DequantizeLinear", "StopGradient"}
+    {
+        "Identity",
+        CAST,
+        "TransData",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "StopGradient",
+    }
 )
 """Operators that another network may lack without computing something else."""
 
