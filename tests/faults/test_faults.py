@@ -101,3 +101,21 @@ def test_lockstep_names_a_changed_weight(tmp_path):
 def test_faults_that_put_kernels_together_otherwise(tmp_path, seed):
     """Every fault is named, and nobody else, where it moves names and what the device inserts."""
     assert [("model", [])] == [*run.answers(trials.draw(seed), tmp_path, checks=("model",))]
+
+
+def test_swapped_inputs_of_a_product_without_a_graph(tmp_path):
+    """A product that reads its operands in another order is named, and what wrote them is not missing."""
+    assert [("files", [])] == [*run.answers(trials.draw(655), tmp_path, checks=("files",))]
+
+
+@pytest.mark.parametrize(("error", "expected"), [(1e-3, True), (np.inf, False)])
+def test_an_overflow_that_another_fault_hides_is_not_drawn(error, expected):
+    """What is infinite on the device before a kernel runs shows no overflow inside of it."""
+    net, mine = network("lenet"), next(mode for mode in MODES if mode.is_compiled)
+    first, second = (node.name for node in net.model.graph.node if node.op_type == "Conv")
+    faults = (
+        Fault("error", "", frozenset({first}), frozenset({"own"}), wrong={first: kernels.scaled(error)}),
+        Fault("overflow", "", frozenset({second}), frozenset(), wrong={second: kernels.overflowing(1e9)}),
+    )
+
+    assert expected == trials.is_written(net, faults[1], faults, mine)

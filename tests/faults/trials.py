@@ -162,10 +162,10 @@ def _all_matter(net: Net, faults: tuple[Fault, ...], mine: Mode, golden: Mode) -
     pairs = [(new, alone, sound), *((fault, together, others) for fault, others in without.items())]
     if not all(_moves(net, fault, *values, mine, golden) for fault, *values in pairs):
         return False
-    return all(_is_written(net, fault, faults, mine) for fault in faults if fault.kind == "overflow")
+    return all(is_written(net, fault, faults, mine) for fault in faults if fault.kind == "overflow")
 
 
-def _is_written(net: Net, fault: Fault, faults: tuple[Fault, ...], mine: Mode) -> bool:
+def is_written(net: Net, fault: Fault, faults: tuple[Fault, ...], mine: Mode) -> bool:
     """Tell whether the kernels of a fault write anything else because of it.
 
     What other faults made NaN in the device's arithmetic stays NaN.

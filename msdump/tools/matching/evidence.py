@@ -91,9 +91,13 @@ class PairEvidence:
 
         Where both read the same, their elements may differ: one of them may be wrong.
         """
-        if self._forms(mine, golden) is False:
+        if not self.may_have_form(mine, golden):
             return False
         return self.inputs(mine, golden)[0] == 1 or self.may_be_alike(mine, golden)
+
+    def may_have_form(self, mine: int, golden: int) -> bool:
+        """Tell whether the outputs of two operators may have the same shapes."""
+        return self._forms(mine, golden) is not False
 
     def may_be_alike(self, mine: int, golden: int) -> bool:
         """Tell whether the first outputs of two operators are alike, or not known."""

@@ -13,6 +13,7 @@ from msdump.tools.matching.colours import colours
 from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.fusions import ContractedGraph, contracted
 from msdump.tools.matching.labels import labels
+from msdump.tools.matching.namesakes import namesakes
 from msdump.tools.matching.regions import RegionPair
 from msdump.tools.matching.search import Search
 from msdump.tools.matching.sides import GraphSide, indexed
@@ -89,7 +90,8 @@ def match(mine: GraphSide, golden: GraphSide) -> Matching:
     """Return which operators of two graphs belong together.
 
     Names count where what is around the operators agrees with them; else what an operator does, reads and
-    is read by tells its partner, and where that leaves operators over, the elements that they wrote.
+    is read by tells its partner, and where that leaves operators over, the elements that they wrote. Those of
+    one name that are left by all of it belong together, too: one side has wired them otherwise.
 
     Args:
         mine: The first graph, and what is known beside it.
@@ -112,6 +114,8 @@ def match(mine: GraphSide, golden: GraphSide) -> Matching:
     while pairs := list(regions.single_pairs(evidence)):
         for pair in pairs:
             evidence.pair(*pair)
+    for pair in list(namesakes(evidence)):
+        evidence.pair(*pair)
     return _Result(evidence, structural, contractions).matching()
 
 
