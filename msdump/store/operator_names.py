@@ -99,6 +99,11 @@ class OperatorName:
         """Whether the file tells of an overflow."""
         return self.op_type == OP_DEBUG.op_type
 
+    @property
+    def is_brief_failure(self) -> bool:
+        """Whether the file tells of a failure in brief: sizes of tensors, neither types nor shapes."""
+        return self.op_type == _BRIEF
+
     def file_name(self, kind: OperatorFileKind) -> str:
         """Return the name of one of the operator's files; fields that its kind has not are left out.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import msdump
@@ -59,3 +60,17 @@ def large(root, *, operators=3000, iterations=4):
             lines.append(f"Conv2D,{name.replace('/', '_')},0,0,{time},output,0,{form},{high},-1,{place + 1}")
         path.write_text("\n".join((*lines, "")), encoding="utf-8")
     return root
+
+
+def called_by_acl(folder):
+    """Run LeNet by a pyACL program that dumps every operator of the compiled model; return the dump."""
+    (folder / "output").mkdir(parents=True)
+    program = [sys.executable, str(ROOT / "sample_nets/lenet/run_acl.py"), "--cache", str(folder / "cache")]
+    subprocess.run(
+        [*program, "--config", str(ROOT / "sample_nets/lenet/acl.json")],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return folder / "output"

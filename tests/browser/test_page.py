@@ -198,3 +198,39 @@ def test_nothing_was_dumped_yet(opened, tmp_path):
     page = opened(reported(tmp_path / "page.html", tmp_path / "dump"))
 
     assert "Nothing was dumped yet" == page.text_content("h1")
+
+
+def test_compiled_model_of_acl(opened, tmp_path):
+    """A model that acl ran has its fused operators in order, and no column that nothing stands in."""
+    from tests.browser import dumps
+    from tests.browser.conftest import reported
+
+    page = opened(reported(tmp_path / "page.html", dumps.called_by_acl(tmp_path / "acl")))
+
+    assert "Nothing wrong was found" == page.text_content("h1")
+    titles = page.locator("#table thead th").all_text_contents()
+    assert ["#", "Operator", "Type", "max", "Holds"] == [title.strip(" ▲▼") for title in titles]
+    names = page.locator("[data-operator]").all_text_contents()
+    assert ["x", "fc3_MatMul_node_13fc3_Add_node_14"] == [names[0], names[-2]]
+    shown = ("operators", "map")
+    assert list(shown) == [name for name in SECTIONS if page.locator(f"#{name}").is_visible()]
+
+
+def test_operator_that_failed(opened, tmp_path):
+    """A dump of an exception alone names the operator, and its link leads to the file."""
+    import numpy as np
+
+    from tests.browser.conftest import reported
+    from tests.tools import dumped
+
+    path = tmp_path / "dump/extra-info/data-dump/0/Gather.gather.1.20260112093000123"
+    dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
+
+    page = opened(reported(tmp_path / "page.html", tmp_path / "dump"))
+
+    assert page.text_content("h1").startswith("gather (Gather): it failed when it ran")
+    assert ["Operator", "Type", "What"] == page.locator("#wrong thead th").all_text_contents()
+    (link,) = page.locator("#wrong ul.files a").evaluate_all(
+        "all => all.map(each => each.getAttribute('href'))"
+    )
+    assert path == tmp_path / unquote(link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from msdump.errors import DumpReadError
-from msdump.plan import DumpPlan
+from msdump.plan import DumpPlan, Trigger
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.reader import Dump
@@ -250,12 +251,21 @@ def _problems(
 ) -> Iterator[ReportedProblem]:
     operators, series = known
     grouped, verdicts = judged
+    trigger = Trigger.ALWAYS if question.plan is None else question.plan.when.trigger
+    yield from problems.of_failures(dump.failures, operators, reading.fault)
+    if trigger is Trigger.EXCEPTION:
+        yield from problems.of_trigger(trigger, operators, series, ())
     accused = [*problems.of_verdicts(verdicts, grouped, operators)]
     struck = [*problems.of_outbreaks(outbreaks.find(operators, series), operators)]
     if accused and accused[0].is_accused and _is_before(accused[0], struck):
         yield accused.pop(0)
     yield from struck
-    yield from problems.of_overflows(reading.overflows(operators), operators)
+    overflows = reading.overflows(operators)
+    yield from problems.of_overflows(overflows, operators)
+    if trigger is Trigger.OVERFLOW:
+        reached = itertools.chain.from_iterable((each.operator, *each.victims) for each in struck)
+        told = {*reached, *(place for place, _ in overflows)}
+        yield from problems.of_trigger(trigger, operators, series, told)
     yield from accused
     if question.compared is not None:
         yield from problems.of_absences(question.compared.report, operators)

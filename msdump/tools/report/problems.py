@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msdump.errors import DumpReadError
+from msdump.plan import Trigger
+from msdump.record import IO
+from msdump.store.read.operator_files import OperatorFile, OperatorRecord
 from msdump.tools.judge.evidence import OperatorPlace
 from msdump.tools.judge.findings import Finding, Report
 from msdump.tools.judge.verdicts import Verdict
 from msdump.tools.report import comparing
+from msdump.tools.report.columns import Fault
 from msdump.tools.report.comparing import OperatorVerdict
 from msdump.tools.report.excerpts import SourceExcerpt
 from msdump.tools.report.operators import ReportedOperator, places_by_name
 from msdump.tools.report.outbreaks import Outbreak
-from msdump.tools.report.series import TensorState, spans
+from msdump.tools.report.series import StatisticSeries, TensorState, spans
 from msdump.tools.watching.checks import DumpedHit
 
 _ABSENT: Final = -1
@@ -29,6 +35,7 @@ _HEIRS: Final = frozenset(
 class ProblemKind(enum.StrEnum):
     """What tells of a problem, in the order in which problems are shown."""
 
+    FAILURE = "failure"
     NONFINITE = "NaN or infinity"
     OVERFLOW = "overflow"
     VERDICT = "verdict"
@@ -42,12 +49,20 @@ class ProblemKind(enum.StrEnum):
 
 
 _TITLES: Final = {
+    ProblemKind.FAILURE: "Operators that failed",
     ProblemKind.NONFINITE: "NaN and infinities: where they begin",
     ProblemKind.OVERFLOW: "Overflows that the device reports",
     ProblemKind.VERDICT: "Operators that differ from golden",
     ProblemKind.WATCH: "Hits of watch rules",
     ProblemKind.RANKS: "Ranks that disagree",
 }
+
+
+_TRIGGERED: Final = {
+    Trigger.EXCEPTION: (ProblemKind.FAILURE, "it failed: op_debug_mode 4 dumps nothing else"),
+    Trigger.OVERFLOW: (ProblemKind.OVERFLOW, "it overflowed: op_debug_mode 3 dumps nothing else"),
+}
+"""Kind and text of what a dump holds that was asked for no other operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +104,65 @@ class ReportedProblem:
         rank = "" if not self.rank else f", rank {self.rank}"
         iteration = f" in iteration {self.iterations[0]}" if self.iterations else ""
         return f"{self.name}{type_text}{iteration}{rank}: {self.text}"
+
+
+def of_failures(
+    files: Sequence[OperatorFile], operators: Sequence[ReportedOperator], fault: Fault
+) -> Iterator[ReportedProblem]:
+    """Yield the operators that failed, from the files that exception dumps left of them.
+
+    Args:
+        files: The files.
+        operators: The operators of which there are other tensors.
+        fault: Gets what cannot be read.
+    """
+    places = places_by_name(operators)
+    for file in files:
+        is_brief = file.name.is_brief_failure
+        name, given = file.name.op_name, ""
+        try:
+            name = file.header.op_name or name
+            inputs = [each for each in file.records if each.io is IO.INPUT]
+            given = ", ".join(f"{each.info.size:,} bytes" if is_brief else _form(each) for each in inputs)
+        except DumpReadError as error:
+            fault(str(error))
+        yield ReportedProblem(
+            ProblemKind.FAILURE,
+            places.get((None, name), _ABSENT),
+            name or "an operator",
+            "" if is_brief else file.name.op_type,
+            None,
+            (),
+            f"it failed when it ran{f'; its inputs: {given}' if given else ''}",
+            files=(file.path,),
+        )
+
+
+def of_trigger(
+    trigger: Trigger, operators: Sequence[ReportedOperator], series: StatisticSeries, told: Container[int]
+) -> Iterator[ReportedProblem]:
+    """Yield the operators that are there because they failed or overflowed, where nothing else was dumped.
+
+    Args:
+        trigger: Upon what operators were dumped.
+        operators: The operators.
+        series: Their tensors.
+        told: Places of the operators of which other problems tell.
+    """
+    if trigger not in _TRIGGERED:
+        return
+    kind, text = _TRIGGERED[trigger]
+    states = series.of_operators(len(operators))
+    for number, operator in enumerate(operators):
+        iterations = tuple(itertools.compress(series.iterations, states[number]))
+        if iterations and not operator.is_parameter and number not in told:
+            yield ReportedProblem(
+                kind, number, operator.name, operator.op_type, operator.rank, iterations, text
+            )
+
+
+def _form(record: OperatorRecord) -> str:
+    return f"{record.dtype} ({', '.join(map(str, record.original_shape))})"
 
 
 def of_outbreaks(

@@ -64,6 +64,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 """Field of ``Known`` by the title of a column, of ``statistic.csv`` and of the csv file of an operator."""
 
 _FLOATING: Final = ("float", "bfloat")
+_CALLED_ALONE: Final = "operators called alone"
 _DIGESTS: Final = ("SHA1", "MD5", "Hash")
 
 
@@ -179,7 +180,7 @@ def _of_models(dump: Dump) -> Iterator[DumpedFolder]:
             key = iteration.key
             number = iteration.number if key.step is None else key.step
             rank = model.device if key.rank is None else key.rank
-            place = f"{model.name}/{model.model_id}"
+            place = f"{model.name}/{model.model_id}" if model.name else _CALLED_ALONE
             yield DumpedFolder(iteration, number, rank, place, described, weights, is_compiled=True)
 
 

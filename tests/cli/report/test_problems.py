@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from msdump.encode import npy
+from tests.tools import dumped
 
 CONV, RELU, FC = "Default_conv_Conv2D-op0", "Default_relu_ReLU-op0", "Default_fc_MatMul-op0"
 
@@ -140,3 +143,67 @@ def test_watch_rules(put, document, tmp_path):
 
     assert ("watch", RELU, [1, 2]) == (problem["kind"], problem["operator"], problem["iterations"])
     assert problem["text"].startswith("large: output 0: the largest element is 100")
+
+
+TIME = "20260112093000123"
+FAILURES = {
+    "types and shapes": (f"Gather.gather.1.{TIME}", "Gather", "int64 (4)"),
+    "in brief": (f"exception_info.0.1.{TIME}", None, "32 bytes"),
+}
+
+
+@pytest.mark.parametrize(("name", "op_type", "told"), FAILURES.values(), ids=FAILURES)
+def test_operator_that_failed(document, tmp_path, name, op_type, told):
+    """The file of an exception dump is the first thing that is wrong, with what the operator was given."""
+    path = tmp_path / "dump/extra-info/data-dump/0" / name
+    dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
+
+    report = document(tmp_path / "dump")
+
+    (problem,) = report["problems"]
+    assert ("failure", "gather", op_type) == (problem["kind"], problem["operator"], problem["op_type"])
+    assert f"it failed when it ran; its inputs: {told}" == problem["text"]
+    assert [str(path)] == problem["files"]
+    assert report["headline"].startswith("gather")
+
+
+def test_torn_file_of_a_failure(document, tmp_path):
+    """An operator whose file is torn is named by the file's name, and the damage is told."""
+    path = tmp_path / "dump/extra-info/data-dump/0" / f"Gather.gather.1.{TIME}"
+    dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
+    path.write_bytes(path.read_bytes()[:12])
+
+    report = document(tmp_path / "dump")
+
+    assert [("gather", "it failed when it ran")] == [
+        (each["operator"], each["text"]) for each in report["problems"]
+    ]
+    assert 1 == len(report["faults"])
+
+
+@pytest.mark.parametrize(("mode", "kind"), [(3, "overflow"), (4, "failure")])
+def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatch, mode, kind):
+    """Where a configuration dumps only operators that fail or overflow, each one in the dump is told."""
+    monkeypatch.setenv("DEVICE_TARGET", "Ascend")
+    settings = {
+        "op_debug_mode": mode,
+        "dump_mode": 0,
+        "path": str(tmp_path),
+        "net_name": "Net",
+        "iteration": "all",
+        "saved_data": "tensor",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+    }
+    config = {"common_dump_settings": settings, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    put(0, [(CONV, "input", 0, 1)])
+    root = put(2, [(CONV, "input", 0, 1), (RELU, "input", 0, 65504)])
+
+    problems = document(root, "--config", tmp_path / "config.json")["problems"]
+
+    assert [(kind, CONV, [0, 2]), (kind, RELU, [2])] == [
+        (each["kind"], each["operator"], each["iterations"]) for each in problems
+    ]
+    assert all(f"op_debug_mode {mode}" in each["text"] for each in problems)

@@ -95,8 +95,19 @@ def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
     for kind, group in groupby(numbered, key=lambda each: each[1].kind):
         members = [*group]
         shown = [_problem(report, number, each, folder) for number, each in members[:_SHOWN_PROBLEMS]]
-        kinds.append({"title": kind.title_text, "problems": shown, "hidden": len(members) - len(shown)})
+        kind_shown = {"title": kind.title_text, "problems": shown, "hidden": len(members) - len(shown)}
+        kinds.append(kind_shown | _columns([each for _, each in members]))
     return kinds
+
+
+def _columns(problems: Sequence[ReportedProblem]) -> dict[str, bool]:
+    """Return which columns a table of problems has: no empty ones."""
+    return {
+        "has_ranks": any(each.rank is not None for each in problems),
+        "has_iterations": any(each.iterations for each in problems),
+        "has_errors": any(each.own_error is not None for each in problems),
+        "has_victims": any(each.victims for each in problems),
+    }
 
 
 def _problem(report: DumpReport, number: int, problem: ReportedProblem, folder: str) -> dict[str, Any]:

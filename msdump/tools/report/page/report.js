@@ -406,7 +406,7 @@ class OperatorTable {
       );
     }
     if (has(report.times)) columns.push({ key: "time", title: "µs", number: (place) => report.times[place] });
-    columns.push({ key: "source", title: "Source", word: (place) => report.sources[place] });
+    if (report.sources.some(Boolean)) columns.push({ key: "source", title: "Source", word: (place) => report.sources[place] });
     return columns;
   }
 
