@@ -30,11 +30,19 @@ def typed(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[DumpedOperand, 
     return dumped, golden.read_as(dumped.dtype)
 
 
-def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.ndarray]:
+def alike(
+    dumped: DumpedOperand, golden: DumpedOperand, *, is_handed_on: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the arrays of two dumped tensors in the host's layout.
 
     Where neither tells its host shape and both have the same format and device shape, the arrays come
     back as the device holds them.
+
+    Args:
+        dumped: The tensor.
+        golden: Its counterpart.
+        is_handed_on: Whether one is what the other becomes in a graph that only the other side's compiler
+            has simplified, so that a reshape may lie between them.
 
     Raises:
         ToolError: Their shapes differ, or a format has no conversion.
@@ -42,7 +50,10 @@ def alike(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[np.ndarray, np.
         FormatError: Elements of a type cannot be read.
     """
     if not (dumped.is_converted or golden.is_converted):
-        return _checked(dumped, golden, dumped.array, golden.array)
+        arrays = dumped.array, golden.array
+        if is_handed_on and arrays[0].size == arrays[1].size:
+            return arrays
+        return _checked(dumped, golden, *arrays)
     # A dump file may lack the host shape; the counterpart's serves both.
     shape = dumped.host_shape or golden.host_shape or _plain_shape(dumped) or _plain_shape(golden)
     layouts = [(operand.format, operand.shape, operand.host_shape) for operand in (dumped, golden)]

@@ -15,7 +15,7 @@ from msdump.tools.compare.cann import two_files as file_compare
 from msdump.tools.compare.pairing import counterparts, operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
-from msdump.tools.compare.verdict.matching import OperatorExecution, Place
+from msdump.tools.compare.verdict.matching import COMPILED, OperatorExecution, Place
 from msdump.tools.judge import errors
 from msdump.tools.judge.evidence import TensorEvidence
 from msdump.tools.judge.findings import TensorResult
@@ -172,7 +172,7 @@ def _straight_or_turned(
     may_turn = counterparts.may_be_transposed(measured.execution.files[-1].op_type, dumped.io)
     if may_turn and counterparts.is_transposed(dumped, golden):
         return _of_transposed(compared, dumped, golden, measured)
-    straight = _measured(compared, *_in_one_layout(dumped, golden, measured.golden), measured.held)
+    straight = _measured(compared, *_in_one_layout(dumped, golden, measured), measured.held)
     is_far = straight.error is not None and straight.error.distance > _FAR
     if may_turn and is_far and counterparts.is_square(dumped):
         turned = _of_transposed(compared, dumped, golden, measured)
@@ -196,11 +196,15 @@ def _golden(folder: Folder, place: Place) -> DumpedOperand:
 
 
 def _in_one_layout(
-    dumped: DumpedOperand, golden: DumpedOperand, folder: Folder
+    dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
 ) -> tuple[np.ndarray, np.ndarray]:
-    if folder.kind is FolderKind.GOLDEN:  # without a graph file its layout is the one whose shape fits
+    kinds = measured.dumped.kind, measured.golden.kind
+    if kinds[1] is FolderKind.GOLDEN:  # without a graph file its layout is the one whose shape fits
         return counterparts.in_golden_layout(dumped, golden, "")
-    return counterparts.alike(dumped, golden)
+    file, io, _ = measured.execution.counterparts[dumped.io, dumped.index]
+    is_other = (file.op_name, io) != (measured.execution.name, dumped.io)
+    is_handed_on = is_other and (kinds[0] in COMPILED) != (kinds[1] in COMPILED)
+    return counterparts.alike(dumped, golden, is_handed_on=is_handed_on)
 
 
 def _measured(
