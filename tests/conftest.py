@@ -3,6 +3,7 @@
 None leaves a sink open whose threads other tests would count.
 """
 
+import atexit
 import gc
 import logging
 import os
@@ -14,7 +15,10 @@ import threading
 import pytest
 from hypothesis import HealthCheck, settings
 
+from msdump import env
+from msdump.capture.process import Process
 from msdump.cli import messages
+from msdump.frontends import mindspore
 from msdump.store.write.writer_queue import THREAD_NAME
 from tests import path_warnings
 
@@ -48,6 +52,9 @@ def pytest_collection():
     finally:
         gc.enable()
         gc.freeze()
+        atexit.register(
+            gc.unfreeze
+        )  # else nanobind tells the leaks of what Python does not take apart at its end
 
 
 def pytest_collection_modifyitems(items):
@@ -103,6 +110,16 @@ def _seen_writers(_writers, request):
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:
             _writers.setdefault(thread, request.node.nodeid)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """Give a test a process of its own, which is returned, and no variable of the environment."""
+    process = Process()
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process))
+    for variable in env.VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+    return process
 
 
 @pytest.fixture

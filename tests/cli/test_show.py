@@ -18,6 +18,7 @@ from msdump.cli import main
 from msdump.encode import dump_data
 from msdump.tools.inspection import picture
 from msdump.tools.inspection.inspection import Extreme, Strangers, inspect
+from tests.dump import settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -55,16 +56,8 @@ def dump(tmp_path):
     """Return a function that dumps two steps of a model, with keys of the configuration changed."""
 
     def make(**changes):
-        common = {
-            "dump_mode": 0,
-            "path": f"{tmp_path}/dump",
-            "net_name": "Net",
-            "iteration": "all",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0],
-        }
-        blocks = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
+        common = settings.common(tmp_path / "dump", **changes)
+        blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
         (tmp_path / "data_dump.json").write_text(json.dumps(blocks), encoding="utf-8")
         onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
         np.savez(tmp_path / "x.npz", x=np.array([[1, 1, 0], [1, 1, -1]], np.float32))

@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner
 from pydantic import TypeAdapter
 
-from msdump import env
 from msdump.capture.process import Process
 from msdump.cli import main
 from msdump.cli.documents.watch import WatchDocument
 from msdump.frontends import mindspore
+from tests.dump import settings
+
+pytestmark = pytest.mark.usefixtures("fresh")
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y)
@@ -38,13 +40,6 @@ MODES = {
 OVERFLOW = {"condition": "tensor_overflow"}
 
 
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
-    for variable in env.VARIABLES:
-        monkeypatch.delenv(variable.name, raising=False)
-
-
 @pytest.fixture
 def dumped(tmp_path):
     """Return a function that dumps some steps of the model and returns the path of the dump."""
@@ -53,24 +48,14 @@ def dumped(tmp_path):
         target, level, blocks = MODES[mode]
         onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
         np.savez(tmp_path / "x.npz", x=INPUT)
-        settings = {
-            "dump_mode": 0,
-            "path": f"{tmp_path}/dump",
-            "net_name": "Net",
-            "iteration": "all",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0, 1],
-            "op_debug_mode": 0,
-            **blocks.get("common_dump_settings", {}),
-            **common,
-        }
-        (tmp_path / "c.json").write_text(json.dumps({**blocks, "common_dump_settings": settings}))
+        changes = {"support_device": [0, 1], **blocks.get("common_dump_settings", {}), **common}
+        everything = settings.common(tmp_path / "dump", **changes)
+        (tmp_path / "c.json").write_text(json.dumps({**blocks, "common_dump_settings": everything}))
         arguments = ["run", f"{tmp_path}/m.onnx", "--config", f"{tmp_path}/c.json", "--steps", str(steps)]
         arguments += ["--inputs", f"{tmp_path}/x.npz", "--device-target", target, *options]
         done = CliRunner().invoke(main, arguments + (["--jit-level", level] if level else []))
         assert done.exit_code == 0, done.output
-        return settings["path"]
+        return everything["path"]
 
     return dump
 

@@ -1,8 +1,8 @@
 """What configurations in tests have in common."""
 
 
-def common(root):
-    """Return ``common_dump_settings`` that dump everything below a root."""
+def common(root, **changes):
+    """Return ``common_dump_settings`` that dump everything below a root, with keys replaced."""
     return {
         "op_debug_mode": 0,
         "dump_mode": 0,
@@ -13,4 +13,4 @@ def common(root):
         "input_output": 0,
         "kernels": [],
         "support_device": [0],
-    }
+    } | changes

@@ -18,7 +18,7 @@ from msdump.execute.kernels import KernelFactory
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from sample_nets.build import build
-from tests import steps
+from tests import inputs, steps
 from tests.dump import nets, trees
 from tests.dump.conftest import ROOT, config
 
@@ -54,20 +54,6 @@ FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
 _TIME = re.compile(rb"(?<=,)[0-9]{16}(?=,)|(?<=\.)[0-9]{16}(?=\.)")
 
 _DATE = re.compile(r"\b[0-9]{14}\b")
-
-
-def _feeds(path):
-    rng = np.random.default_rng(3)
-    return {value.name: _tensor(rng, value.type) for value in loader.load(path).inputs}
-
-
-def _tensor(rng, kind):
-    shape, dtype = [size if isinstance(size, int) else 2 for size in kind.shape], kind.dtype.numpy
-    if dtype.hasobject:
-        return np.full(shape, "a b", object)
-    if dtype.kind in "fV":
-        return rng.standard_normal(shape).astype(np.float32).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def _dumped(root):
@@ -116,7 +102,7 @@ def test_rows_are_those_of_single_operators(name, mode, place, monkeypatch, tmp_
 
     def run():
         caplog.clear()
-        place.dump(str(path), _feeds(path), steps=2, context=context, **changes)
+        place.dump(str(path), inputs.small(loader.load(path)), steps=2, context=context, **changes)
         warned = (each.getMessage() for each in caplog.records if "watch rule" in each.getMessage())
         messages.append(list(warned))
 

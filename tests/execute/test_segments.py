@@ -23,7 +23,7 @@ from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.precision.optimization import Optimization
 from msdump.training import step_graph
 from sample_nets.build import build
-from tests import steps
+from tests import inputs, steps
 from tests.execute import whole
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
@@ -87,21 +87,6 @@ SAMPLES = ("lenet", "mini", "overflow")
 FILES = tuple(sorted(path.stem for path in GRAPHS.glob("*.onnx")))
 
 
-def _feeds(graph):
-    """Return small inputs of a graph."""
-    rng = np.random.default_rng(3)
-    return {value.name: _tensor(rng, value.type) for value in graph.inputs}
-
-
-def _tensor(rng, kind):
-    shape, dtype = [size if isinstance(size, int) else 2 for size in kind.shape], kind.dtype.numpy
-    if dtype.hasobject:
-        return np.full(shape, "a b", object)
-    if dtype.kind in "fV":
-        return rng.standard_normal(shape).astype(np.float32).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
-
-
 def _runs(graph, context, feeds, *watches, kernels=KernelFactory):
     """Run a graph once for each watch, or for none; return the outputs of each run."""
     device = emulated(graph, None, context)
@@ -124,7 +109,7 @@ def test_bits_are_those_of_single_operators(name, device, tmp_path_factory):
         else GRAPHS / f"{name}.onnx"
     )
     graph = loader.load(path)
-    feeds = _feeds(graph)
+    feeds = inputs.small(graph)
     _, (expected,), (tensors,) = _runs(graph, DEVICES[device], feeds, 1, kernels=Alone)
 
     _, outputs, shown = _runs(graph, DEVICES[device], feeds, None, 1, 3, None, 1)
@@ -310,7 +295,7 @@ def test_what_the_runtime_refuses_runs_another_way(caplog):
 def test_what_nobody_watches_may_be_optimised(level, tmp_path):
     """Optimised segments give the same watched operators, and tensors that differ in last bits."""
     graph = loader.load(build("mobilenetv2", tmp_path, batch=1))
-    feeds = _feeds(graph)
+    feeds = inputs.small(graph)
     plain, optimised = Watch(graph, every=50), Watch(graph, every=50)
     fed = {name: values.from_python(item) for name, item in feeds.items()}
 

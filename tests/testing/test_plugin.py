@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from msdump.cli import main
 from msdump.testing import ComparisonError, compare
+from tests.dump import settings
 
 pytest_plugins = ["pytester"]
 
@@ -49,15 +50,7 @@ def model(tmp_path):
 @pytest.fixture
 def dump(tmp_path, fresh):
     """Dump a run of the smallest network and return the dump."""
-    common = {
-        "dump_mode": 0,
-        "path": f"{tmp_path}/dump",
-        "net_name": "Net",
-        "iteration": "all",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0],
-    }
+    common = settings.common(tmp_path / "dump")
     config = tmp_path / "data_dump.json"
     config.write_text(
         json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}), encoding="utf-8"
@@ -67,15 +60,6 @@ def dump(tmp_path, fresh):
     done = CliRunner().invoke(main, [*map(str, line)])
     assert 0 == done.exit_code, done.output
     return tmp_path / "dump"
-
-
-@pytest.fixture
-def fresh(monkeypatch):
-    """Give the dump a process of its own."""
-    from msdump.capture.process import Process
-    from msdump.frontends import mindspore
-
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
 
 
 def test_another_variant():

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import pytest
 from click.testing import CliRunner
 from pydantic import TypeAdapter
 
-from msdump import env
-from msdump.capture.process import Process
-from msdump.cli import main, messages
+from msdump.cli import main
 from msdump.cli.documents.document import ErrorDocument
 from msdump.cli.documents.schemas import DOCUMENTS
-from msdump.frontends import mindspore
+from tests.dump import settings
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
-    """Give each test a process of its own and no variable of the environment."""
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
-    for variable in env.VARIABLES:
-        monkeypatch.delenv(variable.name, raising=False)
-    yield
-    logging.getLogger("msdump").removeHandler(messages._lines)
+def _fresh(fresh):
+    """Let each test begin as a new process."""
 
 
 @pytest.fixture
@@ -47,15 +39,7 @@ def config(tmp_path):
     """Return a function that writes a configuration and returns its path."""
 
     def write(**changes):
-        common = {
-            "dump_mode": 0,
-            "path": f"{tmp_path}/dump",
-            "net_name": "Net",
-            "iteration": "0|2",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0, 1],
-        }
+        common = settings.common(tmp_path / "dump", iteration="0|2", support_device=[0, 1])
         path = tmp_path / "data_dump.json"
         blocks = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
         path.write_text(json.dumps(blocks), encoding="utf-8")

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import logging
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from msdump.cli import main, messages
+from msdump.cli import main
 from msdump.encode import npy
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    """Say what a command has to say anew in each test."""
-    yield
-    logging.getLogger("msdump").removeHandler(messages._lines)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msdump import env
 from msdump.capture.process import Process
 from msdump.cli import main
 from msdump.frontends import mindspore
@@ -35,10 +34,8 @@ def call(*arguments):
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch, quiet):
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
-    for variable in env.VARIABLES:
-        monkeypatch.delenv(variable.name, raising=False)
+def _fresh(fresh, quiet):
+    """Let each test begin as a new process."""
 
 
 @pytest.fixture(scope="module")
