@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -152,7 +153,9 @@ def _parse_common(name: str) -> TensorName | None:
     numbers = (task_id, stream_id, timestamp, slot)
     if side is None or suffix != SUFFIX[1:] or "/" in name or not all(parts) or not _are_digits(numbers):
         return None
-    dtype_name = dtype[0] if dtype else None
+    dtype_name = sys.intern(dtype[0]) if dtype else None
+    # the same few words in many names: each is kept once
+    op_type, op_name, form = map(sys.intern, (op_type, op_name, form))
     return TensorName(
         op_type, op_name, int(timestamp), side, int(slot), form, dtype_name, int(task_id), int(stream_id)
     )

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msdump.errors import DumpReadError
 from msdump.store import names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
@@ -22,7 +23,7 @@ from msdump.store.read.tree import TreeListing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_COMPILED: Final = frozenset({PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER})
+_COMPILED: Final = (PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER)
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,26 @@ class Rank:
         Raises:
             DumpReadError: A graph file or a list of operators cannot be read.
         """
-        graphs = ((number, self._read_graph(number)) for number in self.compiled_graphs)
-        return connected(
-            replace(graph, number=number).in_order(self.execution_order(number))
-            for number, graph in graphs
-            if graph is not None
-        )
+        graphs = map(self._shared_graph, self.compiled_graphs)
+        return connected(graph for graph in graphs if graph is not None)
+
+    def _shared_graph(self, number: int) -> OperatorGraph | None:
+        """Return a graph, that of another rank where its files hold the same."""
+        paths = [self._tree.paths.get(Key(kind, self.number, graph=number)) for kind in _COMPILED]
+        try:
+            key = (number, *(None if path is None else texts.digest(path) for path in paths))
+        except DumpReadError:  # not all of them may be needed
+            return self._ordered_graph(number)
+        shared = self._tree.graphs
+        if key not in shared:
+            shared[key] = self._ordered_graph(number)
+        return shared[key]
+
+    def _ordered_graph(self, number: int) -> OperatorGraph | None:
+        graph = self._read_graph(number)
+        if graph is None:
+            return None
+        return replace(graph, number=number).in_order(self.execution_order(number))
 
     def _read_graph(self, number: int) -> OperatorGraph | None:
         text, message = (self.graph_file(kind, number) for kind in (PathKind.IR, PathKind.PB))
@@ -79,13 +94,13 @@ class Rank:
     @cached_property
     def listed_graphs(self) -> frozenset[int]:
         """Numbers of the graphs with a list of their iterations (CPU, GPU): branches and bodies have none."""
-        lists = (key for key in self._tree.paths if key.kind is PathKind.ITERATIONS_RUN)
-        return frozenset(key.graph for key in lists if key.rank == self.number and key.graph is not None)
+        lists = self._tree.of_rank(self.number, PathKind.ITERATIONS_RUN)
+        return frozenset(key.graph for key in lists if key.graph is not None)
 
     @cached_property
     def compiled_graphs(self) -> tuple[int, ...]:
         """Numbers of the graphs that were compiled, executed or not."""
-        graphs = {key.graph for key in self._tree.paths if key.kind in _COMPILED and key.rank == self.number}
+        graphs = {key.graph for key in self._tree.of_rank(self.number, *_COMPILED)}
         return tuple(sorted(number for number in graphs if number is not None))
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import logging
 import re
@@ -38,6 +39,15 @@ def read_bytes(path: str) -> bytes:
         return reading.read_bytes(path)
     except OSError as error:
         raise DumpReadError(path, error.strerror or str(error)) from error
+
+
+def digest(path: str) -> bytes:
+    """Return a digest of the contents of a file.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    return hashlib.sha1(read_bytes(path), usedforsecurity=False).digest()
 
 
 def modified(path: str) -> int:

@@ -6,10 +6,15 @@ import errno
 import itertools
 import os
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from msdump.store.read.graphs.operator_graph import OperatorGraph
 
 _LEAVES: Final = frozenset(
     {
@@ -48,11 +53,18 @@ class TreeListing:
         paths: Absolute path of every directory down to the iterations, and of every file beside them.
         children: What stands in a directory; None: in the root.
         ignored: Absolute paths of what belongs to no dump, unsorted.
+        graphs: The graphs that were read, by what their files hold: ranks of one program share theirs.
     """
 
     paths: dict[Key, str] = field(default_factory=dict)
     children: dict[Key | None, list[Key]] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+    graphs: dict[Hashable, OperatorGraph | None] = field(default_factory=dict, repr=False)
+    _of_rank: dict[tuple[int | None, PathKind], list[Key]] = field(default_factory=dict, repr=False)
+
+    def of_rank(self, number: int, *kinds: PathKind) -> list[Key]:
+        """Return the keys of some kinds that a rank has, wherever they stand."""
+        return [key for kind in kinds for key in self._of_rank.get((number, kind), ())]
 
     def of(self, parent: Key | None, *kinds: PathKind) -> list[Key]:
         """Return the keys of some kinds that stand in a directory."""
@@ -62,6 +74,7 @@ class TreeListing:
         """Add the file or directory at a path below its parent's key."""
         self.paths[key] = path
         self.children.setdefault(parent, []).append(key)
+        self._of_rank.setdefault((key.rank, key.kind), []).append(key)
 
 
 def locate(folder: str) -> tuple[str, Key | None] | None:
