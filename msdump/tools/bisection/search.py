@@ -83,7 +83,9 @@ class Bisection:
         """
         self.probes = 0
         self._mine, self._golden, self._probed = mine, golden, probed
-        self._values = _shared(pairing.graphs[mine.index].values, golden)
+        integers = pairing.quantised.get(mine.index, {})  # that stand for golden's numbers, and are others
+        paired = pairing.graphs[mine.index].values.items()
+        self._values = _shared({name: other for name, other in paired if name not in integers}, golden)
         self._inputs = inputs
         self._fed = golden_inputs(mine, golden, inputs)
         self._copies = WeightCopies()
