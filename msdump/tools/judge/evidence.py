@@ -62,7 +62,7 @@ class TensorEvidence:
         fault: Why nothing was compared, or the verdict where its numbers do not decide; else None.
         note: What the numbers do not tell, "" for nothing.
         name: Name of the value or the parameter, "" where it is not known.
-        is_weight: Whether it is a weight or a constant of the model.
+        is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether the two are the same bits once both are rounded to the shorter of their types.
     """
 

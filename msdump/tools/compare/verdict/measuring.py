@@ -25,6 +25,7 @@ from msdump.tools.judge.verdicts import TensorVerdict
 from msdump.tools.mapping import mapper
 from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.mapping.sizes import file_size
+from msdump.tools.rerun.dumped import INPUTS
 from msdump.tools.return_codes import ReturnCode
 
 _FAR: Final = 0.1
@@ -140,7 +141,9 @@ def _separate(folder: Folder, files: tuple[NamedFile, ...]) -> Iterator[tuple[Na
 
 def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> TensorEvidence:
     execution = measured.execution
-    is_weight = dumped.io is IO.INPUT and dumped.index in measured.weights
+    # what the network is given, too, may be rounded by the operators that read it
+    is_given = execution.files[-1].op_type in INPUTS
+    is_weight = is_given or (dumped.io is IO.INPUT and dumped.index in measured.weights)
     compared = TensorEvidence(
         dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype, is_weight=is_weight
     )
