@@ -19,6 +19,7 @@ from msdump.store.read.graphs.operator_graph import SourceKind, ValueForm, Value
 from msdump.store.read.records import Record
 from msdump.tools.extract.dumped_operator import OperatorRun, sibling
 from msdump.tools.extract.tensors import host_array
+from msdump.tools.matching.sides import part_types
 
 _TENSOR: Final = "Tensor("
 """Begins a constant that is a tensor, of which the file may not show all elements."""
@@ -31,7 +32,7 @@ class FromGraphFile:
         """Find the operator in the graph file.
 
         Raises:
-            InputError: The dump has no graph file, or that has no such operator.
+            InputError: The dump has no graph file, or that has no such operator, or tells a part of it alone.
             DumpReadError: The graph file cannot be read.
         """
         node = run.first.operator.node
@@ -39,6 +40,12 @@ class FromGraphFile:
             raise InputError(
                 f"{run.directory.path}: no graph file of the dump tells how {run.name} computes; give the"
                 " model with --model"
+            )
+        parts = part_types(node)
+        if len(parts) > 1 and "".join(parts) != node.op_type:
+            raise InputError(
+                f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, and the graph file"
+                f" tells {node.op_type} alone; give the model with --model"
             )
         if written_inputs(node.op_type):
             raise InputError(

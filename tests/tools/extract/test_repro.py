@@ -181,6 +181,29 @@ def test_a_primitive_that_is_not_known_needs_the_model(dumped):
         reproduce(find(dump, Wanted("Default/QLinearConv-op0")), dump, None)
 
 
+@pytest.mark.parametrize("mode", ["O2", "O2 bin"])
+def test_a_kernel_of_several_operators_needs_the_model(dumped, mode, monkeypatch, tmp_path):
+    """GE's graph file tells the first part of a fused kernel alone, which would give something else."""
+    monkeypatch.setenv("DUMP_GE_GRAPH", "1")
+    monkeypatch.setenv("DUMP_GRAPH_PATH", f"{tmp_path}/dump")
+    dump = dumped(GRAPHS / "lenet.onnx", mode)
+
+    with pytest.raises(
+        InputError, match="is one kernel of Conv2D, ReLU, and the graph file tells Conv2D alone"
+    ):
+        reproduce(find(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+
+
+def test_a_compiled_dump_without_graph_file_needs_the_model(dumped):
+    """Where no graph file lies in the dump, the message says that it is what is missing."""
+    dump = dumped(GRAPHS / "lenet.onnx", "O2")
+
+    with pytest.raises(
+        InputError, match=r"no graph file of the dump tells how .*; give the model with --model"
+    ):
+        reproduce(find(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+
+
 def test_statistics_alone_are_no_tensors(dumped):
     """A dump without tensors has no operator to run."""
     dump = dumped(GRAPHS / "lenet.onnx", "O0", saved_data="statistic")
