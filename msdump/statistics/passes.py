@@ -31,7 +31,6 @@ from msdump.threads import spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
 _PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
-_SHARE: Final = 1 << 21  # elements of several tensors for which it pays to wake a thread between operators
 _MEASURABLE_KINDS: Final = "bifu"
 _ROUGH_RUN: Final = 1 << 13  # terms that BLAS adds up in one thread
 _ROUGH_KINDS: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
@@ -184,7 +183,7 @@ def _joined(parts: Sequence[Totals]) -> Totals:
 def _shares(items: Sequence[_Item], size: Callable[[_Item], int]) -> list[list[_Item]]:
     """Return consecutive items for each thread, about as many elements for one as for the other."""
     total = sum(map(size, items))
-    count = 1 if total < 2 * _SHARE else min(thread_count(), total // _SHARE)
+    count = 1 if total < 2 * _PART else min(thread_count(), total // _PART)
     if count == 1:
         return [[*items]]
     shares: list[list[_Item]] = [[] for _ in range(count)]
