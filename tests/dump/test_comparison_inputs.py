@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.dump import o2
 from tests.dump.compared import accused, document
 from tests.dump.nets import model, node, value
 
@@ -83,3 +84,17 @@ def test_an_input_that_its_producer_wrote_so(sides):
         np.save(path, np.load(path) - 3 * (np.load(path) < 0).astype("f4"))
 
     assert [("own", "MatMul-op1")] == accused(mine, golden)
+
+
+def test_inputs_behind_a_reshape_that_has_no_file(door):
+    """What a compiled kernel reads is compared with what was written before a reshape, element by element."""
+    network, feeds = "graphs/mini.onnx", {"x": np.linspace(-1, 1, 36, dtype="f4").reshape(1, 1, 6, 6)}
+    golden = door.folder / "golden"
+    door.dump(network, feeds, naming="2.7", path=str(golden))
+    door.again()
+    o2.dump(door, network, feeds, fuses=True)
+
+    code, report = document(door.path, golden)
+
+    assert 0 == code
+    assert {"equal", "agrees", "unchecked"} >= {each["verdict"] for each in report["operators"]}

@@ -61,7 +61,10 @@ def alike(
     if not shape and is_same:
         return dumped.array, golden.array
     try:
-        return _checked(dumped, golden, dumped.on_host(shape), golden.on_host(shape))
+        arrays = dumped.on_host(shape), golden.on_host(shape)
+        if is_handed_on and arrays[0].size == arrays[1].size:
+            return arrays
+        return _checked(dumped, golden, *arrays)
     except FormatError as error:
         if is_same:  # a format without a conversion, but the same on both sides: element by element it is
             return dumped.array, golden.array
