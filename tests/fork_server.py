@@ -42,8 +42,8 @@ _LONGEST = 1 << 17  # bytes of a command with its environment
 _CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 name, first = os.path.basename(sys.argv[0]), sys.argv[1] if sys.argv[1:] else ""
-is_afresh = first in os.environ.get({afresh!r}, "").split(",") if name == "msdump" else first[-3:] != ".py"
-if first and is_afresh:
+named = os.environ.get({afresh!r}, "").split(",")
+if first and first in named if name == "msdump" else first[-3:] != ".py":
     program = os.path.join({programs!r}, name)
     os.execv(program, [program, *sys.argv[1:]])
 door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

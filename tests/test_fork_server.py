@@ -83,14 +83,16 @@ IMPORTED = "import sys; print('msdump.cli.compare' in sys.modules)"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"), [(("program.py",), "True"), (("-c", IMPORTED), "False")], ids=["file", "-c"]
+    ("arguments", "expected"),
+    [(("program.py",), "True"), (("-c", IMPORTED), "False"), ((), "False")],
+    ids=["file", "-c", "standard input"],
 )
 def test_what_is_imported_already(start, tmp_path, arguments, expected):
     """A file is run by a fork, which has imported msdump; a text by a Python that starts afresh."""
     (tmp_path / "here" / "program.py").write_text(IMPORTED)
 
     with start("python", *arguments) as program:
-        out, _ = program.communicate(timeout=60)
+        out, _ = program.communicate(IMPORTED, timeout=60)
 
     assert expected == out.strip()
 
