@@ -136,9 +136,9 @@ def _files(place: RunPlace) -> Iterator[_File]:
         # fwalk goes on into what stands in this very list
         subfolders[:] = [name for name in subfolders if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
         is_ours = _name_test(relative, key, fd)
-        for name in file_names:
+        for name in filter(is_ours, file_names):  # others, as ranks' temporary ones, may be gone by now
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode) and is_ours(name):
+            if stat.S_ISREG(status.st_mode):
                 kind = PathKind.RANK if key is None else key.kind
                 yield _File(folder, kind, status.st_size, partial(os.unlink, name, dir_fd=fd))
 

@@ -143,3 +143,17 @@ def test_free_time(tmp_path, taken, free):
         (tmp_path / time).mkdir()
 
     assert free == existing.free_time("20261231235959", lambda time: str(tmp_path / time))
+
+
+def test_temporary_files_of_other_ranks_may_be_gone(tmp_path, monkeypatch):
+    """What a rank has renamed between a look at the names and one at the files is no error."""
+    put(tmp_path, *OURS)
+    walk = os.fwalk
+
+    def outdated(root):
+        for folder, subfolders, names, fd in walk(root):
+            yield folder, subfolders, [".msdump-0.tmp", *names], fd
+
+    monkeypatch.setattr(os, "fwalk", outdated)
+
+    assert ExistingFiles(4, 16, 2) == existing.find(RunPlace(str(tmp_path), rank=0, net="Net"))
