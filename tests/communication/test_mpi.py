@@ -19,6 +19,7 @@ from msdump import communication
 from msdump.errors import RankError
 from tests.communication import launching
 from tests.communication.models import collective, model, one, saved
+from tests.dump import settings
 
 RESULTS = """
 import sys
@@ -104,17 +105,7 @@ def steps(tmp_path):
     """Write a network that computes and then exchanges, and a configuration that dumps it."""
     relu = helper.make_node("Relu", ["x"], ["r"], name="relu")
     saved(tmp_path / "net.onnx", model([relu, collective("AllReduce", ("r",))]))
-    common = {
-        "op_debug_mode": 0,
-        "dump_mode": 0,
-        "path": str(tmp_path / "dump"),
-        "net_name": "Net",
-        "iteration": "all",
-        "saved_data": "tensor",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0, 1],
-    }
+    common = settings.common(tmp_path / "dump", support_device=[0, 1])
     blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
     (tmp_path / "dump.json").write_text(json.dumps(blocks))
     return lambda what, after=0.0, limit=60: launching.python(

@@ -16,6 +16,7 @@ from tests import steps
 from tests.communication import launching
 from tests.communication.models import collective, model, saved
 from tests.communication.test_dumps import CONTEXTS
+from tests.dump import settings
 
 RULE = {"condition": "ranks_disagree"}
 X = np.ones((4, 6), np.float32)
@@ -31,18 +32,9 @@ def configured(tmp_path):
     """Return a function that gives a configuration with rules."""
 
     def configure(*rules, saved_data="tensor", file_format="npy", **own):
-        common = {
-            "op_debug_mode": 0,
-            "dump_mode": 0,
-            "path": str(tmp_path / "dump"),
-            "net_name": "Net",
-            "iteration": "all",
-            "saved_data": saved_data,
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0, 1, 2],
-            "file_format": file_format,
-        }
+        common = settings.common(
+            tmp_path / "dump", saved_data=saved_data, support_device=[0, 1, 2], file_format=file_format
+        )
         return {
             "common_dump_settings": common,
             "e2e_dump_settings": {"enable": True, "trans_flag": True},

@@ -188,9 +188,7 @@ def quantized(kind):
 def test_type_without_a_number_in_dump_files(door, kind, context):
     """A tensor whose dump file says DT_UNDEFINED is read as its counterpart's type."""
     feeds = {"x": np.random.default_rng(0).standard_normal((3, 5)).astype("f4")}
-    door.dump(quantized(kind), feeds, context=context)
-    golden = shutil.move(door.path, door.folder / "golden")
-    door.again()
+    golden = door.golden(quantized(kind), feeds, context=context)
     door.dump(quantized(kind), feeds, context=O2, file_format="bin")
 
     assert [] == [verdict for verdict, _ in accused(door.path, golden) if verdict != "unchecked"]
@@ -228,9 +226,7 @@ READERS = {
 def test_reader_of_a_small_part(door, op_type):
     """Who hands on a part of a tensor that agrees as a whole is not at fault for the part."""
     network, feeds = cancelling(op_type, **READERS[op_type])
-    door.dump(network, feeds)
-    golden = shutil.move(door.path, door.folder / "golden")
-    door.again()
+    golden = door.golden(network, feeds)
     door.dump(network, feeds, context=O0, precision_mode="force_fp16")
 
     told = document(door.path, golden)[1]["operators"]
@@ -248,9 +244,7 @@ def test_optional_inputs_and_outputs_that_are_absent(door, file_format):
     network = model([normalize, clip], [value("x", [2, 3, 4])], ["y"], weights)
     network.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4")}
-    door.dump(network, feeds, context=O0)
-    golden = shutil.move(door.path, door.folder / "golden")
-    door.again()
+    golden = door.golden(network, feeds, context=O0)
     door.dump(network, feeds, context=O2, file_format=file_format)
     for dumps in ((door.path, golden), (golden, door.path)):
         code, told = document(*dumps)
@@ -301,9 +295,7 @@ def test_what_a_compiled_kernel_reads(door, gone, file_format):
     }
     network = model(nodes, [value("x", shape)], ["z"], weights)
     feeds = {"x": random.standard_normal(shape).astype("f4")}
-    door.dump(network, feeds, context=O0)
-    golden = shutil.move(door.path, door.folder / "golden")
-    door.again()
+    golden = door.golden(network, feeds, context=O0)
     door.dump(network, feeds, context=O2, file_format=file_format)
 
     for dumps in ((door.path, golden), (golden, door.path)):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from msdump.encode import npy
+from tests.dump import settings
 from tests.tools import dumped
 
 CONV, RELU, FC = "Default_conv_Conv2D-op0", "Default_relu_ReLU-op0", "Default_fc_MatMul-op0"
@@ -185,18 +186,8 @@ def test_torn_file_of_a_failure(document, tmp_path):
 def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatch, mode, kind):
     """Where a configuration dumps only operators that fail or overflow, each one in the dump is told."""
     monkeypatch.setenv("DEVICE_TARGET", "Ascend")
-    settings = {
-        "op_debug_mode": mode,
-        "dump_mode": 0,
-        "path": str(tmp_path),
-        "net_name": "Net",
-        "iteration": "all",
-        "saved_data": "tensor",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0],
-    }
-    config = {"common_dump_settings": settings, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    common = settings.common(tmp_path, op_debug_mode=mode)
+    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     put(0, [(CONV, "input", 0, 1)])
     root = put(2, [(CONV, "input", 0, 1), (RELU, "input", 0, 65504)])
