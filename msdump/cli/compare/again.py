@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,14 +11,12 @@ from msdump.cli import messages
 from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.errors import InputError
-from msdump.tools.compare.pairing.dump_folder import FolderKind
 from msdump.tools.compare.verdict import absences
 from msdump.tools.compare.verdict.comparison import DumpComparison
 
 if TYPE_CHECKING:
     from msdump.tools.compare.verdict.reruns import Rerunning
 
-_COMPILED: Final = frozenset({FolderKind.DUMPS, FolderKind.COMPILED})
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -25,11 +25,10 @@ from msdump.store.read.graphs.operator_graph import (
     ValueSource,
 )
 from msdump.tools.compare.pairing import operands
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
 
 _NO_OPERATORS: Final = frozenset({names.PARAMETER, operator_names.OP_DEBUG.op_type, "Data", "Const"})
-_COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
 _LOOSE: Final = 0.1
 """Tensors that nothing wrote and that are no weights, for each operator, where all of them were dumped."""
 
@@ -56,7 +55,7 @@ def of_folder(folder: Folder, like: OperatorGraph | None = None) -> OperatorGrap
         folder: A directory of operators.
         like: The other side's graph, which tells how names are spelled that files hold without slashes.
     """
-    if folder.kind not in _COMPILED:  # others have graph files, or were cut out of a dump
+    if folder.kind not in COMPILED:  # others have graph files, or were cut out of a dump
         return None
     writer = _Writer(like)
     for files in sorted(_runs(folder), key=_time):

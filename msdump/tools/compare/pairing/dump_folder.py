@@ -63,6 +63,9 @@ class FolderKind(enum.StrEnum):
     COMPILED = "tensors of a graph that MindSpore compiled"
 
 
+COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
+"""Kinds of the directories of compiled graphs."""
+
 _ALONE: Final = frozenset({FolderKind.DUMPS, FolderKind.GOLDEN})
 """Kinds of which no directory holds files of several executions."""
 

@@ -13,9 +13,8 @@ from msdump.store.read.graphs.operator_graph import (
     SourceKind,
     ValueSource,
 )
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
+from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder, FolderKind
 
-_COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
 _LOOP: Final = "Loop"
 
 
@@ -30,7 +29,7 @@ def are_inside(compiled: Folder, folder: Folder) -> bool:
         compiled: The directory that may be of a graph that was compiled as a whole.
         folder: The other one, which may be of one of MindSpore's graphs.
     """
-    return compiled.kind in _COMPILED and folder.kind is FolderKind.TENSORS
+    return compiled.kind in COMPILED and folder.kind is FolderKind.TENSORS
 
 
 def run_by(graph: OperatorGraph, others: Mapping[str, OperatorGraph]) -> dict[str, OperatorGraph]:

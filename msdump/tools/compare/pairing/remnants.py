@@ -10,9 +10,8 @@ import re
 from typing import Final
 
 from msdump.device.tasks import INSERTED_PREFIX
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
+from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder
 
-_COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
 _NUMBERED: Final = re.compile(r"(?P<stem>.*-op)(?P<number>\d+)")
 _INSERTED: Final = re.compile(rf"(?P<stem>{INSERTED_PREFIX}.*_)(?P<number>\d+)")
 
@@ -27,7 +26,7 @@ def gone(folder: Folder, other: Folder) -> frozenset[str]:
         folder: The directory that may lack some.
         other: The one that it is compared with.
     """
-    if not {folder.kind, other.kind} <= _COMPILED:
+    if not {folder.kind, other.kind} <= COMPILED:
         return frozenset()
     absent = other.operators.keys() - folder.operators.keys()
     is_part = all(_has_same(name, folder, other) for name in folder.operators)

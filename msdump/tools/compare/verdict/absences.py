@@ -8,8 +8,8 @@ from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import SourceKind
 from msdump.tools.compare.pairing import numbering
+from msdump.tools.compare.pairing.dump_folder import COMPILED
 from msdump.tools.compare.verdict.folders import ComparedFolder
-from msdump.tools.compare.verdict.matching import COMPILED
 from msdump.tools.compare.verdict.surroundings import FIXED, are_cut_otherwise
 from msdump.tools.judge.findings import Finding, TensorResult, Uneven
 from msdump.tools.judge.verdicts import TensorVerdict, Verdict

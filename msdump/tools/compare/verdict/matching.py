@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.store import operator_names
 from msdump.tools.compare.pairing import operands
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.identities import (
     Identify,
     Identities,
@@ -23,9 +22,6 @@ from msdump.tools.compare.pairing.identities import (
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
 from msdump.tools.rerun.dumped import INPUTS
-
-COMPILED: Final = frozenset({FolderKind.COMPILED, FolderKind.DUMPS})
-"""Kinds of the directories of compiled graphs."""
 
 Place = tuple[NamedFile, IO, int]
 """Where a tensor stands: its file, whether it is an input or an output, and its number."""

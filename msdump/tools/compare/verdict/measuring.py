@@ -13,9 +13,9 @@ from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.record import IO
 from msdump.tools.compare.cann import two_files as file_compare
 from msdump.tools.compare.pairing import counterparts, operands
-from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.operands import DumpedOperand
-from msdump.tools.compare.verdict.matching import COMPILED, OperatorExecution, Place
+from msdump.tools.compare.verdict.matching import OperatorExecution, Place
 from msdump.tools.judge import errors
 from msdump.tools.judge.evidence import TensorEvidence
 from msdump.tools.judge.findings import TensorResult

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind
-from msdump.tools.compare.pairing.dump_folder import Folder
-from msdump.tools.compare.verdict.matching import COMPILED
+from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder
 from msdump.tools.compare.verdict.surroundings import FolderSurroundings
 
 _WRITTEN = frozenset({SourceKind.OPERATOR, SourceKind.INPUT})
