@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from msdump.store.read.cells import Cell
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
 from msdump.tools.compare.pairing import dump_folder, graph_matching
-from msdump.tools.compare.pairing.identities import Identities, Identity, MatchedNames
+from msdump.tools.compare.pairing.identities import IdentifiedTensors, Identities, MatchedNames
 from msdump.tools.matching.contents import TensorContent
 from msdump.tools.matching.sides import GraphSide
 
@@ -78,34 +77,15 @@ def find(
 
 def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Place, StatisticRow]:
     """Return the golden row of the same tensor in the same pass, by the place of the examined one."""
-    known: dict[tuple[Identity, IO], list[StatisticRow]] = {}
+    known: IdentifiedTensors[StatisticRow] = IdentifiedTensors()
     for row in golden.rows.values():
         name, io, slot, _ = row.place
-        identity = identities.golden(dump_folder.key(name), io, slot)
-        if identity is not None:
-            known.setdefault((identity, io), []).append(row)
-    asked: Counter[tuple[str, IO, int]] = Counter()
-    rows = {}
-    for place in dumped.rows:
-        name, io, slot, _ = tensor = place[0], place[1], place[2], place[3]
-        identity = identities.dumped(dump_folder.key(name), io, slot)
-        number = asked[tensor[:3]]
-        asked[tensor[:3]] += 1
-        found = None if identity is None else _of_pass(known, identity, io, number)
-        if found is not None:
-            rows[place] = found
-    return rows
-
-
-def _of_pass(
-    known: Mapping[tuple[Identity, IO], list[StatisticRow]], identity: Identity, io: IO, number: int
-) -> StatisticRow | None:
-    """Return the row of a tensor in a pass, one of the same side if there is one; None for none."""
-    other = IO.OUTPUT if io is IO.INPUT else IO.INPUT
-    candidates = known.get((identity, io)) or known.get((identity, other), [])
-    if len(candidates) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
-        return candidates[0]
-    return candidates[number] if number < len(candidates) else None
+        known.add(identities.golden(dump_folder.key(name), io, slot), io, row)
+    asked = (
+        (place, known.counterpart(identities.dumped, dump_folder.key(place[0]), place[1], place[2]))
+        for place in dumped.rows
+    )
+    return {place: row for place, row in asked if row is not None}
 
 
 class _RowContents:

@@ -8,9 +8,10 @@ the model's nodes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from msdump.record import IO
 from msdump.tools.compare.pairing import dump_folder, fusion_rules
@@ -29,6 +30,7 @@ Identify = Callable[[str, IO, int], Identity | None]
 """Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
 
 _MODEL_SUFFIX: Final = ".onnx"
+_Golden = TypeVar("_Golden")
 
 
 def by_name(name: str, io: IO, slot: int) -> Identity | None:
@@ -74,6 +76,42 @@ class Identities:
     dumped: Identify = by_name
     golden: Identify = by_name
     matched: MatchedNames | None = None
+
+
+class IdentifiedTensors(Generic[_Golden]):
+    """Golden tensors by identity, and how many counterparts each examined tensor has asked for."""
+
+    def __init__(self) -> None:
+        """Hold no tensor yet."""
+        self._tensors: dict[IO, dict[Identity, list[_Golden]]] = {io: {} for io in IO}
+        self._asked: Counter[_Tensor] = Counter()
+
+    def add(self, identity: Identity | None, io: IO, tensor: _Golden) -> None:
+        """Take in a golden tensor, those of several passes of a loop in their order; None: nobody's."""
+        if identity is not None:
+            self._tensors[io].setdefault(identity, []).append(tensor)
+
+    def counterpart(self, identify: Identify, name: str, io: IO, slot: int) -> _Golden | None:
+        """Return the golden tensor that came in the same pass as an examined one, None where there was none.
+
+        Args:
+            identify: Identifies examined tensors.
+            name: The operator of the examined tensor, as files call it.
+            io: Its side; a golden tensor of the same side is preferred.
+            slot: Its number.
+        """
+        identity = identify(name, io, slot)
+        number = self._asked[name, io, slot]
+        self._asked[name, io, slot] += 1
+        if identity is None:
+            return None
+        for side in (io, *(other for other in IO if other is not io)):
+            tensors = self._tensors[side].get(identity, ())
+            if len(tensors) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
+                return tensors[0]
+            if tensors:
+                return tensors[number] if number < len(tensors) else None
+        return None
 
 
 Slots = Mapping[tuple[str, IO], Sequence[int]]

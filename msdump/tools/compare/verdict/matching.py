@@ -13,9 +13,9 @@ from msdump.store import operator_names
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import COMPILED, Folder, FolderKind, NamedFile
 from msdump.tools.compare.pairing.identities import (
+    IdentifiedTensors,
     Identify,
     Identities,
-    Identity,
     MatchedNames,
     in_order,
 )
@@ -90,7 +90,10 @@ def match(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     dumped_runs, golden_runs = _runs(dumped), _runs(golden)
     if (dumped.kind in COMPILED) != (golden.kind in COMPILED):
         identities = in_order(identities, _slots(dumped_runs), _slots(golden_runs))
-    golden_tensors = _GoldenTensors(golden_runs, identities.golden)
+    golden_tensors: IdentifiedTensors[Place] = IdentifiedTensors()
+    for run in golden_runs:
+        for place in run.tensors:
+            golden_tensors.add(identities.golden(run.name, *place[1:]), place[1], place)
     # A golden file that cannot be read has no tensors to pair, yet its operator is not absent.
     unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
     executions = [_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs]
@@ -221,56 +224,15 @@ def _uneven(
             yield Uneven(name, count, golden[partner])
 
 
-class _GoldenTensors:
-    """The golden tensors by identity, and how many counterparts each examined tensor has asked for."""
-
-    def __init__(self, runs: Iterable[_Run], identify: Identify) -> None:
-        self._tensors: dict[IO, dict[Identity, list[Place]]] = {io: {} for io in IO}
-        for run in runs:
-            for place in run.tensors:
-                identity = identify(run.name, *place[1:])
-                if identity is not None:
-                    self._tensors[place[1]].setdefault(identity, []).append(place)
-        self._asked: Counter[tuple[str, IO, int]] = Counter()
-
-    def counterparts(self, run: _Run, identify: Identify) -> dict[tuple[IO, int], Place]:
-        """Return the places of the counterparts of an execution's tensors, by side and number."""
-        counterparts = {}
-        for _, io, slot in run.tensors:
-            identity = identify(run.name, io, slot)
-            counterpart = (
-                None if identity is None else self._find(identity, io, self._asked[run.name, io, slot])
-            )
-            self._asked[run.name, io, slot] += 1
-            if counterpart is not None:
-                counterparts[io, slot] = counterpart
-        return counterparts
-
-    def _find(self, identity: Identity, io: IO, number: int) -> Place | None:
-        """Return the golden tensor of an identity that came in the same pass, None where there was none.
-
-        Args:
-            identity: What both tensors have in common.
-            io: Side of the examined tensor; a golden tensor of the same side is preferred.
-            number: How often this tensor came before.
-        """
-        for side in (io, *(other_side for other_side in IO if other_side is not io)):
-            places = self._tensors[side].get(identity, ())
-            if len(places) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
-                return places[0]
-            if places:
-                return places[number] if number < len(places) else None
-        return None
-
-
 def _execution(
     run: _Run,
-    golden_tensors: _GoldenTensors,
+    golden_tensors: IdentifiedTensors[Place],
     identify: Identify,
     unreadable: Mapping[tuple[str, int | None], _Run],
 ) -> OperatorExecution:
     """Return an execution with its counterparts; where it has none, an unreadable golden file of its name."""
-    counterparts = golden_tensors.counterparts(run, identify)
+    asked = ((each[1:], golden_tensors.counterpart(identify, run.name, *each[1:])) for each in run.tensors)
+    counterparts = {slot: place for slot, place in asked if place is not None}
     damaged = unreadable.get((run.name, run.number))
     if damaged is not None and not counterparts:
         counterparts = {(io, slot): (damaged.files[-1], io, slot) for _, io, slot in run.tensors}
