@@ -83,8 +83,7 @@ def set_context(**named_settings: Any) -> None:
 
 def set_options(**options: Any) -> None:
     """Set the command line's values of ``set_context``'s settings; they beat the environment."""
-    named_settings = {name: value for name, value in options.items() if value is not None}
-    _current().options |= settings.checked(named_settings)
+    _current().options |= settings.checked_options(options)
 
 
 def set_config(path: str, giver: str) -> None:

@@ -47,6 +47,15 @@ def checked(settings: Mapping[str, Any]) -> Fields:
     return fields
 
 
+def checked_options(options: Mapping[str, Any]) -> Fields:
+    """Return the fields that options of a command line set; those that are None are not given.
+
+    Raises:
+        InputError: As for ``checked``.
+    """
+    return checked({name: value for name, value in options.items() if value is not None})
+
+
 def from_environment() -> Fields:
     """Return the fields of Context that environment variables set.
 
@@ -72,8 +81,7 @@ def context_of(options: Mapping[str, Any]) -> Context:
     Raises:
         InputError: One of them, or a variable, has a value that it cannot have.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    return replace(Context(), **(from_environment() | checked(given)))
+    return replace(Context(), **(from_environment() | checked_options(options)))
 
 
 def _choice(field: str, choices: type[StrEnum]) -> Parse:

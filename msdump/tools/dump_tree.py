@@ -113,7 +113,7 @@ def statistics(path: Path) -> Iterator[str]:
     Raises:
         DumpReadError: It cannot be read.
     """
-    table = texts.read_bytes(str(path)).decode(errors="replace").splitlines()
+    table = _table(path)
     yield str(path)
     yield from table[: SHOWN + 1]
     if len(table) > SHOWN + 1:
