@@ -64,6 +64,33 @@ def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     return results + [future.result() for future in futures]
 
 
+def shares(items: Sequence[T], size: Callable[[T], int], least: int) -> list[list[T]]:
+    """Return items in their order, shared among threads so that each has about as much to do.
+
+    >>> shares(["aa", "b", "c"], len, 3)
+    [['aa', 'b', 'c']]
+
+    Args:
+        items: What there is to do.
+        size: Tells how much an item is.
+        least: As much as keeps a thread busy for longer than it takes to wake one; none is woken for less.
+
+    Returns:
+        One list for each thread that pays, at least one; some may be empty.
+    """
+    total = sum(map(size, items))
+    count = max(1, min(thread_count(), total // least))
+    if count == 1:
+        return [[*items]]
+    parts: list[list[T]] = [[] for _ in range(count)]
+    before = 0
+    for item in items:
+        # by its middle, so that one which lies across a bound goes where more of it is
+        parts[min(count - 1, (2 * before + size(item)) * count // (2 * total))].append(item)
+        before += size(item)
+    return parts
+
+
 def beside(work: Callable[[], R]) -> Future[R]:
     """Begin work in a thread that leaves the cores to operators; its result is waited for later.
 

@@ -53,6 +53,26 @@ def test_parts_keep_their_order():
     assert threading.get_ident() == found[0][1] != found[1][1]
 
 
+@pytest.mark.parametrize(
+    ("count", "sizes", "expected"),
+    [
+        ("1", [5, 5, 5], [[5, 5, 5]]),
+        ("2", [1, 1, 1], [[1, 1, 1]]),
+        ("2", [], [[]]),
+        ("2", [4, 4, 9], [[4, 4], [9]]),
+        ("3", [4, 4, 9], [[4], [4], [9]]),
+        ("2", [9, 1], [[9], [1]]),
+        ("3", [20, 1, 1], [[], [20], [1, 1]]),
+        ("8", [4, 4, 4, 4], [[4], [4], [4], [4]]),
+    ],
+)
+def test_shares_are_about_as_large(monkeypatch, count, sizes, expected):
+    """Threads get items in their order, as many threads as have the least to do, each about as much."""
+    monkeypatch.setenv(env.THREADS, count)
+
+    assert expected == threads.shares(sizes, lambda size: size, 4)
+
+
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_an_error_comes_when_all_work_has_ended(bad):
     """What one part raises is raised after the others are done."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Final, TypeVar
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import Final
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from msdump.statistics.elements import (
     total_of_squares,
 )
 from msdump.statistics.totals import StatisticNeed, Totals
-from msdump.threads import spread, thread_count
+from msdump.threads import shares, spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
 _PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
@@ -37,8 +38,6 @@ _ROUGH_KINDS: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 _Key = tuple[int, str]
 """Tells arrays that are measured together apart, and what they are measured as."""
-
-_Item = TypeVar("_Item")
 
 
 def is_measurable(dtype: DType) -> bool:
@@ -102,8 +101,8 @@ def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: Statisti
     """Measure tensors each by itself; threads share long ones, and short ones are shared among them."""
     short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * _PART}
     found = {key: measure(*tensor, need) for key, tensor in tensors.items() if key not in short}
-    shares = _shares([*short.values()], lambda tensor: tensor[0].size)
-    measured = spread(lambda share: [measure(*tensor, need) for tensor in share], shares)
+    shared = shares([*short.values()], lambda tensor: tensor[0].size, _PART)
+    measured = spread(lambda share: [measure(*tensor, need) for tensor in share], shared)
     found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
     return found
 
@@ -113,24 +112,10 @@ def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticN
     kernel = compiled.KERNEL
     if kernel is None:
         return {}
-    keys: list[_Key] = []
-    spans: list[Span] = []
-    counts: list[int] = []  # of the spans of each tensor: threads share long ones
-    for key, (array, dtype) in tensors.items():
-        if not _lies_ready(kernel, array, _known_as(dtype)):
-            continue
-        before = len(spans)
-        if array.size < 2 * _PART:
-            spans.append(kernel.span(array))
-        else:
-            spans += map(kernel.span, _parts(array.reshape(-1)))
-        keys.append(key)
-        counts.append(len(spans) - before)
-    shares = _shares(spans, lambda span: span[1])
-    found = [*itertools.chain.from_iterable(spread(lambda share: kernel.of_spans(share, need), shares))]
-    if len(spans) == len(keys):
-        return dict(zip(keys, found, strict=True))
-    each = iter(found)
+    keys = [key for key, tensor in tensors.items() if _lies_ready(kernel, tensor[0], _known_as(tensor[1]))]
+    spans, counts = _spans(kernel, [tensors[key][0] for key in keys])
+    found = spread(lambda share: kernel.of_spans(share, need), shares(spans, _length, _PART))
+    each = itertools.chain.from_iterable(found)
     return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
 
 
@@ -146,17 +131,26 @@ def squares_of(arrays: Sequence[np.ndarray]) -> dict[int, float]:
     ready = [array for array in arrays if kernel is not None and _is_ready(kernel, array)]
     if kernel is None or not ready:
         return {}
+    spans, counts = _spans(kernel, ready)
+    found = itertools.chain.from_iterable(spread(kernel.squares, shares(spans, _length, _PART)))
+    # not by ``sum``, whose digits depend on Python's version
+    sums = (reduce(operator.add, itertools.islice(found, count)) for count in counts)
+    return dict(zip(map(id, ready), sums, strict=True))
+
+
+def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Span], list[int]]:
+    """Return where arrays lie, long ones in parts that threads share, and the number of parts of each."""
     spans: list[Span] = []
-    owners: list[int] = []
-    for array in ready:
+    counts: list[int] = []
+    for array in arrays:
         parts = (array,) if array.size < 2 * _PART else _parts(array.reshape(-1))
         spans += map(kernel.span, parts)
-        owners += (id(array),) * len(parts)
-    found = spread(kernel.squares, _shares(spans, lambda span: span[1]))
-    squares = dict.fromkeys(owners, 0.0)
-    for owner, sum_of_squares in zip(owners, itertools.chain.from_iterable(found), strict=True):
-        squares[owner] += sum_of_squares
-    return squares
+        counts.append(len(parts))
+    return spans, counts
+
+
+def _length(span: Span) -> int:
+    return span[1]
 
 
 def _is_ready(kernel: CompiledPass, array: np.ndarray) -> bool:
@@ -178,21 +172,6 @@ def _joined(parts: Sequence[Totals]) -> Totals:
     for part in parts:
         totals.join(part)
     return totals
-
-
-def _shares(items: Sequence[_Item], size: Callable[[_Item], int]) -> list[list[_Item]]:
-    """Return consecutive items for each thread, about as many elements for one as for the other."""
-    total = sum(map(size, items))
-    count = 1 if total < 2 * _PART else min(thread_count(), total // _PART)
-    if count == 1:
-        return [[*items]]
-    shares: list[list[_Item]] = [[] for _ in range(count)]
-    before = 0
-    for item in items:
-        # by its middle, so that one which lies across a bound goes where more of it is
-        shares[min(count - 1, (2 * before + size(item)) * count // (2 * total))].append(item)
-        before += size(item)
-    return shares
 
 
 def rough_squares(array: np.ndarray) -> float | None:

@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from msdump.statistics.pairs import Distance
-from msdump.threads import spread, thread_count
+from msdump.threads import shares, spread
 from msdump.tools.diff import screening
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
 
 SAME: Final = TensorError(is_same=True)
 
-_SHARED: Final = 1 << 16
-"""Elements of pairs that threads share: fewer are measured sooner than a thread wakes."""
+_PART: Final = 1 << 15
+"""Elements of pairs that keep a thread busy for longer than it takes to wake one."""
 
 
 class ArrayPair(NamedTuple):
@@ -39,14 +39,13 @@ class ArrayPair(NamedTuple):
 def distances(pairs: Sequence[ArrayPair]) -> list[TensorError]:
     """Return how far the two of each pair are apart, as ``distance`` does."""
     found = {position: error for position, pair in enumerate(pairs) if (error := _seen(pair)) is not None}
-    shares = _shares(pairs, [position for position in range(len(pairs)) if position not in found])
+    unsettled = [position for position in range(len(pairs)) if position not in found]
 
     def measure(share: list[int]) -> None:
         for position in share:
             found[position] = distance(*pairs[position])
 
-    if shares:
-        spread(measure, shares)
+    spread(measure, shares(unsettled, lambda position: pairs[position].mine.size, _PART))
     return [found[position] for position in range(len(pairs))]
 
 
@@ -72,21 +71,6 @@ def _seen(pair: ArrayPair) -> TensorError | None:
     if pair.look is not None and pair.limit is not None:
         return screening.agreement(pair.look, pair.limit, pair.mine.size)
     return SAME if pair.mine is pair.golden else None
-
-
-def _shares(pairs: Sequence[ArrayPair], positions: Sequence[int]) -> list[list[int]]:
-    """Return positions of pairs in shares of about as many elements, one for each thread that pays."""
-    if not positions:
-        return []
-    total = sum(pairs[position].mine.size for position in positions)
-    count = min(thread_count(), len(positions)) if total >= _SHARED else 1
-    shares: list[list[int]] = [[] for _ in range(count)]
-    sizes = [0] * count
-    for position in sorted(positions, key=lambda position: -pairs[position].mine.size):
-        least = sizes.index(min(sizes))
-        shares[least].append(position)
-        sizes[least] += pairs[position].mine.size
-    return shares
 
 
 def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:

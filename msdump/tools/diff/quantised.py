@@ -28,23 +28,12 @@ _SCALED: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Inputs that tell scale and zero point of the output, by operator; of ONNX and of onnxruntime's domain."""
 
-_MOVING: Final = frozenset(
-    {
-        *(
-            "MaxPool",
-            "Reshape",
-            "Flatten",
-            "Transpose",
-            "Squeeze",
-            "Unsqueeze",
-            "Identity",
-            "Slice",
-            "Gather",
-        ),
-        *("Split", "Expand", "Tile", "Relu", "Clip", "DepthToSpace", "SpaceToDepth"),
-    }
+_ARRANGING: Final = frozenset(
+    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "DepthToSpace", "SpaceToDepth"}
 )
-"""Operators whose results have the scale of their first input."""
+_CHOOSING: Final = frozenset({"Slice", "Split", "Gather", "Expand", "Tile", "MaxPool", "Relu", "Clip"})
+_MOVING: Final = _ARRANGING | _CHOOSING
+"""Operators whose results are elements of their first input, and so have its scale."""
 
 _OTHERS: Final = frozenset(
     {"DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul"}
