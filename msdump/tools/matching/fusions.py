@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.tools.matching import quantised
 from msdump.tools.matching.sides import CAST
 
-_PART: Final = re.compile(r"[^/]+?-op\d+")
+_LAST: Final = re.compile(r"[^/_]*$")  # compiled graphs write "_" where names have slashes
+_PART: Final = re.compile(r"[^/_]+?-op\d+")
 
 Group = tuple[tuple[GraphOperator, ...], tuple[GraphOperator, ...]]
 """Operators of both graphs that have the same parts."""
@@ -108,44 +110,71 @@ def _in_order(operators: Mapping[str, GraphOperator], graph: OperatorGraph) -> t
 def _by_names(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
     """Yield fused operators whose parts are known by their names alone."""
     for fused in mine.operators.values():
-        chain = _chain(fused, golden)
-        if chain and fused.full_name not in golden.operators:
-            yield (fused,), chain
+        rows = _rows(fused, mine, golden)
+        if rows and fused.full_name not in golden.operators:
+            yield rows
     for fused in golden.operators.values():
-        chain = _chain(fused, mine)
-        if chain and fused.full_name not in mine.operators:
-            yield chain, (fused,)
+        rows = _rows(fused, golden, mine)
+        if rows and fused.full_name not in mine.operators:
+            yield rows[1], rows[0]
 
 
-def _chain(fused: GraphOperator, graph: OperatorGraph) -> tuple[GraphOperator, ...]:
-    """Return the operators whose names a fused one joins, without its casts where the graph has none such."""
-    last = fused.full_name.rpartition("/")[2]
-    components = _PART.findall(last)
-    if len(components) < 2 or "".join(components) != last:  # noqa: PLR2004 - one part is not fused
-        return ()
-    computing = [each for each in components if not each.startswith(f"{CAST}-op")]
-    return _reading_in_row(components, fused, graph) or (
-        _reading_in_row(computing, fused, graph) if 1 < len(computing) < len(components) else ()
-    )
+def _rows(fused: GraphOperator, graph: OperatorGraph, other: OperatorGraph) -> Group | None:
+    """Return the operators whose names join the same parts, without casts where the other graph has none."""
+    parts = _parts(fused)
+    if len(parts) == 1:
+        return None
+    computing = [each for each in parts if not each.startswith(f"{CAST}-op")]
+    found = _rows_of(parts, fused, (graph, other))
+    if not found and 1 < len(computing) < len(parts):
+        found = _rows_of(computing, fused, (graph, other))
+    return found[0] if len(found) == 1 else None
 
 
-def _reading_in_row(
-    components: Sequence[str], fused: GraphOperator, graph: OperatorGraph
-) -> tuple[GraphOperator, ...]:
-    """Return operators by the last components of names, each reading the one before; none of several."""
-    chains: list[tuple[GraphOperator, ...]] = [
-        (operator,)
-        for operator in graph.operators.values()
-        if operator.full_name.endswith(f"/{components[0]}") and operator.scope.startswith(fused.scope)
-    ]
-    for component in components[1:]:
-        chains = [
-            (*chain, reader)
-            for chain in chains
-            for reader in graph.used_by(chain[-1].full_name)
-            if reader.full_name.endswith(f"/{component}")
-        ]
-    return chains[0] if len(chains) == 1 else ()
+def _rows_of(
+    parts: Sequence[str], fused: GraphOperator, graphs: tuple[OperatorGraph, OperatorGraph]
+) -> list[Group]:
+    """Return the shortest rows of operators of two graphs, each reading the one before, with the same parts.
+
+    Args:
+        parts: Parts of the first operator.
+        fused: The first operator, of the first graph.
+        graphs: Both graphs, of which either may have fused parts that the other one has not.
+    """
+    heads = [each for each in graphs[1].operators.values() if each.scope.startswith(fused.scope)]
+    found: list[Group] = []
+    pending: list[tuple[Group, Sequence[str], int]] = [(((fused,), ()), parts, 1)]
+    while pending:
+        rows, left, side = pending.pop()
+        if not left:
+            found.append(rows)
+            continue
+        row = rows[side]
+        for reader in _readers(row[-1], graphs[side]) if row else heads:
+            own = _parts(reader)
+            shared = min(len(own), len(left))
+            if shared and own[:shared] == left[:shared]:
+                longer = (*row, reader)
+                both = (longer, rows[1]) if side == 0 else (rows[0], longer)
+                is_beyond = len(own) > len(left)  # the other graph has these parts behind the row
+                pending.append((both, own[shared:] or left[shared:], 1 - side if is_beyond else side))
+    return found
+
+
+def _readers(operator: GraphOperator, graph: OperatorGraph) -> Iterator[GraphOperator]:
+    """Yield the operators that read an operator, also what a device makes of its outputs."""
+    for reader in graph.used_by(operator.full_name):
+        if reader.full_name.startswith(INSERTED_PREFIX):
+            yield from _readers(reader, graph)
+        else:
+            yield reader
+
+
+def _parts(operator: GraphOperator) -> Sequence[str]:
+    """Return the parts that the name of an operator joins, or itself."""
+    last = _LAST.findall(operator.full_name)[0]
+    parts = _PART.findall(last)
+    return parts if "".join(parts) == last else (last,)
 
 
 def _whole(group: Group) -> GraphOperator:

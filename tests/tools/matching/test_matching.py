@@ -200,6 +200,18 @@ def test_fused_operators_without_parts():
     assert [(), ()] == [matching.mine_alone, matching.golden_alone]
 
 
+def test_fused_operators_of_fused_ones():
+    """A fused operator without its parts is paired with others that are fused of some of them."""
+    own, other = side("graphs/lenet.onnx", "O2"), side("graphs/lenet.onnx", "O1")
+    forgotten = {name: replace(each, onnx_names=()) for name, each in own.graph.operators.items()}
+
+    matching = match(replace(own, graph=replace(own.graph, operators=forgotten)), other)
+
+    pair = matching.of_mine["Default/fc2-Dense/MatMul-op0BiasAdd-op0ReLU-op3"]
+    assert ("Default/fc2-Dense/MatMul-op0", "Default/BiasAdd-op0ReLU-op3") == pair.golden
+    assert [] == [*matching.mine_alone]
+
+
 FEEDS = {
     "transformer": np.arange(12).reshape(2, 6) % 20,
     "cnn": np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32),

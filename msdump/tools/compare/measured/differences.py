@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
+from msdump import dtypes
 from msdump.encode import statistic_csv
 from msdump.statistics.table import BY_CATEGORY, Nature
 from msdump.store.read.cells import Cell
@@ -25,6 +27,9 @@ PRINTED: Final = 1e-5
 """Largest relative difference of two numbers of six significant digits that may be the same number."""
 
 _NUMBERS: Final = frozenset({Nature.VALUE, Nature.AMOUNT})
+_EXTREMES: Final = ("max", "min")
+_HALVES: Final = {"float16": 2**-11, "bfloat16": 2**-8}
+"""What devices round weights and inputs to: the largest relative change of a number by it."""
 SUMS: Final = ("avg", "l2norm")
 """Statistics that depend on how a device adds."""
 
@@ -44,10 +49,23 @@ class RowComparison:
 
     limits: Mapping[str, float] = field(default_factory=dict)
 
-    def evidence(self, dumped: StatisticRow, golden: StatisticRow) -> TensorEvidence:
-        """Return the rows of a tensor and its counterpart as evidence."""
+    def evidence(
+        self, dumped: StatisticRow, golden: StatisticRow, *, is_handed_on: bool = False
+    ) -> TensorEvidence:
+        """Return the rows of a tensor and its counterpart as evidence.
+
+        Args:
+            dumped: The row that is examined.
+            golden: Its counterpart.
+            is_handed_on: Whether one tensor is what the other becomes in a graph that only the other side's
+                compiler has simplified, so that a reshape may lie between them.
+        """
         evidence = replace(alone(dumped), golden_dtype=golden.dtype, note="")
-        if None not in {dumped.shape, golden.shape} and dumped.shape != golden.shape:
+        shapes = [
+            shape if shape is None else _kept(shape, is_handed_on=is_handed_on)
+            for shape in (dumped.shape, golden.shape)
+        ]
+        if None not in shapes and shapes[0] != shapes[1]:
             note = f"shape {dumped.shape} beside {golden.shape}"
             return replace(evidence, fault=TensorVerdict.SHAPE, note=note)
         shared = dict(_shared(dumped, golden))
@@ -68,7 +86,40 @@ class RowComparison:
         judged = {category: pair for category, pair in telling.items() if category not in self.limits}
         error = _error(judged, shared)
         # Digits that only rounding or printing changed show no other bits of a weight.
-        return replace(evidence, error=error, note=_worst(judged, shared), is_rounded=not judged)
+        is_told = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
+        is_rounded = not judged or (is_told and any(_is_rounded_to(each, judged, shared) for each in _HALVES))
+        return replace(evidence, error=error, note=_worst(judged, shared), is_rounded=is_rounded)
+
+
+def _kept(shape: tuple[int, ...], *, is_handed_on: bool) -> tuple[int, ...]:
+    """Return what two tensors that are the same one have in common: of a reshaped one its size."""
+    return (math.prod(shape),) if is_handed_on else shape
+
+
+def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> bool:
+    """Tell whether statistics are those of one tensor and of the same one rounded to a type.
+
+    Rounding keeps the order of elements: the largest one of the rounded tensor is the largest one, rounded.
+
+    Args:
+        dtype: Name of the type.
+        judged: The statistics that differ.
+        shared: All statistics that both sides have.
+    """
+    extremes = [shared[category] for category in _EXTREMES if category in shared]
+    if not judged.keys() <= {*_EXTREMES, *SUMS} or not (extremes and all(map(_is_finite, chain(*extremes)))):
+        return False
+    near = all(_difference(each, shared) <= _HALVES[dtype] + PRINTED for each in judged)
+    turned = [(golden, dumped) for dumped, golden in extremes]
+    return near and any(all(_may_become(*pair, dtype) for pair in pairs) for pairs in (extremes, turned))
+
+
+def _may_become(longer: Cell, rounded: Cell, dtype: str) -> bool:
+    """Tell whether a printed number is what another printed one becomes in a type of fewer bits."""
+    number = dtypes.from_name(dtype).numpy.type
+    # the digits that were not printed may decide which way it was rounded
+    candidates = (float(number(float(longer) * (1 + off))) for off in (-PRINTED / 2, 0, PRINTED / 2))  # type: ignore[arg-type]
+    return any(_distance(each, rounded) <= PRINTED * abs(each) for each in candidates)
 
 
 def _shared(dumped: StatisticRow, golden: StatisticRow) -> Iterator[tuple[str, Pair]]:

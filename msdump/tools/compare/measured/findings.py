@@ -7,15 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msdump.record import IO
-from msdump.store.read.graphs.operator_graph import SourceKind, ValueSource
+from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind, ValueSource
 from msdump.tools.compare.measured import counterparts, differences
 from msdump.tools.compare.measured.counterparts import Counterparts
 from msdump.tools.compare.measured.differences import RowComparison
 from msdump.tools.compare.measured.pairs import RowPair
 from msdump.tools.compare.measured.rows import Place, RowSide, StatisticRow
 from msdump.tools.compare.pairing import dump_folder
+from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
-from msdump.tools.compare.verdict.surroundings import FIXED, FolderSurroundings, SurroundedDump, described
+from msdump.tools.compare.verdict.surroundings import (
+    FIXED,
+    FolderSurroundings,
+    SurroundedDump,
+    described,
+    with_graphs,
+)
 from msdump.tools.judge import reach
 from msdump.tools.judge.evidence import OperatorEvidence, OperatorPlace, TensorEvidence
 from msdump.tools.judge.findings import Report, Uneven
@@ -51,7 +58,7 @@ class RowJudge:
             folders: Their paths.
             pair: Their rows.
         """
-        mine, theirs = self.mine.of(folders.dumped), self.theirs.of(folders.golden)
+        mine, theirs = self._around(folders, pair)
         judge, found = (
             Judge(self.limits),
             counterparts.find(pair.dumped, pair.golden, mine.graph, theirs.graph),
@@ -69,6 +76,16 @@ class RowJudge:
             self.report.add(reach.told(finding, findings, mine.graph))
         self._add_missing(label, (mine, theirs), pair, found)
         self.report.uneven += _uneven(pair.dumped, pair.golden, found)
+
+    def _around(self, folders: FolderPair, pair: RowPair) -> tuple[FolderSurroundings, FolderSurroundings]:
+        """Return what is known of two directories; tensors that were measured tell the graph that ran."""
+        mine, theirs = self.mine.of(folders.dumped), self.theirs.of(folders.golden)
+        if _has_branches(mine.graph) or _has_branches(theirs.graph):
+            return mine, theirs  # what a compiled graph has inside has rows elsewhere on the other side
+        return with_graphs(
+            (_tensors_of(folders.dumped, pair.dumped), mine),
+            (_tensors_of(folders.golden, pair.golden), theirs),
+        )
 
     def _add_missing(
         self,
@@ -104,10 +121,20 @@ class RowJudge:
         tensors += _left_over(rows, golden)
         for tensor in sorted(tensors, key=lambda tensor: (tensor.io, tensor.slot)):
             source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
-            if source is None or source.kind is SourceKind.OPERATOR:
-                yield tensor
-            else:
-                yield replace(tensor, name=source.name, is_weight=source.kind in FIXED)
+            known = tensor
+            if source is not None and source.kind is not SourceKind.OPERATOR:
+                known = replace(tensor, name=source.name, is_weight=source.kind in FIXED)
+            # what operators compute is as precise as the limits say
+            yield known if known.is_weight else replace(known, is_rounded=False)
+
+
+def _has_branches(graph: OperatorGraph | None) -> bool:
+    return graph is not None and any(each.bodies for each in graph.operators.values())
+
+
+def _tensors_of(path: str, side: RowSide) -> Folder | None:
+    """Return the tensors that were measured for the rows of a directory, None where it has rows."""
+    return dump_folder.read(path, execution=side.execution) if side.is_of_tensors else None
 
 
 def _by_passage(side: RowSide) -> dict[Passage, dict[Place, StatisticRow]]:
@@ -132,7 +159,9 @@ def _evidence(
     counterpart = found.rows.get(row.place)
     if counterpart is None:
         return differences.alone(row)
-    evidence = comparison.evidence(row, counterpart)
+    is_other = row.place[:2] != counterpart.place[:2]
+    is_handed_on = is_other and pair.dumped.is_compiled != pair.golden.is_compiled
+    evidence = comparison.evidence(row, counterpart, is_handed_on=is_handed_on)
     note = found.note(row.place[0])
     return replace(evidence, note="; ".join(filter(None, (note, evidence.note)))) if note else evidence
 

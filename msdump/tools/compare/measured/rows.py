@@ -14,11 +14,11 @@ from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.statistics.table import STATISTICS
 from msdump.store.layouts import STATISTICS as TABLE
-from msdump.store.names import PARAMETER
 from msdump.store.operator_names import OperatorName
 from msdump.store.read.cells import Cell, Row
 from msdump.store.read.reader import Dump, open_dump
 from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.rerun.dumped import INPUTS
 
 Place = tuple[str, IO, int, int]
 """The tensor of a row: operator as files spell it, input or output, its number, the operator's pass."""
@@ -54,7 +54,7 @@ class StatisticRow:
     @property
     def is_parameter(self) -> bool:
         """Whether it is a weight, a graph input or a constant that was dumped by itself."""
-        return self.op_type == PARAMETER
+        return self.op_type in INPUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,15 @@ class RowSide:
         rows: Rows by the tensor that they measure, in the order of the execution.
         execution: Number of the execution whose rows these are.
         executions: Number of executions that left something in the directory.
+        is_of_tensors: Whether tensors were measured for them, as the directory has no rows.
+        is_compiled: Whether they are of a graph that was compiled as a whole.
     """
 
     rows: Mapping[Place, StatisticRow] = field(default_factory=dict)
     execution: int = 0
     executions: int = 1
+    is_of_tensors: bool = False
+    is_compiled: bool = False
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -102,7 +106,7 @@ def read(path: str, execution: int | None = None) -> RowSide:
     for name, table in iteration.operator_statistics.items():
         found += (_of_operator(name, row) for row in table)
     count = max(len(iteration.timeline.spans), 1)
-    return RowSide(dict(_placed(found)), number, count)
+    return RowSide(dict(_placed(found)), number, count, is_compiled=iteration.key.model is not None)
 
 
 def directory(dump: Dump) -> Iteration | None:

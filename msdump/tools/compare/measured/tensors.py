@@ -70,7 +70,9 @@ def measure(
             row, unreadable[place] = _row(record, "", None), str(error)
         if row is not None:
             measured[place] = replace(row, place=place)
-    side = RowSide(measured, number, max(len(iteration.timeline.spans), 1))
+    count = max(len(iteration.timeline.spans), 1)
+    is_compiled = iteration.key.model is not None
+    side = RowSide(measured, number, count, is_of_tensors=True, is_compiled=is_compiled)
     return MeasuredSide(side, unreadable)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind
 from msdump.tools.compare.pairing import (
-    content_graph,
     dump_folder,
     graph_matching,
     inner_graphs,
@@ -19,7 +18,7 @@ from msdump.tools.compare.pairing import (
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
-from msdump.tools.compare.verdict import absences, doubts, matching, measuring, origins
+from msdump.tools.compare.verdict import absences, doubts, matching, measuring, origins, surroundings
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.measuring import MeasuredExecution
 from msdump.tools.compare.verdict.surroundings import FolderSurroundings, SurroundedDump
@@ -82,7 +81,7 @@ class DumpComparison:
         if self.graph:
             identities = identity.read(self.graph, dumped.kind, golden.kind)
         else:
-            mine, theirs = _with_graphs((dumped, mine), (golden, theirs))
+            mine, theirs = surroundings.with_graphs((dumped, mine), (golden, theirs))
             is_told = mine.is_inferred and theirs.is_inferred and _is_part(dumped, golden)
             graphs = (dumped, mine.graph), (golden, theirs.graph)
             identities = identity.Identities() if is_told else graph_matching.identities(*graphs)
@@ -205,18 +204,6 @@ _Side = tuple[Folder, FolderSurroundings]
 def _numbered(known: FolderSurroundings, folder: Folder) -> FolderSurroundings:
     graph = numbering.as_files(known.graph, folder)
     return known if graph is known.graph else known.with_graph(graph)
-
-
-def _with_graphs(
-    dumped: tuple[Folder, FolderSurroundings], golden: tuple[Folder, FolderSurroundings]
-) -> tuple[FolderSurroundings, FolderSurroundings]:
-    """Return what is known of two directories, with graphs that tensors tell where there are no others."""
-    (folder, mine), (golden_folder, theirs) = dumped, golden
-    if mine.graph and theirs.graph:
-        return mine, theirs
-    own = mine.graph or content_graph.of_folder(folder, theirs.graph)
-    other = theirs.graph or content_graph.of_folder(golden_folder, mine.graph)
-    return mine.with_inferred(own), theirs.with_inferred(other)
 
 
 def _is_part(dumped: Folder, golden: Folder) -> bool:

@@ -24,6 +24,8 @@ from msdump.store.read.graphs.operator_graph import (
 )
 from msdump.store.read.reader import Dump, open_dump
 from msdump.store.read.tensor_directories import Iteration
+from msdump.tools.compare.pairing import content_graph
+from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.expectations import DumpExpectation, FileSlot
 from msdump.tools.judge.evidence import OperatorPlace
 
@@ -144,6 +146,23 @@ class FolderSurroundings:
         unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
         has_effects = len(unread) < len(slots) or bool(written_inputs(operator.op_type))
         return unread if has_effects else frozenset()
+
+
+def with_graphs(
+    dumped: tuple[Folder | None, FolderSurroundings], golden: tuple[Folder | None, FolderSurroundings]
+) -> tuple[FolderSurroundings, FolderSurroundings]:
+    """Return what is known of two directories, with graphs that tensors tell where there are no others.
+
+    Args:
+        dumped: The tensors of the side that is examined, None where it has none, and what is known of it.
+        golden: The same of the golden side.
+    """
+    (folder, mine), (golden_folder, theirs) = dumped, golden
+    if mine.graph and theirs.graph:
+        return mine, theirs
+    own = mine.graph or (content_graph.of_folder(folder, theirs.graph) if folder else None)
+    other = theirs.graph or (content_graph.of_folder(golden_folder, mine.graph) if golden_folder else None)
+    return mine.with_inferred(own), theirs.with_inferred(other)
 
 
 def are_cut_otherwise(op_type: str, mine: FolderSurroundings, theirs: FolderSurroundings) -> bool:
