@@ -58,7 +58,7 @@ class CompiledPass:
         Args:
             elements: At least one element, contiguous, aligned, of a type that it takes.
         """
-        return _address(elements), elements.size, _TYPES[elements.dtype]
+        return address(elements), elements.size, _TYPES[elements.dtype]
 
     def totals(self, elements: np.ndarray, need: StatisticNeed) -> Totals:
         """Measure elements; zero extremes have the sign of the first zero.
@@ -89,9 +89,11 @@ class CompiledPass:
         return found
 
 
-def _address(data: np.ndarray) -> int:
-    """Return where the elements of a contiguous array lie."""
-    if data.flags.writeable and data.dtype.isbuiltin == 1:  # else no buffer that ctypes takes
+def address(data: np.ndarray) -> int:
+    """Return where the first element of an array lies."""
+    flags = data.flags
+    # else no buffer that ctypes takes
+    if flags.writeable and flags.c_contiguous and data.size and data.dtype.isbuiltin == 1:
         # in a third of the time of ``data.ctypes``, which makes objects of Python
         return ctypes.addressof(ctypes.c_char.from_buffer(data))  # type: ignore[arg-type]  # as numpy's stubs say
     return data.ctypes.data

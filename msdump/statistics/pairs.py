@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import math
 import threading
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from msdump.statistics import compiled
+from msdump.statistics.compiled import address
 from msdump.threads import spread, thread_count
 
 
@@ -128,6 +130,7 @@ _OF_BOTH: Final = ("products", "differences", "largest", "largest_ratio")  # beh
 _DISTANCE: Final = Struct("=4d")
 _APART: Final = Struct("=7d")
 _SCALES: Final = Struct("=7f")
+_SINGLE: Final = np.dtype(np.float32)
 _SINGLES: Final = 5  # sums of pairs that are taken in float32
 _SCALED: Final = 3  # those of scaled elements
 _LANES: Final = Struct("=3f")
@@ -179,25 +182,33 @@ class PairKernel:
     @staticmethod
     def takes(vector: np.ndarray) -> bool:
         """Tell whether these are float32 elements one after the other, at any address."""
-        return vector.dtype == np.float32 and vector.flags.c_contiguous
+        return vector.dtype == _SINGLE and vector.flags.c_contiguous
 
     def distance(self, x: np.ndarray, y: np.ndarray) -> Distance:
         """Return how far two vectors are apart; an element that is NaN or infinite shows in the two sums."""
         memory = self._found.memory
-        self._distance(x.ctypes.data, y.ctypes.data, x.size, memory)
+        self._distance(address(x), address(y), x.size, memory)
         return Distance(*_DISTANCE.unpack_from(memory))
 
-    def distances(self, vectors: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Distance]:
-        """Return how far the two of each pair are apart; threads share the elements evenly."""
-        table = np.array([(x.ctypes.data, y.ctypes.data, x.size) for x, y in vectors], np.uintp)
+    def distances(
+        self, vectors: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool = True
+    ) -> list[Distance]:
+        """Return how far the two of each pair are apart.
+
+        Args:
+            vectors: The pairs.
+            is_shared: Whether threads share the elements evenly; else this one takes them all.
+        """
+        places = ((address(x), address(y), x.size) for x, y in vectors)
+        table = array("q", itertools.chain.from_iterable(places))
         total = sum(x.size for x, _ in vectors)
-        parts = thread_count() if total >= _SHARED else 1
+        parts = thread_count() if is_shared and total >= _SHARED else 1
         bounds = [total * part // parts for part in range(parts + 1)]
         found = np.zeros((parts, len(vectors), len(Distance._fields)))
 
         def find(part: int) -> None:
             begin, end = bounds[part : part + 2]
-            self._distances(table.ctypes.data, begin, end, found[part].ctypes.data)
+            self._distances(table.buffer_info()[0], begin, end, found[part].ctypes.data)
 
         spread(find, range(parts))
         sums, largest = found[..., :2].sum(axis=0), found[..., 2:].max(axis=0)
@@ -216,7 +227,7 @@ class PairKernel:
             near: So far, relative to the one of ``y``, the elements of other masked lanes are apart at most.
         """
         memory = self._found.memory
-        count = self._outside(x.ctypes.data, y.ctypes.data, x.size, _LANES.pack(mask, bottom, near), memory)
+        count = self._outside(address(x), address(y), x.size, _LANES.pack(mask, bottom, near), memory)
         return Distance(*_DISTANCE.unpack_from(memory)), int(count)
 
     def sums(self, x: np.ndarray, y: np.ndarray, nothing: float) -> PairSums | None:
@@ -228,7 +239,7 @@ class PairKernel:
             nothing: Up to this magnitude an element of ``y`` has no ratio.
         """
         memory, singles = self._found.memory, np.empty(_SINGLES, np.float32)
-        self._sums(x.ctypes.data, y.ctypes.data, x.size, nothing, memory, singles.ctypes.data)
+        self._sums(address(x), address(y), x.size, nothing, memory, singles.ctypes.data)
         found = _PAIRS.unpack_from(memory)
         both = dict(zip(_OF_BOTH, found[10:], strict=True))
         sums = PairSums(x.size, SideSums(*found[:5]), SideSums(*found[5:10]), **both, singles=singles)
@@ -244,7 +255,7 @@ class PairKernel:
             block: Elements that are added before their sums are.
         """
         memory = self._found.memory
-        self._apart(x.ctypes.data, y.ctypes.data, x.size, block, memory)
+        self._apart(address(x), address(y), x.size, block, memory)
         found = Apart(*_APART.unpack_from(memory))
         # squares of float32 do not overflow float64
         is_finite = math.isfinite(found.x_squares) and math.isfinite(found.y_squares)
@@ -259,7 +270,7 @@ class PairKernel:
             scales: Of the whole vectors of which these are parts.
         """
         totals = np.empty(_SCALED, np.float32)
-        self._scaled(x.ctypes.data, y.ctypes.data, x.size, scales.packed(), totals.ctypes.data)
+        self._scaled(address(x), address(y), x.size, scales.packed(), totals.ctypes.data)
         return totals
 
     def divided(
@@ -275,11 +286,11 @@ class PairKernel:
             out: Gets the densities of x, and the quotients: two rows of as many float32.
         """
         written = (row.ctypes.data for row in out)
-        self._divided(x.ctypes.data, y.ctypes.data, x.size, scales.packed(), totals.ctypes.data, *written)
+        self._divided(address(x), address(y), x.size, scales.packed(), totals.ctypes.data, *written)
 
     def most_units(self, x: np.ndarray, y: np.ndarray, least: float) -> float:
         """Return the largest ``|x - y|`` in units of the power of two up to ``|y|``, at least ``least``."""
-        units: float = self._units(x.ctypes.data, y.ctypes.data, x.size, least)
+        units: float = self._units(address(x), address(y), x.size, least)
         return units
 
 

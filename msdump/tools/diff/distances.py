@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from msdump.statistics.compiled import address
 from msdump.statistics.pairs import Distance
 from msdump.threads import shares, spread
 from msdump.tools.diff import screening
@@ -37,33 +38,48 @@ class ArrayPair(NamedTuple):
 
 
 def distances(pairs: Sequence[ArrayPair]) -> list[TensorError]:
-    """Return how far the two of each pair are apart, as ``distance`` does."""
+    """Return how far the two of each pair are apart, as ``measured`` does; threads share the pairs."""
     found = {position: error for position, pair in enumerate(pairs) if (error := _seen(pair)) is not None}
     unsettled = [position for position in range(len(pairs)) if position not in found]
 
     def measure(share: list[int]) -> None:
-        for position in share:
-            found[position] = distance(*pairs[position])
+        found.update(zip(share, measured([pairs[position] for position in share]), strict=True))
 
     spread(measure, shares(unsettled, lambda position: pairs[position].mine.size, _PART))
     return [found[position] for position in range(len(pairs))]
 
 
-def distance(
-    mine: np.ndarray, golden: np.ndarray, limit: float | None = None, look: Distance | None = None
-) -> TensorError:
-    """Return how far two tensors of one shape are apart; arguments as of ``ArrayPair``."""
+def measured(pairs: Sequence[ArrayPair]) -> list[TensorError]:
+    """Return how far the two of each pair are apart; this thread alone takes them."""
+    are_one = [not _is_unlike(pair.look) and _is_one(pair.mine, pair.golden) for pair in pairs]
+    unseen = [
+        position
+        for position, pair in enumerate(pairs)
+        if not are_one[position] and pair.look is None and pair.limit is not None
+    ]
+    looks = dict(zip(unseen, screening.firsts([pairs[position][:2] for position in unseen]), strict=True))
+    return [
+        SAME if is_one else _measured(pair, looks.get(position, pair.look))
+        for position, (pair, is_one) in enumerate(zip(pairs, are_one, strict=True))
+    ]
+
+
+def _measured(pair: ArrayPair, look: Distance | None) -> TensorError:
+    """Return how far two tensors are apart that are not one, by a first look where that is enough."""
+    mine, golden, limit, _ = pair
+    quick = None if look is None or limit is None else screening.quick(mine, golden, limit, look)
+    return quick or errors.measure(_numeric(mine), _numeric(golden), is_unlike=_is_unlike(look))
+
+
+def _is_unlike(look: Distance | None) -> bool:
+    """Tell whether a first look says that bits differ."""
     # NaN tells nothing of bits, nor does 0: of equal numbers one may be -0
-    is_unlike = look is not None and look.differences > 0
-    if not is_unlike and _is_one(mine, golden):
-        return SAME
-    if limit is None:
-        return errors.measure(_numeric(mine), _numeric(golden))
-    if look is None:
-        look = screening.first(mine, golden)
-        is_unlike = look is not None and look.differences > 0
-    quick = None if look is None else screening.quick(mine, golden, limit, look)
-    return quick or errors.measure(_numeric(mine), _numeric(golden), is_unlike=is_unlike)
+    return look is not None and look.differences > 0
+
+
+def distance(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
+    """Return how far two tensors of one shape are apart; arguments as of ``ArrayPair``."""
+    return measured((ArrayPair(mine, golden, limit),))[0]
 
 
 def _seen(pair: ArrayPair) -> TensorError | None:
@@ -78,7 +94,7 @@ def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
     if mine is golden:
         return True
     is_alike = mine.dtype == golden.dtype and mine.strides == golden.strides
-    return is_alike and mine.ctypes.data == golden.ctypes.data
+    return is_alike and address(mine) == address(golden)
 
 
 def _numeric(array: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ Sums of squares in float32 are off by far less than the limits of agreement. Wha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -50,6 +50,16 @@ def quick(
 def first(mine: np.ndarray, golden: np.ndarray) -> Distance | None:
     """Return how far two tensors are apart by their sums in float32, None of other element types."""
     return _found(mine, golden) if _takes(mine, golden) else None
+
+
+def firsts(tensors: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Distance | None]:
+    """Return what ``first`` does of each pair."""
+    kernel = pairs.PAIRS
+    if kernel is None:
+        return [first(*pair) for pair in tensors]
+    taken = [pair for pair in tensors if kernel.takes(pair[0]) and kernel.takes(pair[1])]
+    found = iter(kernel.distances(taken, is_shared=False))
+    return [next(found) if kernel.takes(x) and kernel.takes(y) else first(x, y) for x, y in tensors]
 
 
 def look(mine: np.ndarray, golden: np.ndarray, limit: float) -> TensorError | None:

@@ -7,6 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from msdump.statistics.compiled import address
+
 
 def _compare_memory() -> ctypes._NamedFuncPointer | None:
     """Return C's ``memcmp``, None where the process's own functions cannot be called."""
@@ -39,6 +41,6 @@ def are_same(x: np.ndarray, y: np.ndarray) -> bool:
     """
     is_plain = not x.dtype.hasobject
     if _COMPARE is not None and is_plain and x.flags.c_contiguous and y.flags.c_contiguous:
-        return not _COMPARE(x.ctypes.data, y.ctypes.data, x.nbytes)
+        return not _COMPARE(address(x), address(y), x.nbytes)
     bits = f"V{x.dtype.itemsize}"
     return bool(np.all(np.ascontiguousarray(x).view(bits) == np.ascontiguousarray(y).view(bits)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.evidence import OperatorEvidence
-from msdump.tools.judge.findings import Finding, TensorResult
+from msdump.tools.judge.findings import TensorResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,27 +16,26 @@ class Case:
 
     Attributes:
         evidence: What is known of it.
-        finding: The verdicts on its tensors.
+        tensors: The verdicts on its tensors.
         inputs: Its inputs that were compared; where they were not dumped, the outputs that it reads.
         outputs: Its outputs that were compared.
         is_complete: Whether all of its inputs are known.
+        bad_inputs: Inputs that differ.
+        bad_outputs: Outputs that differ.
     """
 
     evidence: OperatorEvidence
-    finding: Finding
+    tensors: Sequence[TensorResult]
     inputs: Sequence[TensorResult]
     outputs: Sequence[TensorResult]
     is_complete: bool
+    bad_inputs: Sequence[TensorResult] = field(init=False)
+    bad_outputs: Sequence[TensorResult] = field(init=False)
 
-    @property
-    def bad_inputs(self) -> list[TensorResult]:
-        """Inputs that differ."""
-        return [each for each in self.inputs if each.is_bad]
-
-    @property
-    def bad_outputs(self) -> list[TensorResult]:
-        """Outputs that differ."""
-        return [each for each in self.outputs if each.is_bad]
+    def __post_init__(self) -> None:
+        """Choose what differs, which nearly every rule asks for."""
+        object.__setattr__(self, "bad_inputs", [each for each in self.inputs if each.is_bad])
+        object.__setattr__(self, "bad_outputs", [each for each in self.outputs if each.is_bad])
 
     def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource, ValueSource]]:
         """Yield each input that differs and that an operator wrote, with its source and golden's source."""

@@ -95,14 +95,7 @@ class Finding:
 
     def of(self, io: IO) -> tuple[TensorResult, ...]:
         """Return the verdicts on the inputs or the outputs; an input that it writes counts as an output."""
-        written = written_inputs(self.place.op_type)
-        if not written:
-            return tuple(tensor for tensor in self.tensors if tensor.evidence.io is io)
-        return tuple(
-            tensor
-            for tensor in self.tensors
-            if (IO.OUTPUT if tensor.io is IO.INPUT and tensor.slot in written else tensor.io) is io
-        )
+        return of_side(self.tensors, io, self.place.op_type)
 
     @property
     def inputs(self) -> tuple[TensorResult, ...]:
@@ -152,6 +145,24 @@ class Finding:
     def wrong(self, side: IO) -> tuple[TensorResult, ...]:
         """Return the inputs or the outputs that differ or could not be compared."""
         return tuple(tensor for tensor in self.of(side) if tensor.is_bad)
+
+
+def of_side(tensors: tuple[TensorResult, ...], io: IO, op_type: str) -> tuple[TensorResult, ...]:
+    """Return the verdicts on the inputs or the outputs; an input that the operator writes is an output.
+
+    Args:
+        tensors: The verdicts on all of its tensors.
+        io: Inputs or outputs.
+        op_type: Its type.
+    """
+    written = written_inputs(op_type)
+    if not written:
+        return tuple([tensor for tensor in tensors if tensor.evidence.io is io])
+    return tuple(
+        tensor
+        for tensor in tensors
+        if (IO.OUTPUT if tensor.io is IO.INPUT and tensor.slot in written else tensor.io) is io
+    )
 
 
 @dataclass(frozen=True, slots=True)

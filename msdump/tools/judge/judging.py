@@ -12,7 +12,7 @@ from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.case import Case
 from msdump.tools.judge.evidence import OperatorEvidence, OwnError
-from msdump.tools.judge.findings import Finding, TensorResult
+from msdump.tools.judge.findings import Finding, TensorResult, of_side
 from msdump.tools.judge.limits import DECIDING, NONEXPANSIVE, TIED, Limits
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import AGREEING, TensorVerdict, Verdict
@@ -52,15 +52,13 @@ class Judge:
             results = tuple(
                 each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results
             )
-        own, replaces = evidence.own, evidence.replaces
-        finding = Finding(place, Verdict.UNCHECKED, results, own=own, replaces=replaces)
-        case = self._case(evidence, finding)
+        outputs = of_side(results, IO.OUTPUT, place.op_type)
+        case = self._case(evidence, results, outputs)
         verdict, note = self._verdict(case)
         if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # one verdict, two faults
             note = f"{note}; {other[1]}"
-        finding = Finding(place, verdict, results, note, own, replaces)
+        finding = Finding(place, verdict, results, note, evidence.own, evidence.replaces)
         self._findings[place.full_name or place.name] = finding
-        outputs = finding.outputs
         self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in outputs)
         self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
@@ -76,10 +74,15 @@ class Judge:
         outputs = () if finding is None else finding.tensors
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
 
-    def _case(self, evidence: OperatorEvidence, finding: Finding) -> Case:
-        shown = finding.inputs
+    def _case(
+        self,
+        evidence: OperatorEvidence,
+        results: tuple[TensorResult, ...],
+        written: tuple[TensorResult, ...],
+    ) -> Case:
+        shown = of_side(results, IO.INPUT, evidence.operator.op_type)
         inputs = {each.slot: each for each in shown if each.verdict not in _NOT_COMPARED}
-        outputs = [each for each in finding.outputs if each.verdict not in _NOT_COMPARED]
+        outputs = [each for each in written if each.verdict not in _NOT_COMPARED]
         unknown = not evidence.reads and not inputs
         read = {each.slot for each in shown}
         for slot, source in enumerate(evidence.reads):
@@ -88,12 +91,12 @@ class Judge:
             if slot in read and source == ABSENT:  # nothing tells what wrote it
                 unknown = True
             elif source.kind is SourceKind.OPERATOR:
-                written = self.written(source.name, source.slot)
-                if written is None or written.verdict in _NOT_COMPARED:
+                maker = self.written(source.name, source.slot)
+                if maker is None or maker.verdict in _NOT_COMPARED:
                     unknown = True
                 else:
-                    inputs[slot] = replace(written, evidence=replace(written.evidence, slot=slot))
-        return Case(evidence, finding, [*inputs.values()], outputs, not unknown)
+                    inputs[slot] = replace(maker, evidence=replace(maker.evidence, slot=slot))
+        return Case(evidence, results, [*inputs.values()], outputs, not unknown)
 
     def _verdict(self, case: Case) -> _Reason:
         for rule in (
@@ -117,13 +120,13 @@ class Judge:
         """Judge an operator none of whose outputs has a counterpart."""
         if case.outputs:
             return None
-        states = {each.verdict for each in case.finding.tensors}
+        states = {each.verdict for each in case.tensors}
         if case.evidence.wiring:
             return (Verdict.REPLACED if case.evidence.replaces else Verdict.OWN), case.evidence.wiring
         if case.evidence.replaces and TensorVerdict.UNCHECKED in states:
             return Verdict.REPLACED, _other_shapes(case.evidence)
         if TensorVerdict.UNREADABLE in states:
-            unreadable = (each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE)
+            unreadable = (each for each in case.tensors if each.verdict is TensorVerdict.UNREADABLE)
             return Verdict.UNREADABLE, next(unreadable).note
         own = self._own(case)
         return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
@@ -236,14 +239,14 @@ class Judge:
             return None
         if case.bad_inputs:
             return (Verdict.HEALED if case.outputs else Verdict.INHERITED), ""
-        if {TensorVerdict.UNCHECKED} == {each.verdict for each in case.finding.tensors}:
+        verdicts = {each.verdict for each in case.tensors}
+        if verdicts == {TensorVerdict.UNCHECKED}:
             return Verdict.UNCHECKED, ""  # what its producers wrote is known, but nothing of its own
-        unreadable = [each for each in case.finding.tensors if each.verdict is TensorVerdict.UNREADABLE]
-        if unreadable:
-            return Verdict.UNREADABLE, unreadable[0].note
-        tensors = (*case.inputs, *case.outputs)
-        is_equal = all(each.verdict is TensorVerdict.EQUAL for each in tensors)
-        return (Verdict.EQUAL if is_equal else Verdict.AGREES), ""
+        if TensorVerdict.UNREADABLE in verdicts:
+            unreadable = (each for each in case.tensors if each.verdict is TensorVerdict.UNREADABLE)
+            return Verdict.UNREADABLE, next(unreadable).note
+        compared = {each.verdict for each in (*case.inputs, *case.outputs)}
+        return (Verdict.EQUAL if compared <= {TensorVerdict.EQUAL} else Verdict.AGREES), ""
 
     def _wired(self, case: Case) -> _Reason | None:
         """Judge inputs that differ though what wrote them does not; by the model it is known already."""

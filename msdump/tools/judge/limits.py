@@ -130,6 +130,9 @@ class Limits:
     gain: float = GAIN
     types: Mapping[str, TypeLimits] = field(default_factory=lambda: TYPES)
     statistics: Mapping[str, float] = field(default_factory=dict)
+    _allowed: dict[tuple[str, ...], float | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest distance of two tensors, None where they must be the same.
@@ -143,9 +146,12 @@ class Limits:
         """
         if self.distance is not None:
             return self.distance
-        # Types that are not rounded have to be the same, whatever they were computed from.
-        own = coarser("", *dtypes)
-        return self.types[coarser(own, coarsest)].distance if own else None
+        key = (coarsest, *dtypes)
+        if key not in self._allowed:  # networks have few types, and many tensors
+            # Types that are not rounded have to be the same, whatever they were computed from.
+            own = coarser("", *key[1:])
+            self._allowed[key] = self.types[coarser(own, coarsest)].distance if own else None
+        return self._allowed[key]
 
     def units(self, dtypes: Iterable[str]) -> float:
         """Return how many units of the last place the elements of two tensors may differ."""

@@ -35,6 +35,7 @@ class TensorJudge:
         """Start at the first operator."""
         self._limits = limits
         self._coarsest = limits.precision
+        self._met: set[str] = set()
         self._allowances: dict[tuple[tuple[str, str], str, tuple[str, ...]], _Allowance] = {}
 
     def results(
@@ -48,13 +49,18 @@ class TensorJudge:
                 not tell.
         """
         tensors = tuple(tensors)
-        unlike = (tensor for tensor in tensors if tensor.error is None or not tensor.error.is_same)
-        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
-        types = (dtype for tensor in unlike for dtype in (tensor.dtype, tensor.golden_dtype))
         # Where both sides compute in the same type they round alike.
         computed = arithmetic if arithmetic[0] != arithmetic[1] else ()
-        self._coarsest = coarser(self._coarsest, *types, *computed)
-        return tuple(self._result(each, computed) for each in tensors)
+        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
+        types = set(computed)
+        for tensor in tensors:
+            if tensor.error is None or not tensor.error.is_same:
+                types.add(tensor.dtype)
+                types.add(tensor.golden_dtype)
+        if not types <= self._met:
+            self._met |= types
+            self._coarsest = coarser(self._coarsest, *types)
+        return tuple([self._result(each, computed) for each in tensors])
 
     def _result(self, evidence: TensorEvidence, computed: tuple[str, ...]) -> TensorResult:
         error = evidence.error
