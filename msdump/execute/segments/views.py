@@ -145,7 +145,8 @@ class Views:
             operator = self._operators[position]
             if not view.shows(operator):
                 return None
-            new = {*view.names(operator)} - {"", *counted}
+            # weights live on whether a segment holds them or not
+            new = {*view.names(operator)} - {"", *counted} - self._graph.weights.keys()
             counted.update(new)
             return sum(sizes.nbytes(self._graph, name, view.dimensions) for name in new)
 
