@@ -11,6 +11,7 @@ from msdump.errors import InputError
 from msdump.tools.bisection.folder import write_folder
 from msdump.tools.bisection.search import Bisection, ExchangedPart
 from msdump.tools.diff.comparison import LockstepComparison
+from msdump.tools.diff.models import pair_models
 
 
 def bisect(
@@ -28,7 +29,7 @@ def bisect(
     """
     mine, golden = comparison.mine.model, comparison.golden.model
     with messages.bar("networks", 0) as advance:
-        search = Bisection(mine, golden, comparison.pairing, _worst(comparison, fed), advance)
+        search = Bisection(mine, golden, pair_models(mine, golden), _worst(comparison, fed), advance)
         try:
             part = search.find()
         except InputError as error:  # there is nothing to look for, or it cannot be exchanged

@@ -26,7 +26,7 @@ def trans_data(name: str, source: str, target: str, attributes: Mapping[str, Any
         target: The value that it makes.
         attributes: The formats before and after, by GE's names.
     """
-    return _added(helper.make_node("Identity", [source], [target], name=name), TRANS_DATA, attributes)
+    return added(helper.make_node("Identity", [source], [target], name=name), TRANS_DATA, attributes)
 
 
 def cast(name: str, source: str, target: str, dtype: DType | None) -> Node:
@@ -39,12 +39,19 @@ def cast(name: str, source: str, target: str, dtype: DType | None) -> Node:
         dtype: The host's new element type; None: it stays, and the operator only rounds.
     """
     if dtype is None:
-        return _added(helper.make_node("Identity", [source], [target], name=name), CAST, {})
+        return added(helper.make_node("Identity", [source], [target], name=name), CAST, {})
     proto = helper.make_node("Cast", [source], [target], name=name, to=dtype.onnx)
-    return _added(proto, CAST, {"to": dtype.onnx})
+    return added(proto, CAST, {"to": dtype.onnx})
 
 
-def _added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any]) -> Node:
+def added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any]) -> Node:
+    """Return the node of a message that no model has.
+
+    Args:
+        proto: The message, of ONNX's domain.
+        primitive: Its type in dumps.
+        attributes: Its attributes, decoded.
+    """
     return Node(
         name=proto.name,
         op_type=proto.op_type,

@@ -14,13 +14,14 @@ from msdump.execute import values
 from msdump.execute.program import Program
 from msdump.execute.weights import WeightCopies
 from msdump.graph.cutting.region import external_values
-from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, splice
+from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, forms, splice
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays, Observer
 from msdump.tools.bisection.minimise import minimise
 from msdump.tools.diff.distances import distance
-from msdump.tools.diff.models import golden_inputs
+from msdump.tools.diff.models import golden_inputs, output_names
 from msdump.tools.diff.pairing import Pairing
+from msdump.tools.diff.quantised import as_real
 
 EXPLAINED: Final = 0.5
 """Share of the whole difference that a part must bring about to explain it."""
@@ -74,7 +75,7 @@ class Bisection:
         Args:
             mine: The model whose part is looked for.
             golden: The model that parts are put into.
-            pairing: What belongs together in the two.
+            pairing: What belongs together in the two, as they are before they are compiled.
             inputs: What the examined model is fed.
             probed: Called after each network that was run.
 
@@ -83,13 +84,13 @@ class Bisection:
         """
         self.probes = 0
         self._mine, self._golden, self._probed = mine, golden, probed
-        integers = pairing.quantised.get(mine.index, {})  # that stand for golden's numbers, and are others
-        paired = pairing.graphs[mine.index].values.items()
-        self._values = _shared({name: other for name, other in paired if name not in integers}, golden)
+        self._scales = pairing.golden_quantised.get(golden.index, {}), pairing.quantised.get(mine.index, {})
+        self._results = output_names(mine, golden, pairing.graphs[mine.index].values)
+        self._values = {**_exchanged(pairing.graphs[mine.index].values, mine, golden), **self._results}
         self._inputs = inputs
         self._fed = golden_inputs(mine, golden, inputs)
         self._copies = WeightCopies()
-        self._outputs = self._run(golden, self._fed)
+        self._outputs = self._results_of(golden)
 
     def find(self) -> ExchangedPart:
         """Return the smallest part whose exchange brings about at least half of the difference.
@@ -115,9 +116,11 @@ class Bisection:
 
     def _units(self) -> list[frozenset[str]]:
         """Return the values of golden that can be computed by the other model, operator by operator."""
+        last = forms(self._mine, self._values)
         units = []
         for node in self._mine.nodes:
-            made = frozenset(self._values[name] for name in node.outputs if name in self._values)
+            common = {name: self._values[name] for name in node.outputs if name in self._values}
+            made = frozenset(value for name, value in common.items() if last[value] == name)
             if made and exchangeable(self._golden, self._mine, node):
                 units.append(made)
         return units
@@ -129,12 +132,15 @@ class Bisection:
     def _difference(self, units: Sequence[frozenset[str]]) -> float:
         """Return what the exchange of some operators does to the outputs; 0 where the network cannot run."""
         try:
-            return self._distance(self._run(self._spliced(units).graph, self._fed))
+            return self._distance(self._results_of(self._spliced(units).graph))
         except MsdumpError:
             return 0.0
 
     def _spliced(self, units: Sequence[frozenset[str]]) -> Spliced:
-        return splice(self._golden, self._mine, self._values, frozenset().union(*units))
+        scales = ({name: (each.scale, each.zero) for name, each in side.items()} for side in self._scales)
+        return splice(
+            self._golden, self._mine, self._values, frozenset().union(*units), (next(scales), next(scales))
+        )
 
     def _run(self, graph: Graph, fed: Mapping[str, Any], observer: Observer | None = None) -> list[Any]:
         inputs = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in fed.items()}
@@ -143,14 +149,17 @@ class Bisection:
         self._probed()
         return outputs
 
+    def _results_of(self, graph: Graph) -> list[Any]:
+        """Run golden, or a network with its inputs and outputs; return the outputs as real numbers."""
+        names = [value.name for value in graph.outputs]
+        return as_real(names, self._run(graph, self._fed), self._scales[0])
+
     def _own_outputs(self) -> list[Any]:
         """Return the outputs of the examined model in golden's order; None for one that it lacks."""
-        own = dict(
-            zip(
-                (value.name for value in self._mine.outputs), self._run(self._mine, self._inputs), strict=True
-            )
-        )
-        by_common = {self._values.get(name, name): item for name, item in own.items()}
+        run = self._run(self._mine, self._inputs)
+        own = as_real([value.name for value in self._mine.outputs], run, self._scales[1])
+        names = (self._results.get(value.name) for value in self._mine.outputs)
+        by_common = dict(zip(names, own, strict=True))
         return [by_common.get(value.name) for value in self._golden.outputs]
 
     def _distance(self, outputs: Sequence[Any]) -> float:
@@ -170,11 +179,19 @@ class Bisection:
         return {**{name: array for name, array in self._golden.weights.items() if name in names}, **fed}
 
 
-def _shared(values: Mapping[str, str], golden: Graph) -> dict[str, str]:
-    """Return golden's value for each value that has one there; others stand for themselves in a pairing."""
-    known = {value.name for value in golden.inputs} | {*golden.weights}
-    known |= {name for node in golden.nodes for name in node.outputs}
-    return {name: common for name, common in values.items() if common in known}
+def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
+    """Return golden's value for each value that has one there that may be computed in its place.
+
+    What only one of the two computes, as a weight that is quantised, comes with the operators that read it.
+    """
+    computed = {name for node in golden.nodes for name in node.outputs}
+    known = computed | {value.name for value in golden.inputs} | {*golden.weights}
+    own = {name for node in mine.nodes for name in node.outputs}
+    return {
+        name: common
+        for name, common in values.items()
+        if common in known and (common in computed or name not in own)
+    }
 
 
 def _edges(spliced: Spliced) -> frozenset[str]:

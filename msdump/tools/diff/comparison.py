@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from msdump.errors import MsdumpError
+from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
 from msdump.tools.diff.again import GoldenOperators, OwnErrors, Suspect
 from msdump.tools.diff.evidence import Observations
 from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
-from msdump.tools.diff.models import golden_inputs
+from msdump.tools.diff.models import golden_inputs, output_names
 from msdump.tools.diff.pairing import Pairing
 from msdump.tools.diff.places import KnownPlaces, Places
+from msdump.tools.diff.quantised import Quantisation, as_real
 from msdump.tools.diff.runners import GoldenRunners
 from msdump.tools.diff.sides import Side
 from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
@@ -114,6 +116,7 @@ class _Run:
         )
         self._follower = _following(comparison, inputs)
         self._block = RanBlock()
+        self._results: Mapping[str, Any] = {}
         self._ran: Counter[str] = Counter()
         self._alone: Counter[str] = Counter()
         self._extra: Counter[str] = Counter()
@@ -138,7 +141,8 @@ class _Run:
         both, mine = self._comparison, self._comparison.mine
         try:
             watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.quantised)
-            mine.run(inputs, watch, trains=both.trains)
+            results = mine.run(inputs, watch, trains=both.trains)
+            self._results = self._by_name(mine.graph, results, self._pairing.quantised)
         except MsdumpError as error:
             both.failures.append(_failure("mine", mine, error))
         self._judge_block()
@@ -252,10 +256,30 @@ class _Run:
 
     def _outputs(self) -> Iterator[OutputDifference]:
         """Yield what was measured of the network's outputs."""
+        golden = self._golden_results()
         for value in self._comparison.mine.graph.results:
-            evidence = self._observations.of(value.name)
+            name = value.name
+            evidence = self._observations.of_result(name, self._results.get(name), golden.get(name))
             if evidence is not None:
-                yield OutputDifference(self._iteration, replace(evidence, name=value.name))
+                yield OutputDifference(self._iteration, replace(evidence, name=name))
+
+    def _golden_results(self) -> dict[str, Any]:
+        """Return what the other one of two models returned, by the examined one's outputs."""
+        both, returned = self._comparison, self._follower.outputs
+        if self._pairing.is_one_model or returned is None:
+            return {}
+        mine, golden = both.mine.model, both.golden.model
+        real = self._by_name(both.golden.graph, returned, self._pairing.golden_quantised)
+        names = output_names(mine, golden, self._pairing.graphs[mine.index].values)
+        return {name: real.get(other) for name, other in names.items()}
+
+    def _by_name(
+        self, graph: Graph, returned: list[Any], quantised: Mapping[int, Mapping[str, Quantisation]]
+    ) -> dict[str, Any]:
+        """Return what a run returned by name, integers as the real numbers that they stand for."""
+        values = graph.results if self._comparison.trains else graph.outputs
+        names = [value.name for value in values]
+        return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
 
 
 def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:

@@ -279,6 +279,27 @@ def input_names(mine: Graph, golden: Graph) -> dict[str, str]:
     return pairs
 
 
+def output_names(mine: Graph, golden: Graph, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the output of the other network that belongs to each one of the examined network, by name.
+
+    Outputs that stand for one value belong together, then those of one name, the others by their position.
+
+    Args:
+        mine: The examined network.
+        golden: The other one.
+        values: The other network's value for each value of the examined one.
+    """
+    left = [value.name for value in golden.outputs]
+    pairs: dict[str, str] = {}
+    for name_of in (values.get, str, lambda _: next(iter(left), None)):
+        for value in mine.outputs:
+            other = name_of(value.name)
+            if value.name not in pairs and other in left:
+                pairs[value.name] = other
+                left.remove(other)
+    return pairs
+
+
 def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the other network is fed, in the types that it declares.
 
