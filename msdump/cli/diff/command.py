@@ -148,7 +148,7 @@ def _quantised(comparison: LockstepComparison) -> Limits:
         "note: one of the models is quantised: tensors agree up to a relative distance of"
         f" {QUANTISED:g}, as 8 bits allow (--distance)"
     )
-    return replace(comparison.limits, distance=QUANTISED)
+    return replace(comparison.limits, distance=QUANTISED, explanation="8 bits")
 
 
 def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence

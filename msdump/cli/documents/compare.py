@@ -99,7 +99,7 @@ class OwnErrorOfOutput(Part):
     """How far the two are apart."""
 
     allowed: Number
-    """Distance that rounding explains."""
+    """Distance that is explained: by rounding, by 8 bits, or as the limit given says."""
 
     is_explained: bool
     """Whether the error is no more than that."""

@@ -152,7 +152,10 @@ class GoldenOperators:
         allowed = pair.limit or 0.0
         floor = self.limits.floor((*types, self.limits.precision))
         is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
-        return OwnError(tensor.slot, error, allowed, is_explained, self.runners.side.variant.text)
+        arithmetic = self.runners.side.variant.text
+        return OwnError(
+            tensor.slot, error, allowed, is_explained, arithmetic, explanation=self.limits.explained
+        )
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
         """Return the operator that runs again, and what belongs together in its graph and the leading one.

@@ -87,13 +87,14 @@ class OwnError:
     Attributes:
         slot: Number of the output.
         error: How far the two are apart.
-        allowed: Relative distance that rounding explains.
+        allowed: Relative distance that is explained.
         is_explained: Whether the error is no more than that.
         arithmetic: What it ran again in: ``float32``, ``Ascend:force_fp16``, ``float64``.
         note: What the numbers do not tell, "" for nothing.
         io: Whether it is an output, or an input that the operator writes.
         overflow: Name of the part of a fused kernel whose infinities explain the error, though the parts
             behind it hide them; "" for none.
+        explanation: In words, what explains that distance.
     """
 
     slot: int
@@ -104,6 +105,7 @@ class OwnError:
     note: str = ""
     io: IO = IO.OUTPUT
     overflow: str = ""
+    explanation: str = "rounding explains"
 
 
 @dataclass(frozen=True, slots=True)

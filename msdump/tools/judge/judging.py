@@ -207,7 +207,7 @@ class Judge:
         return (
             Verdict.OWN,
             (
-                f"own error {own.error.distance:.2g} in {own.arithmetic}, rounding explains"
+                f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation}"
                 f" {own.allowed:.2g}{note}"
             ),
         )

@@ -112,6 +112,7 @@ class Limits:
     Attributes:
         cosine: Least cosine similarity.
         distance: Largest relative Euclidean distance, None: by the element type.
+        explanation: What explains that distance, "8 bits"; "" where the user set it.
         precision: Coarsest element type that either side computed in from the start, "" where
             only the tensors tell.
         peak: Largest difference of an element, in largest distances.
@@ -124,6 +125,7 @@ class Limits:
 
     cosine: float = COSINE
     distance: float | None = None
+    explanation: str = ""
     precision: str = ""
     peak: float = PEAK
     growth: float = GROWTH
@@ -133,6 +135,17 @@ class Limits:
     _allowed: dict[tuple[str, ...], float | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @property
+    def explained(self) -> str:
+        """In words, what the limits let explain a distance of tensors, in front of the distance.
+
+        >>> Limits().explained, Limits(distance=0.1).explained
+        ('rounding explains', 'the limit given is')
+        """
+        if self.distance is None:
+            return "rounding explains"
+        return f"{self.explanation} explain" if self.explanation else "the limit given is"
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest distance of two tensors, None where they must be the same.

@@ -103,6 +103,26 @@ def test_wrong_scale_is_named(form, layer, quantised, tmp_path):
     assert (1, NAMES[form][LAYERS.index(layer)]) == (code, document["accused"][0])
 
 
+EXPLANATIONS = {
+    "8 bits": ((), "own error 3.1 in float32, 8 bits explain 0.062"),
+    "distance": (("--distance", "0.1"), "own error 3.1 in float32, the limit given is 0.1"),
+    "precision": (("--precision", "bfloat16"), "own error 3.1 in float32, rounding explains 0.016"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), EXPLANATIONS.values(), ids=EXPLANATIONS)
+def test_what_explains_a_distance_is_told(options, words, quantised, tmp_path):
+    """The fault's note says whether 8 bits, the user's limit or rounding would explain its error."""
+    model = onnx.load(quantised / "qdq.onnx")
+    scaled(model, "second", 4)
+    onnx.save(model, tmp_path / "wrong.onnx")
+
+    arguments = ["diff", f"{tmp_path}/wrong.onnx", f"{quantised}/float.onnx", "--seed", "3", *options]
+    done = CliRunner().invoke(main, arguments)
+
+    assert f"fault     Default/Conv2D-op1 (Conv2D): own, {words}" in done.stdout.splitlines()
+
+
 def test_result_is_read_with_another_zero_point(quantised, tmp_path):
     """An operator that decodes what it reads by another zero point than it was written by is named."""
     model = onnx.load(quantised / "operators.onnx")
