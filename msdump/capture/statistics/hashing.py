@@ -1,8 +1,10 @@
-"""A sink whose rows with hashes are made beside the operators that run next.
+"""A sink whose rows with hashes are made by several threads.
 
-A hash takes longer than most operators, and one thread. So threads make the rows of large tensors, and the
-caller makes those that find too much waiting; all are written in the order in which they came. What is made
-is on disk when the sink is flushed, which every step does at its end.
+A hash takes longer than most operators, and one thread. So a thread makes the row of a large tensor beside
+the operators that run next. Small tensors would disturb the operators, whose threads wait for each other,
+more than they gain: they wait until they are many, then threads and the caller make their rows together.
+All rows are written in the order in which they came. What is made is on disk when the sink is flushed, which
+every step does at its end.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final
 
@@ -22,6 +24,7 @@ from msdump.threads import beside, thread_count
 
 WAITING_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 32 << 10  # bytes that take about as long to hash as to hand over
+_LARGE: Final = 4 << 20  # bytes that keep a thread busy for some milliseconds
 
 
 class _Row:
@@ -45,9 +48,15 @@ class _Row:
         self._future: Future[bytes] | None = None
 
     def begin(self) -> None:
-        """Have a thread make it."""
-        assert self._make is not None
-        self._future = beside(self._make)
+        """Have a thread make it unless one was asked to, or it is made."""
+        if self.waits:
+            assert self._make is not None
+            self._future = beside(self._make)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is not made, and no thread was asked to."""
+        return self._make is not None and self._future is None
 
     @property
     def is_made(self) -> bool:
@@ -120,15 +129,19 @@ class HashingSink:
         row = _Row(path, header, size, make)
         with self._lock:
             exits.activate(self)
-            waits = self._has_threads and size >= _AT_ONCE and self._has_room(size)
-            if waits:
-                row.begin()
-                self._waiting_bytes += size
-            else:
+            has_room = self._has_room(size)
+            if has_room and (size < _AT_ONCE or not self._has_threads):
                 row.size = 0
+            self._waiting_bytes += row.size
             self._rows.append(row)
-        if not waits:
+            waiting = [] if has_room else [each for each in self._rows if each.waits]
+        if waiting:
+            # what a thread has begun is not waited for: it goes on beside the operators
+            _make(waiting)
+        elif not row.size:
             row.help()
+        elif size >= _LARGE:
+            row.begin()
         self._write_made()
 
     def _has_room(self, size: int) -> bool:
@@ -158,8 +171,7 @@ class HashingSink:
         """Write all rows; raise the first failure when all were tried."""
         failure: Exception | None = None
         with self._lock:
-            for row in reversed(self._rows):  # threads take the oldest first
-                row.help()
+            _make(self._rows)
             while self._rows:
                 try:
                     self._write_first()
@@ -228,3 +240,11 @@ class HashingSink:
         self._lock = threading.RLock()
         self._rows.clear()
         self._waiting_bytes = 0
+
+
+def _make(rows: Sequence[_Row]) -> None:
+    """Make rows, here and in threads; return when each is made or a thread has begun to."""
+    for row in rows:
+        row.begin()
+    for row in reversed(rows):  # threads take the oldest first
+        row.help()

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import weakref
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ from msdump.store.write.sinks import SyncSink
 from sample_nets.build import build
 from tests.bench import sides
 
-LARGE = 1 << 20
+LARGE = 4 << 20
+SMALL = 1 << 20
 HEADER = b"A,B\n"
 
 
@@ -122,6 +124,26 @@ def test_who_waits_makes_rows_too(sink, tmp_path):
     assert makers == [threading.current_thread()]
     assert path.read_bytes() == HEADER + b"1,1\n2,8\n"
     assert held() is None
+
+
+def test_small_tensors_are_hashed_together(tmp_path):
+    """Their rows wait until no more bytes may, then the caller and threads make them."""
+    sink = HashingSink(SyncSink(), most_bytes=2 * SMALL)
+    path = tmp_path / "statistic.csv"
+    made = []
+
+    def make(number):
+        made.append(number)
+        return b"%d\n" % number
+
+    for number in range(2):
+        sink.append_later(str(path), partial(make, number), HEADER, SMALL)
+    assert made == []
+    sink.append_later(str(path), partial(make, 2), HEADER, SMALL)
+    sink.close()
+
+    assert sorted(made) == [0, 1, 2]
+    assert path.read_bytes() == HEADER + b"0\n1\n2\n"
 
 
 def test_one_thread_makes_every_row_at_once(monkeypatch, tmp_path):
