@@ -137,6 +137,10 @@ class InputError(MsdumpError, ValueError):
     """An input of a network that is missing, unknown or of the wrong type or shape."""
 
 
+class UntoldOperatorError(InputError):
+    """An operator of a dump of which nothing in the dump tells how it computes."""
+
+
 class ExecutionError(MsdumpError, RuntimeError):
     """An operator that failed while it ran.
 

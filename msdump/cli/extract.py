@@ -6,11 +6,13 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.program import mark_started
+from msdump.errors import UnsupportedOpError, UntoldOperatorError
 from msdump.frontends import mindspore
 from msdump.store.read.reader import open_dump
 from msdump.tools.extract.dumped_operator import Wanted, find
-from msdump.tools.extract.folder import write_folder
+from msdump.tools.extract.folder import write_folder, write_tensors
 from msdump.tools.extract.repro import reproduce
+from msdump.tools.extract.without_model import tensors_of
 
 
 @click.command(name="extract")
@@ -44,15 +46,26 @@ def command(
     OPERATOR is its full name, the name that files have, its last component, or the name
     of its node in the model. The folder gets model.onnx, inputs.npz, outputs.npz (what
     was dumped) and run.py, which runs the model in onnxruntime and prints how far the
-    dumped outputs are off. Exit codes: 0 done, 1 a file could not be written, 2 something
-    given is wrong, or the dump lacks what the operator read or wrote.
+    dumped outputs are off. Of an operator that nothing in the dump tells how to compute,
+    as of a fused kernel, it gets the tensors and operator.json alone, unless the model
+    is given. Exit codes: 0 done, 1 a file could not be written, 2 something given is
+    wrong, or the dump lacks what the operator read or wrote.
     """
     opened = open_dump(dump)
     run = find(opened, Wanted(operator, iteration, rank, pass_number))
-    repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))
-    mark_started()  # what fails from here on is the writing of a file
-    paths = write_folder(repro, output)
-    print(f"operator  {repro.name} ({repro.op_type}), {repro.place}")
+    try:
+        repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))
+    except (UntoldOperatorError, UnsupportedOpError) as error:
+        if model is not None:
+            raise
+        tensors = tensors_of(run)
+        messages.say(f"warning: no model.onnx: {error}")
+        mark_started()
+        paths = write_tensors(run, tensors, str(error), output)
+    else:
+        mark_started()  # what fails from here on is the writing of a file
+        paths = write_folder(repro, output)
+    print(f"operator  {run.name} ({run.first.op_type}), {run.place}")
     if run.first.source:
         print(f"source    {run.first.source}")
     for path in paths:

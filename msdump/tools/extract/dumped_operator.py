@@ -55,6 +55,12 @@ class OperatorRun:
         """Its full name, or the one that files have."""
         return self.first.full_name or self.first.op_name
 
+    @property
+    def place(self) -> str:
+        """Which run of the operator it is, in words."""
+        passes = f", pass {self.first.pass_number}" if self.passes > 1 else ""
+        return f"iteration {self.first.iteration}, rank {self.first.rank}{passes}"
+
     def of(self, io: IO) -> dict[int, Record]:
         """Return its inputs or outputs by slot."""
         return {record.slot: record for record in self.records if record.io is io}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msdump.record import IO
 from msdump.tools import reports
+from msdump.tools.extract.dumped_operator import OperatorRun
 from msdump.tools.extract.repro import Repro
+from msdump.tools.extract.without_model import KeptTensor
 from msdump.tools.preview import archives
 
 MODEL: Final = "model.onnx"
 INPUTS: Final = "inputs.npz"
 OUTPUTS: Final = "outputs.npz"
 SCRIPT: Final = "run.py"
+DESCRIPTION: Final = "operator.json"
 
 _SCRIPT: Final = '''"""Run {what} again, and print how far its dumped outputs are off."""
 from pathlib import Path
@@ -28,6 +34,39 @@ for name, result in zip(dumped, results, strict=True):
     print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
           f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
 '''
+
+
+def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, folder: str) -> list[str]:
+    """Write the tensors of an operator that has no model; return the paths of the files.
+
+    Args:
+        run: The run of the operator.
+        tensors: Its tensors.
+        reason: Why there is no model.
+        folder: The folder; made where it is missing, files of these names in it are replaced.
+
+    Raises:
+        ToolError: A file cannot be written.
+        DumpWriteError: An .npz file cannot be written.
+    """
+    paths = []
+    for name, io in ((INPUTS, IO.INPUT), (OUTPUTS, IO.OUTPUT)):
+        paths.append(str(Path(folder).resolve() / name))
+        archives.write(paths[-1], {each.name: each.array for each in tensors if each.io is io})
+    told = {
+        "operator": run.name,
+        "type": run.first.op_type,
+        "run": run.place,
+        "source": run.first.source,
+        "model": None,
+        "reason": reason,
+        "tensors": {
+            each.name: {"shape": each.array.shape, "dtype": each.dtype, "layout": each.layout or "host"}
+            for each in tensors
+        },
+    }
+    paths.append(reports.write(folder, DESCRIPTION, [json.dumps(told, indent=2), "\n"]))
+    return paths
 
 
 def write_folder(repro: Repro, folder: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.errors import InputError
+from msdump.errors import InputError, UntoldOperatorError
 from msdump.graph.cutting.primitives import primitive_model
 from msdump.graph.cutting.region import RegionModel, ValueShape
 from msdump.graph.updates import written_inputs
@@ -32,18 +32,20 @@ class FromGraphFile:
         """Find the operator in the graph file.
 
         Raises:
-            InputError: The dump has no graph file, or that has no such operator, or tells a part of it alone.
+            UntoldOperatorError: The dump has no graph file, or that has no such operator, or tells a part of
+                it alone.
+            InputError: The operator writes inputs in place.
             DumpReadError: The graph file cannot be read.
         """
         node = run.first.operator.node
         if node is None:
-            raise InputError(
+            raise UntoldOperatorError(
                 f"{run.directory.path}: no graph file of the dump tells how {run.name} computes; give the"
                 " model with --model"
             )
         parts = part_types(node)
         if len(parts) > 1 and "".join(parts) != node.op_type:
-            raise InputError(
+            raise UntoldOperatorError(
                 f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, and the graph file"
                 f" tells {node.op_type} alone; give the model with --model"
             )
@@ -132,15 +134,15 @@ class FromGraphFile:
         """Return the elements of a tensor.
 
         Raises:
-            InputError: The graph file tells of another one: it is that of another graph, or numbers its
-                operators otherwise.
+            UntoldOperatorError: The graph file tells of another one: it is that of another graph, or numbers
+                its operators otherwise.
             DumpReadError: The file cannot be read.
         """
         shape = _settled(form.shape)
         array = host_array(record, shape)
         told, dumped = (form.dtype, shape), (record.dtype, array.shape)
         if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
-            raise InputError(
+            raise UntoldOperatorError(
                 f"{record.path}: the graph file of the dump has {told[0]}{list(told[1] or ())} here, and the"
                 f" file {dumped[0]}{list(dumped[1])}: it numbers its operators otherwise; give the model with"
                 " --model"

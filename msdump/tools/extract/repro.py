@@ -48,6 +48,7 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
 
     Raises:
         InputError: The model has no such operator, or the dump lacks what it read or wrote.
+        UntoldOperatorError: No graph file tells the operator, or a part of it alone.
         UnsupportedOpError: The graph file does not tell how the operator computes.
         DumpReadError: A file cannot be read.
     """
@@ -57,11 +58,10 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
         raise InputError(f"{run.directory.path}: no output of {run.name} was dumped: nothing can be compared")
     inputs = source.inputs()
     model: RegionModel = source.model(inputs, tuple(outputs))
-    passes = f", pass {run.first.pass_number}" if run.passes > 1 else ""
     return Repro(
         run.name,
         run.first.op_type,
-        f"iteration {run.first.iteration}, rank {run.first.rank}{passes}",
+        run.place,
         model.data,
         {name: in_type(inputs[name], dtype) for name, dtype in model.inputs.items()},
         outputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +10,17 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import parser
 
 from msdump.capture.process import Process
+from msdump.cli import main
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.frontends import mindspore
 from msdump.graph import loader
+from msdump.record import IO
 from msdump.store.read.graphs import arguments
 from msdump.store.read.reader import open_dump
 from msdump.tools.extract.dumped_operator import Wanted, find
@@ -202,6 +206,61 @@ def test_a_compiled_dump_without_graph_file_needs_the_model(dumped):
         InputError, match=r"no graph file of the dump tells how .*; give the model with --model"
     ):
         reproduce(find(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+
+
+WITHOUT_MODEL = {
+    "fused": ("lenet", "O2", "conv1-Conv2d_Conv2D-op0ReLU-op0", "no graph file of the dump tells", "float16"),
+    "fused, bin": (
+        "lenet",
+        "O2 bin",
+        "conv1-Conv2d_Conv2D-op0ReLU-op0",
+        "no graph file of the dump",
+        "float16",
+    ),
+    "unknown type": (
+        "quantized",
+        "CPU",
+        "Default/QLinearConv-op0",
+        "alone does not tell how to comp",
+        "uint8",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "operator", "reason", "dtype"), WITHOUT_MODEL.values(), ids=WITHOUT_MODEL
+)
+def test_tensors_where_no_model_can_be_had(dumped, tmp_path, model, mode, operator, reason, dtype):
+    """The folder has what the operator read and wrote, and says why it has no model."""
+    dump = dumped(GRAPHS / f"{model}.onnx", mode)
+
+    done = CliRunner().invoke(main, ["extract", dump.path, operator, "-o", f"{tmp_path}/repro"])
+
+    assert (0, True) == (done.exit_code, "warning: no model.onnx" in done.stderr)
+    assert ["inputs.npz", "operator.json", "outputs.npz"] == sorted(
+        path.name for path in (tmp_path / "repro").iterdir()
+    )
+    told = json.loads((tmp_path / "repro/operator.json").read_text())
+    assert (None, True) == (told["model"], reason in told["reason"])
+    assert dtype == told["tensors"]["input_0"]["dtype"]
+    run = find(dump, Wanted(operator))
+    for name, io in (("inputs", IO.INPUT), ("outputs", IO.OUTPUT)):
+        arrays = np.load(tmp_path / f"repro/{name}.npz")
+        assert {f"{io}_{slot}" for slot in run.of(io)} == {*arrays}
+        for slot, record in run.of(io).items():
+            np.testing.assert_array_equal(record.host, arrays[f"{io}_{slot}"])
+
+
+def test_what_was_not_dumped_is_told_without_a_model(dumped, tmp_path):
+    """Outputs alone are no repro: an error says what is missing, and nothing is written."""
+    dump = dumped(GRAPHS / "lenet.onnx", "O2", input_output=2)
+
+    done = CliRunner().invoke(
+        main, ["extract", dump.path, "conv1-Conv2d_Conv2D-op0ReLU-op0", "-o", f"{tmp_path}/repro"]
+    )
+
+    assert (2, False) == (done.exit_code, (tmp_path / "repro").exists())
+    assert "no input of " in done.stderr
 
 
 def test_statistics_alone_are_no_tensors(dumped):
