@@ -20,7 +20,7 @@ from msdump.capture.process import Process
 from msdump.cli import messages
 from msdump.frontends import mindspore
 from msdump.store.write.writer_queue import THREAD_NAME
-from tests import path_warnings
+from tests import fork_server, path_warnings
 
 _SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
 
@@ -110,6 +110,13 @@ def _seen_writers(_writers, request):
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:
             _writers.setdefault(thread, request.node.nodeid)
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory):
+    """Return a folder whose msdump and python start as forks of a process that has imported msdump."""
+    with fork_server.programs(tmp_path_factory.mktemp("forks")) as folder:
+        yield folder
 
 
 @pytest.fixture

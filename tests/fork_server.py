@@ -1,4 +1,6 @@
-"""Starts ``msdump`` and ``python FILE`` in milliseconds: a process that has imported msdump forks for each.
+"""Starts msdump and ``python FILE`` in milliseconds: a process that has imported msdump forks for each.
+
+What is forked is ``msdump``, ``python -m msdump`` and ``python FILE``; any other ``python`` starts afresh.
 
 Each command is a process of its own, with its own arguments, environment, working directory, streams and exit
 code, and ends as any program; what it does not prove is that it can import what it needs.
@@ -41,9 +43,11 @@ _LONGEST = 1 << 17  # bytes of a command with its environment
 # What stands as both on the path: hands itself over to the server, and ends as the fork does.
 _CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
-name, first = os.path.basename(sys.argv[0]), sys.argv[1] if sys.argv[1:] else ""
-named = os.environ.get({afresh!r}, "").split(",")
-if first and first in named if name == "msdump" else first[-3:] != ".py":
+name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
+as_module = arguments[:2] == ["-m", "msdump"]
+first = "".join(arguments[2:3] if as_module else arguments[:1])
+named = first and first in os.environ.get({afresh!r}, "").split(",")
+if named or not (name == "msdump" or as_module or first.endswith(".py")):
     program = os.path.join({programs!r}, name)
     os.execv(program, [program, *sys.argv[1:]])
 door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -105,6 +109,10 @@ def _run():
     """Do what a client's command is to do."""
     if Path(sys.argv[0]).name == "msdump":
         main()
+    elif sys.argv[1] == "-m":
+        del sys.argv[1:3]
+        sys.path.insert(0, str(Path.cwd()))  # as for python -m msdump
+        runpy.run_module("msdump", run_name="__main__", alter_sys=True)
     else:
         del sys.argv[0]
         sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))  # as for python FILE

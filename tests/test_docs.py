@@ -103,16 +103,12 @@ def first_commands():
 FIRST = first_commands()
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    """Return a folder whose msdump starts as a fork; in the block that names a command first, really."""
-    with fork_server.programs(tmp_path_factory.mktemp("forks")) as folder:
-        yield folder
-
-
 @pytest.fixture
 def run(tmp_path, forks):
-    """Return a function that runs a block by a program in a folder that looks like the repository."""
+    """Return a function that runs a block by a program in a folder that looks like the repository.
+
+    Its msdump starts as a fork; in the block that names a command first, really.
+    """
     for name in WANTED:
         (tmp_path / name).symlink_to(ROOT / name)
     programs = f"{forks}:{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -29,15 +29,8 @@ PROGRAMS = {
 """Text of a program, its exit code, what it prints, the last line that it says on standard error."""
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """Return the folder of a server's programs."""
-    with fork_server.programs(tmp_path_factory.mktemp("forks")) as folder:
-        yield folder
-
-
 @pytest.fixture
-def start(programs, tmp_path):
+def start(forks, tmp_path):
     """Return a function that starts a program in a folder; its environment is what is given, and no more."""
     folder = tmp_path / "here"
     folder.mkdir()
@@ -45,7 +38,7 @@ def start(programs, tmp_path):
 
     def run(name, *arguments, **environment):
         return subprocess.Popen(
-            [programs / name, *arguments],
+            [forks / name, *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
@@ -70,9 +63,13 @@ def test_a_program_is_one_of_its_own(start, tmp_path, monkeypatch, text, code, p
     assert [said] == (err.splitlines() or [""])[-1:]
 
 
-def test_msdump_is_the_program(start):
+WAYS = pytest.mark.parametrize("way", [("msdump",), ("python", "-m", "msdump")], ids=["program", "module"])
+
+
+@WAYS
+def test_msdump_is_the_program(start, way):
     """Its commands end with their codes."""
-    with start("msdump", "--version") as told, start("msdump", "show", "nowhere") as refused:
+    with start(*way, "--version") as told, start(*way, "show", "nowhere") as refused:
         (out, _), (_, err) = told.communicate(timeout=60), refused.communicate(timeout=60)
 
     assert (0, "msdump") == (told.returncode, out[:6])
@@ -97,14 +94,15 @@ def test_what_is_imported_already(start, tmp_path, arguments, expected):
     assert expected == out.strip()
 
 
-def test_a_command_that_starts_afresh(start, tmp_path):
+@WAYS
+def test_a_command_that_starts_afresh(start, tmp_path, way):
     """A command that the environment names is a program that has imported nothing yet."""
     (tmp_path / "here" / "click.py").write_text("raise SystemExit('another click')")
     folder = str(tmp_path / "here")
 
     with (
-        start("msdump", "show", PYTHONPATH=folder, **{fork_server.AFRESH: "run,show"}) as afresh,
-        start("msdump", "show", "--help", PYTHONPATH=folder, **{fork_server.AFRESH: "run"}) as forked,
+        start(*way, "show", PYTHONPATH=folder, **{fork_server.AFRESH: "run,show"}) as afresh,
+        start(*way, "show", "--help", PYTHONPATH=folder, **{fork_server.AFRESH: "run"}) as forked,
     ):
         ends = afresh.communicate(timeout=60)[1], forked.communicate(timeout=60)[1]
 

@@ -282,10 +282,10 @@ def test_command_builds_into_a_folder(tmp_path):
 @pytest.mark.parametrize(
     "name", ["mini", "lenet", "overflow", "stomp", *(pytest.param(n, marks=pytest.mark.slow) for n in DEEP)]
 )
-def test_run_script_runs_step_by_step(name, tmp_path):
+def test_run_script_runs_step_by_step(name, tmp_path, forks):
     """Each run script builds its network, runs the steps and reports every one of them."""
     script = ROOT / "sample_nets" / name / "run.py"
-    command = [sys.executable, script, "--steps", "2", "--batch", "2", "--cache", tmp_path]
+    command = [forks / "python", script, "--steps", "2", "--batch", "2", "--cache", tmp_path]
 
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
@@ -299,10 +299,10 @@ def test_run_script_runs_step_by_step(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "config", "files"), [("lenet", "acl.json", 34), ("stomp", "acl_watcher.json", 14)]
 )
-def test_acl_program_dumps_as_configured(name, config, files, tmp_path):
+def test_acl_program_dumps_as_configured(name, config, files, tmp_path, forks):
     """Each pyACL program runs its executions and dumps below the working directory, as its acl.json says."""
     folder = ROOT / "sample_nets" / name
-    command = [sys.executable, folder / "run_acl.py", "--config", folder / config, "--cache", tmp_path]
+    command = [forks / "python", folder / "run_acl.py", "--config", folder / config, "--cache", tmp_path]
     (tmp_path / "output").mkdir()
 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -316,10 +316,10 @@ def test_acl_program_dumps_as_configured(name, config, files, tmp_path):
     assert files == len(found)
 
 
-def test_acl_program_says_which_call_failed(tmp_path):
+def test_acl_program_says_which_call_failed(tmp_path, forks):
     """Where the dump path is missing, the program ends with the call's code after the log's reason."""
     folder = ROOT / "sample_nets" / "lenet"
-    command = [sys.executable, folder / "run_acl.py", "--config", folder / "acl.json", "--cache", tmp_path]
+    command = [forks / "python", folder / "run_acl.py", "--config", folder / "acl.json", "--cache", tmp_path]
 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 

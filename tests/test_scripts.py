@@ -201,10 +201,17 @@ def test_failed_installation_is_not_taken_for_finished(setup, clone):
 
 
 @pytest.fixture
-def demo(clone, tmp_path):
-    """Return a function that runs a demonstration with this test's own Python as .venv."""
+def demo(clone, tmp_path, forks):
+    """Return a function that runs a demonstration with this test's own Python as .venv.
+
+    Its programs are forks; ranks, which their launcher is to know as its children, start really.
+    """
     write_script(
-        clone / ".venv" / "bin" / "python", f'#!/bin/bash\nPYTHONPATH={clone} exec {sys.executable} "$@"\n'
+        clone / ".venv" / "bin" / "python",
+        f"""#!/bin/bash
+[ -n "${{OMPI_COMM_WORLD_RANK:-}}" ] && python={sys.executable} || python={forks}/python
+PYTHONPATH={clone} exec "$python" "$@"
+""",
     )
     key = subprocess.run(
         ["bash", "-c", "source scripts/setup.sh; venv_key"], cwd=clone, capture_output=True, check=True
@@ -580,7 +587,7 @@ def test_fresh_clone_trains(fresh, script):
 
 
 @pytest.fixture
-def show(tmp_path):
+def show(tmp_path, forks):
     """Return a function that runs msdump show on a folder with the given files."""
 
     def run(files: dict[str, np.ndarray | bytes]) -> subprocess.CompletedProcess[str]:
@@ -591,7 +598,7 @@ def show(tmp_path):
                 path.write_bytes(content)
             else:
                 np.save(path, content)
-        command = [sys.executable, "-m", "msdump", "show", tmp_path / "dump"]
+        command = [forks / "msdump", "show", tmp_path / "dump"]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     return run
@@ -658,7 +665,7 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture
-def dump_stomp(tmp_path, models):
+def dump_stomp(tmp_path, models, forks):
     """Return a function that dumps sample_nets/stomp through acl into tmp_path/output."""
 
     def run(settings: dict[str, object]) -> None:
@@ -667,15 +674,16 @@ def dump_stomp(tmp_path, models):
         (tmp_path / "acl.json").write_text(json.dumps(config), encoding="utf-8")
         program = ROOT / "sample_nets" / "stomp" / "run_acl.py"
         options = ["--config", "acl.json", "--steps", "1", "--cache", models]
-        subprocess.run([sys.executable, program, *options], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run([forks / "python", program, *options], cwd=tmp_path, check=True, capture_output=True)
 
     return run
 
 
-def compare_watched(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run compare_watched.py on the output of a folder."""
-    command = [sys.executable, ROOT / "scripts" / "compare_watched.py", "output"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+@pytest.fixture
+def compare_watched(tmp_path, forks):
+    """Return a function that runs compare_watched.py on the output of the test's folder."""
+    command = [forks / "python", ROOT / "scripts" / "compare_watched.py", "output"]
+    return lambda: subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -689,16 +697,18 @@ def compare_watched(folder: Path) -> subprocess.CompletedProcess[str]:
         pytest.param({"dump_list": [{}]}, "no watched operator was dumped\n", id="not the watcher's"),
     ],
 )
-def test_comparison_of_watched_outputs_says_that_nothing_was_found(dump_stomp, tmp_path, settings, expected):
+def test_comparison_of_watched_outputs_says_that_nothing_was_found(
+    dump_stomp, compare_watched, settings, expected
+):
     """An output that stays as it was, and a dump without watched operators, are told plainly."""
     dump_stomp(settings)
 
-    done = compare_watched(tmp_path)
+    done = compare_watched()
 
     assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)
 
 
-def test_comparison_of_watched_outputs_tells_a_missing_file(dump_stomp, tmp_path):
+def test_comparison_of_watched_outputs_tells_a_missing_file(dump_stomp, compare_watched, tmp_path):
     """Where the file of the watched operator itself is gone, that is said."""
     dump_stomp({"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["gate/Mul_node_5"]}]})
     (own,) = (
@@ -706,7 +716,7 @@ def test_comparison_of_watched_outputs_tells_a_missing_file(dump_stomp, tmp_path
     )
     own.unlink()
 
-    done = compare_watched(tmp_path)
+    done = compare_watched()
 
     assert "    what it wrote is not there\n" in done.stdout
     assert (0, "") == (done.returncode, done.stderr)

@@ -35,6 +35,12 @@ g (float[2] x) => (float[2] y)
 """
 
 
+@pytest.fixture(autouse=True)
+def _started(forks, monkeypatch):
+    """Let the commands that a comparison starts be forks; those of an inner pytest start really."""
+    monkeypatch.setattr(sys, "executable", str(forks / "python"))
+
+
 @pytest.fixture
 def model(tmp_path):
     """Return a function that writes a model with weights and returns its path."""
