@@ -11,4 +11,7 @@ if ! "$VENV_PYTHON" -c 'import importlib.metadata as m; m.version("ai-edge-model
 fi
 
 cd "$MSDUMP_ROOT"
-exec "$VENV_PYTHON" -m pytest -n 2 -m "not slow and not bench and not browser" "$@"
+# A worker computes with one thread, as the cores are the workers' (programs that tests start use theirs as anywhere);
+# there are three on two cores, as some tests wait for a process or a limit.
+export MSDUMP_THREADS=${MSDUMP_THREADS:-1}
+exec "$VENV_PYTHON" -m pytest -n 3 -m "not slow and not bench and not browser" "$@"
