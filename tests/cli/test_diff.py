@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from onnx import parser, save
 from msdump.cli import main
 from msdump.cli.documents.diff import DiffDocument
 from msdump.tools.diff.comparison import LockstepComparison
+from tests.dump import nets
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -165,3 +168,47 @@ def test_bisect_finds_the_part_and_writes_it(diff, tmp_path):
         each.name for each in report.iterdir()
     )
     assert 1 == result.exit_code
+
+
+BISECTED_VARIANTS = {
+    "Ascend:force_fp16": ("Ascend:force_fp16", "float32"),
+    "golden in bfloat16": ("float32", "Ascend:allow_fp32_to_bf16"),
+    "two devices": ("Ascend:allow_fp32_to_bf16", "Ascend:must_keep_origin_dtype"),
+}
+
+
+@pytest.mark.parametrize(("mine", "golden"), BISECTED_VARIANTS.values(), ids=BISECTED_VARIANTS)
+def test_bisect_exchanges_arithmetic(diff, tmp_path, mine, golden):
+    """Of two variants of a model the operator is found whose arithmetic makes the difference."""
+    rng = np.random.default_rng(4)
+    network = tmp_path.parent / f"{tmp_path.name}_cancels.onnx"
+    # what cancels in the second product is all that rounding leaves of it
+    whole, part = np.full((8, 8), 10, np.float32), (rng.standard_normal((8, 8)) / 8).astype(np.float32)
+    weights = {"w0": np.eye(8, dtype=np.float32), "w1": np.vstack([whole + part, part - whole])}
+    nodes = [
+        nets.node("MatMul", "x w0", "a", "first"),
+        nets.node("Relu", "a", "b", "relu"),
+        nets.node("Concat", "b b", "c", "both", axis=1),
+        nets.node("MatMul", "c w1", "y", "second"),
+    ]
+    save(nets.model(nodes, [nets.value("x", [4, 8])], ["y"], weights), network)
+    report = tmp_path.parent / f"{tmp_path.name}_report"
+
+    options = ["--mine", mine, "--golden", golden, "--bisect", "-o", str(report), "--json"]
+    printed = json.loads(diff(str(network), *options).stdout)
+
+    part = printed["part"]
+    assert (["Default/MatMul-op1"], ["Default/MatMul-op1"]) == (part["mine"], part["golden"])
+    assert part["whole"] == pytest.approx(printed["outputs"][0]["error"]["distance"], rel=1e-3)
+    done = subprocess.run([sys.executable, report / "run.py"], capture_output=True, text=True, check=True)
+    assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "options", [("--train",), ("--golden", "float64"), ("--mine", "Ascend:O2"), ("--mine", "onnxruntime")]
+)
+def test_bisect_refuses_what_computes_otherwise(diff, options):
+    """Variants in which no operator can be taken by itself are refused, and told."""
+    result = diff("net.onnx", "--bisect", *options)
+
+    assert (2, True) == (result.exit_code, "--bisect exchanges single operators" in result.stderr)

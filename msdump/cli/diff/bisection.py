@@ -29,7 +29,14 @@ def bisect(
     """
     mine, golden = comparison.mine.model, comparison.golden.model
     with messages.bar("networks", 0) as advance:
-        search = Bisection(mine, golden, pair_models(mine, golden), _worst(comparison, fed), advance)
+        search = Bisection(
+            mine,
+            golden,
+            pair_models(mine, golden),
+            _worst(comparison, fed),
+            advance,
+            computed_in=(comparison.mine.arithmetic, comparison.golden.arithmetic),
+        )
         try:
             part = search.find()
         except InputError as error:  # there is nothing to look for, or it cannot be exchanged

@@ -95,6 +95,11 @@ def exchangeable(graph: Graph, other: Graph, node: Node) -> bool:
     return len(versions) == 1
 
 
+def is_taken(node: Node) -> bool:
+    """Tell whether an operator of a spliced network is the other network's, and no cast at an edge."""
+    return node.name.startswith(_PREFIX) and not node.name.startswith(CAST)
+
+
 def forms(other: Graph, values: Mapping[str, str]) -> dict[str, str]:
     """Return the value by which another network computes each value of this one: the last one written.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.graph.cutting.region import ValueShape, external_values, region_model
+from msdump.errors import UnsupportedOpError
+from msdump.execute.kernels import RoundingsOf, as_the_model_says
+from msdump.execute.runtime import runtime
+from msdump.graph.cutting.emulated import emulated_model
+from msdump.graph.cutting.region import RegionModel, ValueShape, external_values, region_model
 from msdump.graph.graph import Graph, Node
 from msdump.tools import reports
 from msdump.tools.bisection.search import ExchangedPart
@@ -55,10 +60,12 @@ def write_folder(part: ExchangedPart, mine: Graph, golden: Graph, folder: str) -
     outputs = common_outputs(part)
     paths = []
     edges: dict[str, np.ndarray] = {}
-    for name, graph, nodes in ((MINE, spliced.graph, spliced.taken), (GOLDEN, golden, spliced.given)):
+    sides = (MINE, spliced.graph, spliced.taken), (GOLDEN, golden, spliced.given)
+    for (name, graph, nodes), arithmetic in zip(sides, part.computed_in, strict=True):
         arrays = {each: part.edges[each] for each in external_values(nodes) if each in part.edges}
         fed = {each: array for each, array in arrays.items() if each not in graph.weights}
-        model = region_model(graph, nodes, {each: _form(graph, each, fed[each]) for each in fed}, outputs)
+        forms = {each: _form(graph, each, fed[each]) for each in fed}
+        model = _model(graph, nodes, forms, outputs, arithmetic)
         edges |= {each: fed[each] for each in model.inputs}
         paths.append(reports.write_bytes(folder, name, [model.data]))
     paths.append(str(Path(folder).resolve() / INPUTS))
@@ -73,6 +80,27 @@ def write_folder(part: ExchangedPart, mine: Graph, golden: Graph, folder: str) -
     )
     paths.append(reports.write(folder, SCRIPT, [script]))
     return paths
+
+
+def _model(
+    graph: Graph,
+    nodes: Sequence[Node],
+    fed: Mapping[str, ValueShape],
+    outputs: Sequence[str],
+    arithmetic: RoundingsOf,
+) -> RegionModel:
+    """Return the model of operators in an arithmetic.
+
+    Raises:
+        UnsupportedOpError: They cannot stand in one model with the device's casts around each.
+    """
+    if arithmetic is as_the_model_says:
+        return region_model(graph, nodes, fed, outputs)
+    model = emulated_model(graph, nodes, fed, outputs, (arithmetic, runtime().limits))
+    if model is None:
+        names = ", ".join(node.operator.full_name for node in nodes)
+        raise UnsupportedOpError(f"{names}: the device's arithmetic cannot be written into one model")
+    return model
 
 
 def common_outputs(part: ExchangedPart) -> list[str]:

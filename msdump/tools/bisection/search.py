@@ -11,11 +11,13 @@ import numpy as np
 
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import values
+from msdump.execute.kernels import RoundingsOf, as_the_model_says
 from msdump.execute.program import Program
 from msdump.execute.weights import WeightCopies
 from msdump.graph.cutting.region import external_values
-from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, forms, splice
-from msdump.graph.graph import Graph
+from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, forms, is_taken, splice
+from msdump.graph.graph import Graph, Node
+from msdump.graph.kernel.emulation import Rounding
 from msdump.observer import Arrays, Observer
 from msdump.tools.bisection.minimise import minimise
 from msdump.tools.diff.distances import distance
@@ -27,6 +29,10 @@ EXPLAINED: Final = 0.5
 """Share of the whole difference that a part must bring about to explain it."""
 
 
+PLAIN: Final[tuple[RoundingsOf, RoundingsOf]] = (as_the_model_says, as_the_model_says)
+"""Both models compute as they say."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExchangedPart:
     """A part of one model in the place of its counterpart in another one.
@@ -36,18 +42,19 @@ class ExchangedPart:
         difference: Relative distance of its outputs from those of the network without the part.
         whole: The same of the two models.
         edges: What golden holds at the edges of the part, by name.
+        computed_in: What the part, and its counterpart, compute in.
     """
 
     spliced: Spliced
     difference: float
     whole: float
     edges: Mapping[str, np.ndarray] = field(repr=False)
+    computed_in: tuple[RoundingsOf, RoundingsOf] = PLAIN
 
     @property
     def names(self) -> list[str]:
         """Full names of its operators, without the casts at its edges."""
-        taken = (node for node in self.spliced.taken if not node.name.startswith(CAST))
-        return [node.operator.full_name for node in taken]
+        return [node.operator.full_name for node in self.spliced.taken if is_taken(node)]
 
     @property
     def golden_names(self) -> list[str]:
@@ -69,6 +76,8 @@ class Bisection:
         pairing: Pairing,
         inputs: Mapping[str, Any],
         probed: Callable[[], None] = lambda: None,
+        *,
+        computed_in: tuple[RoundingsOf, RoundingsOf] = PLAIN,
     ) -> None:
         """Run golden.
 
@@ -78,12 +87,14 @@ class Bisection:
             pairing: What belongs together in the two, as they are before they are compiled.
             inputs: What the examined model is fed.
             probed: Called after each network that was run.
+            computed_in: What the operators of the two compute in; each takes its own along.
 
         Raises:
             MsdumpError: Golden cannot run.
         """
         self.probes = 0
         self._mine, self._golden, self._probed = mine, golden, probed
+        self._computed_in = computed_in
         self._scales = pairing.golden_quantised.get(golden.index, {}), pairing.quantised.get(mine.index, {})
         self._results = output_names(mine, golden, pairing.graphs[mine.index].values)
         self._values = {**_exchanged(pairing.graphs[mine.index].values, mine, golden), **self._results}
@@ -112,7 +123,8 @@ class Bisection:
         spliced, difference = self._spliced(smallest), self._difference(smallest)
         recorder = _Edges(self._golden, spliced)
         self._run(self._golden, self._fed, recorder)
-        return ExchangedPart(spliced, difference, whole, {**self._arrays(spliced), **recorder.arrays})
+        edges = {**self._arrays(spliced), **recorder.arrays}
+        return ExchangedPart(spliced, difference, whole, edges, self._computed_in)
 
     def _units(self) -> list[frozenset[str]]:
         """Return the values of golden that can be computed by the other model, operator by operator."""
@@ -121,7 +133,9 @@ class Bisection:
         for node in self._mine.nodes:
             common = {name: self._values[name] for name in node.outputs if name in self._values}
             made = frozenset(value for name, value in common.items() if last[value] == name)
-            if made and exchangeable(self._golden, self._mine, node):
+            # a branch or loop that is exchanged runs as one operator, of which no device knows the arithmetic
+            is_plain = self._computed_in == PLAIN or not node.bodies
+            if made and is_plain and exchangeable(self._golden, self._mine, node):
                 units.append(made)
         return units
 
@@ -143,11 +157,23 @@ class Bisection:
         )
 
     def _run(self, graph: Graph, fed: Mapping[str, Any], observer: Observer | None = None) -> list[Any]:
+        """Run golden, or a network with its inputs and outputs."""
+        return self._run_as(self._spliced_arithmetic, graph, fed, observer)
+
+    def _run_as(
+        self, arithmetic: RoundingsOf, graph: Graph, fed: Mapping[str, Any], observer: Observer | None
+    ) -> list[Any]:
         inputs = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in fed.items()}
-        outputs = Program(graph, copies=self._copies).run(inputs, observer)
+        outputs = Program(graph, arithmetic, self._copies).run(inputs, observer)
         self.probes += 1
         self._probed()
         return outputs
+
+    def _spliced_arithmetic(self, node: Node) -> Sequence[Rounding] | None:
+        """Return how golden computes an operator, or the examined model one that was put into golden."""
+        if self._computed_in == PLAIN or node.name.startswith(CAST):
+            return None
+        return self._computed_in[0 if is_taken(node) else 1](node)
 
     def _results_of(self, graph: Graph) -> list[Any]:
         """Run golden, or a network with its inputs and outputs; return the outputs as real numbers."""
@@ -156,7 +182,7 @@ class Bisection:
 
     def _own_outputs(self) -> list[Any]:
         """Return the outputs of the examined model in golden's order; None for one that it lacks."""
-        run = self._run(self._mine, self._inputs)
+        run = self._run_as(self._computed_in[0], self._mine, self._inputs, None)
         own = as_real([value.name for value in self._mine.outputs], run, self._scales[1])
         names = (self._results.get(value.name) for value in self._mine.outputs)
         by_common = dict(zip(names, own, strict=True))
