@@ -78,11 +78,12 @@ class OperatorRunner:
             ExecutionError: The operator refuses these inputs, or one that it needs is not given.
             UnsupportedOpError: Nothing can run it.
         """
-        missing = [name for name in self.needed(node) if name not in given]
-        if missing:
-            raise ExecutionError(node.operator.full_name, f"its input {missing[0]!r} is not given")
+        read, weights = reads(node), self.graph.weights
+        missing = next((name for name in read if name not in given and name not in weights), None)
+        if missing is not None:
+            raise ExecutionError(node.operator.full_name, f"its input {missing!r} is not given")
         try:
-            fed = {name: self._value(name, given[name]) for name in reads(node) if name in given}
+            fed = {name: self._value(name, given[name]) for name in read if name in given}
             return self._outputs(node, *self._applied(node, fed))
         except Exception as error:
             shown = [item if isinstance(item, np.ndarray) else None for item in map(given.get, node.inputs)]

@@ -12,7 +12,7 @@ from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
 from msdump.tools.diff.again import GoldenOperators, OwnErrors, Suspect
-from msdump.tools.diff.evidence import Observations
+from msdump.tools.diff.evidence import Observations, SharedWeights
 from msdump.tools.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.tools.diff.models import golden_inputs, output_names
 from msdump.tools.diff.pairing import Pairing
@@ -60,6 +60,7 @@ class LockstepComparison:
         runs: Number of runs so far.
         runners: What runs golden operators again; they keep their kernels from run to run.
         places: What is known of the places of the examined side's operators.
+        weights: Evidence of weights that both sides share.
     """
 
     mine: Side
@@ -73,6 +74,7 @@ class LockstepComparison:
     runs: int = 0
     runners: GoldenRunners = field(init=False, repr=False)
     places: KnownPlaces = field(init=False, repr=False)
+    weights: SharedWeights = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """List what one of two models lacks."""
@@ -108,7 +110,9 @@ class _Run:
         self._advance = advance
         self._iteration = comparison.runs
         self._places = Places(comparison.places, comparison.runs, len(comparison.report.findings))
-        self._observations = Observations(comparison.pairing, comparison.limits, not comparison.runs)
+        self._observations = Observations(
+            comparison.pairing, comparison.limits, not comparison.runs, comparison.weights
+        )
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
         self._again = GoldenOperators(

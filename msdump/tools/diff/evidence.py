@@ -25,6 +25,9 @@ from msdump.tools.judge.verdicts import TensorVerdict
 Measured = Mapping[tuple[int, int], TensorError]
 """How far tensors and their counterparts are apart, by the ids of both arrays."""
 
+SharedWeights = dict[tuple[int, str, int], tuple[TensorEvidence, TensorEvidence]]
+"""Evidence of weights that both sides share, by graph, name and slot: of the value, and of it as an input."""
+
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
 
@@ -39,11 +42,13 @@ class Observations:
         pairing: What belongs together.
         limits: What counts as agreement.
         is_first: Whether no run was before, so that variables hold what the models say.
+        shared: Evidence that is the same in every run.
     """
 
     pairing: Pairing
     limits: Limits
     is_first: bool = True
+    shared: SharedWeights = field(default_factory=dict)
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
     _weights: dict[tuple[int, str], TensorEvidence] = field(default_factory=dict)
 
@@ -122,9 +127,13 @@ class Observations:
         is_variable = name in mine.graph.variables
         if name in beside.pair.weights and (self.is_first or not is_variable):
             return self._weight(slot, name, beside.pair)
+        shared = self.shared.get((mine.graph.index, name, slot)) if beside.has_golden else None
+        if shared is not None:
+            self._measured.setdefault(mine.scope, {}).setdefault(name, shared[0])
+            return shared[1]
         evidence = self._known(mine.scope, beside.pair.origins.get(name, name))
         if evidence is None and not is_variable and beside.is_one_weight(mine, name, array):
-            evidence = _same(array, name)
+            return self._shared(mine, slot, name, array, beside.pair)
         if evidence is None and beside.has_input(name):
             evidence = beside.measured(IO.INPUT, slot, name, array)
         if evidence is None:  # another form of a value that was written before, or the same for both sides
@@ -136,6 +145,16 @@ class Observations:
         is_weight = name in mine.graph.weights and not is_variable
         golden_name = beside.pair.values.get(name, name)
         return _read(evidence, slot, is_weight=is_weight and golden_name in beside.pair.golden_weights)
+
+    def _shared(
+        self, mine: Ran, slot: int, name: str, array: np.ndarray, pair: GraphPairing
+    ) -> TensorEvidence:
+        """Return the evidence of a weight that is one array of both sides, and keep it for other runs."""
+        evidence = _same(array, name)
+        self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
+        read = _read(evidence, slot, is_weight=name in pair.golden_weights)
+        self.shared[mine.graph.index, name, slot] = evidence, read
+        return read
 
     def _weight(self, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
         """Return the evidence of a weight of two models, by their bits."""
@@ -180,6 +199,11 @@ class _Beside:
                 arrays = self._golden.outputs if is_output else self._golden.inputs
                 tensors |= {common.get(name, name): array for _, name, array in _slots(values, arrays)}
         return tensors
+
+    @property
+    def has_golden(self) -> bool:
+        """Whether the counterpart ran."""
+        return self._golden is not None
 
     def outputs(self, mine: Ran) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield what an operator wrote, and what its counterpart did."""
