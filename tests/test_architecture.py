@@ -47,16 +47,26 @@ def trees():
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
+@functools.cache
+def nodes():
+    """Return every node of every module, in it or deeper, by the module's name."""
+    return {name: tuple(ast.walk(tree)) for name, tree in trees().items()}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _trees():
     """Let the trees go at the end: a million objects, through which others' garbage collector would walk."""
     yield
     trees.cache_clear()
+    nodes.cache_clear()
 
 
-def functions(tree):
-    """Yield every function of a module, nested ones included."""
-    yield from (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+def functions():
+    """Yield every function with its module's name, nested ones included."""
+    for name, inside in nodes().items():
+        yield from (
+            (name, node) for node in inside if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        )
 
 
 def length(function):
@@ -73,7 +83,7 @@ def length(function):
 
 def users(found):
     """Return the modules in which something is found in a node of the tree."""
-    return {name for name, tree in trees().items() if any(found(node) for node in ast.walk(tree))}
+    return {name for name, inside in nodes().items() if any(map(found, inside))}
 
 
 def calls(*names):
@@ -108,11 +118,7 @@ def test_rooms_are_small():
 
 def test_functions_are_short():
     """No function is longer than 45 lines, its docstring aside, and nine of ten have at most 20."""
-    lengths = {
-        f"{name}:{function.name}": length(function)
-        for name, tree in trees().items()
-        for function in functions(tree)
-    }
+    lengths = {f"{name}:{function.name}": length(function) for name, function in functions()}
 
     ordered = sorted(lengths.values())
     assert {} == {name: count for name, count in lengths.items() if count > LONGEST_FUNCTION}
