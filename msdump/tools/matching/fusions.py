@@ -109,30 +109,53 @@ def _in_order(operators: Mapping[str, GraphOperator], graph: OperatorGraph) -> t
 
 def _by_names(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
     """Yield fused operators whose parts are known by their names alone."""
+    own, other = _NamedParts(mine), _NamedParts(golden)
     for fused in mine.operators.values():
-        rows = _rows(fused, mine, golden)
+        rows = _rows(fused, own, other)
         if rows and fused.full_name not in golden.operators:
             yield rows
     for fused in golden.operators.values():
-        rows = _rows(fused, golden, mine)
+        rows = _rows(fused, other, own)
         if rows and fused.full_name not in mine.operators:
             yield rows[1], rows[0]
 
 
-def _rows(fused: GraphOperator, graph: OperatorGraph, other: OperatorGraph) -> Group | None:
+class _NamedParts:
+    """The operators of a graph by the parts that their names join."""
+
+    def __init__(self, graph: OperatorGraph) -> None:
+        self.graph = graph
+        self._beginning: dict[str, list[GraphOperator]] = {}
+        for operator in graph.operators.values():
+            self._beginning.setdefault(_parts(operator)[0], []).append(operator)
+
+    def heads(self, part: str, scope: str) -> list[GraphOperator]:
+        """Return the operators below a scope whose names begin with a part."""
+        return [each for each in self._beginning.get(part, ()) if each.scope.startswith(scope)]
+
+    def readers(self, operator: GraphOperator) -> Iterator[GraphOperator]:
+        """Yield the operators that read an operator, also what a device makes of its outputs."""
+        for reader in self.graph.used_by(operator.full_name):
+            if reader.full_name.startswith(INSERTED_PREFIX):
+                yield from self.readers(reader)
+            else:
+                yield reader
+
+
+def _rows(fused: GraphOperator, own: _NamedParts, other: _NamedParts) -> Group | None:
     """Return the operators whose names join the same parts, without casts where the other graph has none."""
     parts = _parts(fused)
     if len(parts) == 1:
         return None
     computing = [each for each in parts if not each.startswith(f"{CAST}-op")]
-    found = _rows_of(parts, fused, (graph, other))
+    found = _rows_of(parts, fused, (own, other))
     if not found and 1 < len(computing) < len(parts):
-        found = _rows_of(computing, fused, (graph, other))
+        found = _rows_of(computing, fused, (own, other))
     return found[0] if len(found) == 1 else None
 
 
 def _rows_of(
-    parts: Sequence[str], fused: GraphOperator, graphs: tuple[OperatorGraph, OperatorGraph]
+    parts: Sequence[str], fused: GraphOperator, graphs: tuple[_NamedParts, _NamedParts]
 ) -> list[Group]:
     """Return the shortest rows of operators of two graphs, each reading the one before, with the same parts.
 
@@ -141,7 +164,6 @@ def _rows_of(
         fused: The first operator, of the first graph.
         graphs: Both graphs, of which either may have fused parts that the other one has not.
     """
-    heads = [each for each in graphs[1].operators.values() if each.scope.startswith(fused.scope)]
     found: list[Group] = []
     pending: list[tuple[Group, Sequence[str], int]] = [(((fused,), ()), parts, 1)]
     while pending:
@@ -150,10 +172,10 @@ def _rows_of(
             found.append(rows)
             continue
         row = rows[side]
-        for reader in _readers(row[-1], graphs[side]) if row else heads:
+        for reader in graphs[side].readers(row[-1]) if row else graphs[1].heads(parts[0], fused.scope):
             own = _parts(reader)
             shared = min(len(own), len(left))
-            if shared and own[:shared] == left[:shared]:
+            if own[:shared] == left[:shared]:
                 longer = (*row, reader)
                 both = (longer, rows[1]) if side == 0 else (rows[0], longer)
                 is_beyond = len(own) > len(left)  # the other graph has these parts behind the row
@@ -161,20 +183,11 @@ def _rows_of(
     return found
 
 
-def _readers(operator: GraphOperator, graph: OperatorGraph) -> Iterator[GraphOperator]:
-    """Yield the operators that read an operator, also what a device makes of its outputs."""
-    for reader in graph.used_by(operator.full_name):
-        if reader.full_name.startswith(INSERTED_PREFIX):
-            yield from _readers(reader, graph)
-        else:
-            yield reader
-
-
 def _parts(operator: GraphOperator) -> Sequence[str]:
     """Return the parts that the name of an operator joins, or itself."""
     last = _LAST.findall(operator.full_name)[0]
     parts = _PART.findall(last)
-    return parts if "".join(parts) == last else (last,)
+    return parts if "".join(parts) == last else [last]
 
 
 def _whole(group: Group) -> GraphOperator:
