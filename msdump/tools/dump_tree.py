@@ -12,14 +12,18 @@ from typing import Final
 import numpy as np
 
 from msdump.encode import npy
+from msdump.store import names, operator_names
 from msdump.store.layouts import STATISTICS
+from msdump.store.operator_names import OperatorFileKind
 from msdump.store.read import mapped, texts
+from msdump.tools.inspection import subjects
 
 _log = logging.getLogger("msdump.tools")
 
 SHOWN: Final = 6
 """Elements of a tensor, rows of a table and files of one folder that are shown."""
 
+_NPY: Final = ".npy"
 _FIELDS: Final = 5  # fields of a name, up to the timestamp
 _KIBI: Final = 1024
 
@@ -72,8 +76,20 @@ def size(path: Path) -> int:
 
 
 def elements(path: Path) -> np.ndarray:
-    """Return the tensor in a file; DumpReadError where it cannot be read."""
-    return npy.decode(mapped.load(str(path)), str(path))
+    """Return the tensor in a ``.npy`` file, or the last one, an output if it has any, in a dump file of CANN.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    if path.suffix == _NPY:
+        return npy.decode(mapped.load(str(path)), str(path))
+    return _of_dump_file(path)[1]
+
+
+def _of_dump_file(path: Path) -> tuple[str, np.ndarray]:
+    """Return name and elements of the last tensor in a dump file."""
+    last = subjects.of_file(str(path))[-1]
+    return last.name, np.empty(0) if last.load is None else last.load()
 
 
 def rows(path: Path) -> list[list[str]]:
@@ -85,15 +101,36 @@ def _table(path: Path) -> list[str]:
     return texts.read_bytes(str(path)).decode(errors="replace").splitlines()
 
 
-def first_output(folder: Path) -> Path | None:
-    """Return the first operator output that was dumped, in the order of its writing."""
+def first_tensor(folder: Path) -> Path | None:
+    """Return the file of the operator output that was dumped first.
+
+    Where no output has a file of its own, it is the first one with tensors of an operator: a dump file
+    of CANN, an input, or a file whose name was too long.
+    """
     outputs = [path for path in folder.rglob("*.output.*.npy") if not path.name.startswith("Parameter.")]
-    return min(outputs, key=_order, default=None)
+    found = outputs or [path for path in folder.rglob("*") if _holds_tensors(path.name)]
+    return min(found, key=_order, default=None)
+
+
+def _holds_tensors(name: str) -> bool:
+    """Tell whether a file of this name has tensors of an operator."""
+    operator = operator_names.parse(name)
+    if operator is not None:
+        return not operator.is_op_debug
+    tensor_name = names.parse(name)
+    if tensor_name is not None:
+        return tensor_name.op_type != names.PARAMETER
+    return name.endswith(_NPY) and name.removesuffix(_NPY).isdecimal()
 
 
 def first_statistics(folder: Path) -> Path | None:
-    """Return the statistics of the first iteration that has some."""
-    return min(folder.rglob(STATISTICS), default=None)
+    """Return the statistics of the first iteration that has some; of acl's those of the first operator."""
+    tables = list(folder.rglob(STATISTICS)) or [
+        path
+        for path in folder.rglob("*.csv")
+        if operator_names.parse(path.name, OperatorFileKind.STATISTICS) is not None
+    ]
+    return min(tables, key=lambda path: (_order(path)[0], path), default=None)
 
 
 def tensor(path: Path) -> Iterator[str]:
@@ -102,8 +139,12 @@ def tensor(path: Path) -> Iterator[str]:
     Raises:
         DumpReadError: It cannot be read.
     """
-    array = elements(path)
-    yield f"numpy.load({path.name!r})"
+    if path.suffix == _NPY:
+        array = elements(path)
+        yield f"numpy.load({path.name!r})"
+    else:
+        title, array = _of_dump_file(path)
+        yield title
     yield f"{array.dtype} {array.shape}: {np.array2string(array.ravel()[:SHOWN], precision=5)} ..."
 
 

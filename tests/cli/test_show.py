@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from types import MappingProxyType
 
 import numpy as np
 import onnx.parser
@@ -55,9 +56,10 @@ def save(tmp_path):
 def dump(tmp_path):
     """Return a function that dumps two steps of a model, with keys of the configuration changed."""
 
-    def make(**changes):
-        common = settings.common(tmp_path / "dump", **changes)
-        blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
+    def make(e2e=MappingProxyType({"enable": True}), /, **changes):
+        blocks = {"common_dump_settings": settings.common(tmp_path / "dump", **changes)}
+        if e2e is not None:
+            blocks["e2e_dump_settings"] = dict(e2e)
         (tmp_path / "data_dump.json").write_text(json.dumps(blocks), encoding="utf-8")
         onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
         np.savez(tmp_path / "x.npz", x=np.array([[1, 1, 0], [1, 1, -1]], np.float32))
@@ -68,6 +70,53 @@ def dump(tmp_path):
         return tmp_path / "dump"
 
     return make
+
+
+TREES = {
+    "dump files": ({"file_format": "bin"}, None, "x output 0\nfloat32 (2, 3): [ 1.  1.  0.  1.  1. -1.] ..."),
+    "inputs alone": (
+        {"input_output": 1},
+        {"enable": True},
+        ".input.0.DefaultFormat.float32.npy')\nfloat32 (2, 3): [ 1.  1.  0.  1.  1. -1.] ...",
+    ),
+}
+
+
+@pytest.mark.parametrize(("common", "e2e", "last"), TREES.values(), ids=TREES)
+def test_tree_of_a_dump_without_files_of_outputs(dump, common, e2e, last):
+    """Where no output has a file of its own, a tensor of a dump file or an input is read back."""
+    folder = dump(e2e, **common)
+
+    code, text, error = show(folder)
+
+    assert (0, "") == (code, error)
+    assert text.endswith(last + "\n")
+
+
+def test_tree_of_measured_operators(tmp_path):
+    """Where acl saved statistics of each operator, those of the first one are printed."""
+    rows = "Input/Output,Index\nOutput,0\n"
+    for name in ("Add.add.1.0.1700000000000002.csv", "Relu.relu.2.0.1700000000000001.csv"):
+        (tmp_path / name).write_text(rows)
+
+    code, text, error = show(tmp_path)
+
+    assert (0, "") == (code, error)
+    assert text.endswith(f"{tmp_path}/Relu.relu.2.0.1700000000000001.csv\n{rows}")
+
+
+def test_tree_without_tensors_of_operators(tmp_path):
+    """Records of overflows, parameters and files of graphs are no tensors of operators."""
+    for name in (
+        "Opdebug.Node_OpDebug.8.1.1700000000000001",
+        "Parameter.w.0.0.1700000000000002.output.0.DefaultFormat.npy",
+        "graph.ir",
+    ):
+        (tmp_path / name).touch()
+
+    assert (1, f"msdump: error: {tmp_path}: no tensor of an operator's output was dumped\n") == show(
+        tmp_path
+    )[::2]
 
 
 def test_file(save):

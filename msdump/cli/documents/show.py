@@ -134,7 +134,7 @@ class ShowDocument(JsonDocument):
     """Its directories that hold files, by path."""
 
     output: FirstTensor | None
-    """The output that was dumped first; null where there is none."""
+    """The output that was dumped first; an input where no output was; null where there is neither."""
 
     statistics: FirstStatistics | None
     """Some statistics; null where there are none."""
@@ -149,7 +149,7 @@ def document(folder: Path) -> ShowDocument:
     Raises:
         DumpReadError: A file cannot be read.
     """
-    output, statistics = dump_tree.first_output(folder), dump_tree.first_statistics(folder)
+    first, statistics = dump_tree.first_tensor(folder), dump_tree.first_statistics(folder)
     return ShowDocument(
         path=str(folder),
         directories=[
@@ -158,7 +158,7 @@ def document(folder: Path) -> ShowDocument:
             )
             for path, files in dump_tree.folders(folder)
         ],
-        output=None if output is None else _tensor(output),
+        output=None if first is None else _tensor(first),
         statistics=None if statistics is None else _statistics(statistics),
         tensors=[],
     )

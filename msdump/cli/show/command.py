@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Print the tree of a dump, or tensors of it in full detail.
 
-    Of a dump alone: its directories (of many files only the first few), its first output, or
+    Of a dump alone: its directories (of many files only the first few), its first tensor, or
     some statistics. Where DUMP is a .npy file or a dump file of CANN, and of an OPERATOR: type
     and shape, statistics, where the smallest and the largest element and NaN lie, a histogram,
     and a slice around what stands out. OPERATOR is a full name, its last component, or the name
@@ -75,24 +75,24 @@ def _tree(dump: str) -> None:
     if not os.path.isdir(folder):
         messages.say(f"error: {dump}: no dump here")
         click.get_current_context().exit(REFUSED)
-    output, statistics = dump_tree.first_output(folder), dump_tree.first_statistics(folder)
+    first, statistics = dump_tree.first_tensor(folder), dump_tree.first_statistics(folder)
     if documents.wanted():
         from msdump.cli.documents.show import document
 
         documents.put(document(folder))
     else:
-        _print_tree(folder, output, statistics)
-    if output is None and statistics is None:
+        _print_tree(folder, first, statistics)
+    if first is None and statistics is None:
         messages.say(f"error: {dump}: no tensor of an operator's output was dumped")
         click.get_current_context().exit(FAILED)
 
 
-def _print_tree(folder: Path, output: Path | None, statistics: Path | None) -> None:
+def _print_tree(folder: Path, first: Path | None, statistics: Path | None) -> None:
     print(f"{folder}/")
     for line in dump_tree.lines(folder, "    "):
         print(line)
     parts = (
-        None if output is None else dump_tree.tensor(output),
+        None if first is None else dump_tree.tensor(first),
         None if statistics is None else dump_tree.statistics(statistics),
     )
     for part in filter(None, parts):
